@@ -1,0 +1,16 @@
+"""The error a user can meet: one sentence that says what is wrong, where, and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SafeclError(Exception):
+    """Printed by the command line as it is, without a traceback; exit code 2."""
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> SafeclError:
+    """The error for a name that is not one of ``known``; names the nearest right one."""
+    names = sorted(known)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names)}."
+    return SafeclError(f"There is no {what} {given!r}; {hint}")
