@@ -1,0 +1,190 @@
+"""The backbone: a frozen pre-trained timm ViT, from pictures to the CLS feature after the final norm."""
+
+import json
+import warnings
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import timm
+import torch
+from pydantic import Field
+from safetensors import SafetensorError, safe_open
+from timm.models import vision_transformer
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
+
+from safecl.errors import SafeclError, unknown
+from safecl.settings import Settings
+
+EMBEDDED = "safecl_micro"
+Normalisation: TypeAlias = Literal["none", "half", "imagenet", "auto"]
+Colours: TypeAlias = tuple[float, ...]
+
+# The two sets of weights of the paper, by the names it uses for them.
+PAPER = {
+    "ViT-B/16-IN1K": "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "ViT-B/16-IN21K": "vit_base_patch16_224.augreg_in21k",
+}
+SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin")
+
+
+class BackboneSettings(Settings):
+    """Which ViT, with which weights, at which size."""
+
+    name: str = Field(EMBEDDED, description="a timm model name with its weight tag, or the embedded safecl_micro")
+    weights: str | None = Field(None, description="a local weight file, or 'random'; the model's own if not given")
+    image_size: int | None = Field(None, gt=0, description="side of the input; the model's own if not given")
+    normalisation: Normalisation = Field("auto", description="of pixels in [0, 1]: none, half, imagenet, or auto")
+
+
+class Backbone:
+    """A frozen ViT and the pixel normalisation that goes with it.
+
+    ``vit`` itself is never changed: a learner attaches its PET to a view of it.
+    """
+
+    def __init__(self, vit: VisionTransformer, name: str, size: int, mean: Colours, std: Colours) -> None:
+        self.vit = vit.eval().requires_grad_(False)
+        self.name, self.size, self.width = name, size, int(vit.embed_dim)
+        self.mean, self.std = mean, std
+        self.dtype = torch.float32  # of the network's arithmetic; features, heads and losses are float32 always
+
+    def to(self, device: torch.device) -> "Backbone":
+        self.vit.to(device)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.vit.parameters()).device
+
+    def features(self, images: Tensor, view: VisionTransformer | None = None) -> Tensor:
+        """Pictures in [0, 1], (N, 3, size, size) → CLS features (N, d) in float32, of ``view`` or of the PTM."""
+        mean, std = (images.new_tensor(c).view(3, 1, 1) for c in (self.mean, self.std))
+        network = self.vit if view is None else view
+        with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            tokens: Tensor = network.forward_features((images - mean) / std)
+        return tokens[:, 0].float()
+
+
+def load_backbone(settings: BackboneSettings) -> Backbone:
+    """Build the network, fill it, and resample its position embedding to the image size."""
+    file = _weight_file(settings)
+    facts = _metadata(file) if file is not None else {}
+    name = facts.get("timm_model", settings.name)
+    options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
+    if settings.image_size is not None:
+        options["img_size"] = settings.image_size
+    vit = _create(name, options, pretrained=file is None and settings.weights != "random")
+    if file is not None:
+        _fill(vit, file)
+    size = int(vit.patch_embed.img_size[0])
+    mean, std = _colours(settings.normalisation, vit, facts)
+    return Backbone(vit, settings.name, size, mean, std)
+
+
+def _weight_file(settings: BackboneSettings) -> Path | None:
+    if settings.weights == "random":
+        return None
+    if settings.weights is not None:
+        file = Path(settings.weights).expanduser()
+        if not file.is_file():
+            raise SafeclError(f"The weight file {file} does not exist; give backbone.weights an existing file.")
+        if file.suffix not in SUFFIXES:
+            raise SafeclError(f"{file} is no weight file this can read; it must end in {', '.join(SUFFIXES)}.")
+        return file
+    if settings.name == EMBEDDED:
+        return embedded_weights()
+    return None
+
+
+def embedded_weights() -> Path:
+    """The weights that ship inside the package."""
+    file = Path(str(resources.files("safecl") / "weights" / f"{EMBEDDED}.safetensors"))
+    if not file.is_file():
+        raise SafeclError(f"The embedded weights are missing from the installation ({file}); install safecl again.")
+    return file
+
+
+def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTransformer:
+    import safecl.micro  # noqa: F401  registers the embedded architecture with timm
+
+    if not timm.is_model(name):
+        raise unknown("backbone", name, [*timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED])
+    point_out_tag(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # timm's words on deprecated aliases; ours are above
+            vit = timm.create_model(name, pretrained=pretrained, **options)
+    except (OSError, RuntimeError) as error:
+        if not pretrained:
+            raise
+        raise SafeclError(
+            f"The weights of {name} could not be fetched ({type(error).__name__}); "
+            "go online once, or give a local file as backbone.weights=FILE."
+        ) from error
+    except TypeError as error:
+        raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
+    if not isinstance(vit, VisionTransformer) or vit.cls_token is None:
+        raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
+    return vit
+
+
+def point_out_tag(name: str) -> None:
+    """Warn where a name without a tag means other weights to timm than to the paper."""
+    if "." in name or timm.is_model(name) is False:
+        return
+    tags = {paper.split(".")[0]: paper for paper in [PAPER["ViT-B/16-IN1K"]]}
+    resolved = timm.get_pretrained_cfg(name, allow_unregistered=True)
+    tag = resolved.tag if resolved is not None else ""
+    if name in tags and tag and f"{name}.{tag}" != tags[name]:
+        warnings.warn(
+            f"timm reads {name!r} as {name}.{tag}, which are not the paper's weights: write {tags[name]!r} for those.",
+            stacklevel=2,
+        )
+
+
+def _metadata(file: Path) -> dict[str, str]:
+    if file.suffix != ".safetensors":
+        return {}
+    try:
+        with safe_open(file, "pt") as opened:
+            return opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise SafeclError(f"The weight file {file} is damaged or no safetensors file ({error}).") from error
+
+
+def _fill(vit: VisionTransformer, file: Path) -> None:
+    try:
+        if file.suffix == ".npz":
+            vit.load_pretrained(str(file))
+            return
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state = load_file(file)
+        else:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        state = vision_transformer.checkpoint_filter_fn(state, vit)
+        state = {key: value.float() for key, value in state.items() if not key.startswith(("head.", "head_dist."))}
+        missing = vit.load_state_dict(state, strict=False)
+    except Exception as error:  # whatever a damaged or foreign file makes the readers raise
+        raise SafeclError(f"The weight file {file} does not fit this network or is damaged ({error}).") from error
+    if missing.missing_keys:
+        raise SafeclError(f"The weight file {file} lacks {missing.missing_keys[0]!r}: it is for another network.")
+
+
+def _colours(normalisation: Normalisation, vit: VisionTransformer, facts: dict[str, str]) -> tuple[Colours, Colours]:
+    if normalisation == "none":
+        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if normalisation == "half":
+        return (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+    if normalisation == "imagenet":
+        return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    if "mean" in facts:
+        return _numbers(facts["mean"]), _numbers(facts["std"])
+    return tuple(vit.pretrained_cfg["mean"]), tuple(vit.pretrained_cfg["std"])
+
+
+def _numbers(text: str) -> Colours:
+    return tuple(float(part) for part in text.strip("()[]").split(","))

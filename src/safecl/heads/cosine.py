@@ -1,0 +1,69 @@
+"""The trained head: cosine similarity with one weight vector a class, grown by imprinting class means."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class CosineHead(nn.Module):
+    """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
+
+    Beside W it keeps, for every class, the sum and the number of unit features it was shown, so that a centroid can
+    be refined when more pictures of a known class come.
+    """
+
+    weight: nn.Parameter
+    sums: Tensor
+    counts: Tensor
+
+    def __init__(self, width: int, scale: float = 10.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(0, width))
+        self.scale = nn.Parameter(torch.tensor(float(scale)))
+        self.register_buffer("sums", torch.zeros(0, width))
+        self.register_buffer("counts", torch.zeros(0))
+
+    @property
+    def classes(self) -> int:
+        return len(self.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """features (N, d) → logits (N, C)."""
+        return self.scale * (F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T)
+
+    def observe(self, features: Tensor, targets: Tensor) -> None:
+        """Add features (N, d) with class indices (N,) to the sums from which centroids are made."""
+        unit = F.normalize(features.detach().float(), dim=1).to(self.sums)
+        missing = max(int(targets.max()) + 1 - len(self.sums), 0)
+        self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, unit)
+        self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, torch.ones_like(unit[:, 0]))
+
+    def centroids(self) -> Tensor:
+        """Mean unit feature of every class observed: (C, d)."""
+        return self.sums / self.counts.clamp(min=1)[:, None]
+
+    @torch.no_grad()
+    def imprint(self) -> None:
+        """Replace every weight vector by the centroid of its class."""
+        self._set(self.centroids())
+
+    @torch.no_grad()
+    def grow(self, rows: Tensor) -> None:
+        """Append weight vectors (new, d); those that are there stay as they are."""
+        self._set(torch.cat([self.weight, rows.to(self.weight)]))
+
+    def _set(self, weight: Tensor) -> None:
+        self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The number of classes is part of the state, not of the constructor.
+        for name in ("weight", "sums", "counts"):
+            stored, own = state_dict[prefix + name], getattr(self, name)
+            fitted = own.data.new_zeros(stored.shape)
+            if name == "weight":
+                self.weight = nn.Parameter(fitted, requires_grad=own.requires_grad)
+            else:
+                setattr(self, name, fitted)
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,175 @@
+"""The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
+
+Precision: projected features and statistics are float32. The weights come from a float32 Cholesky factor, refined
+against float64 residuals; where that does not converge the factor is made in float64. Matrix products must not
+use TF32, which is torch's default.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat
+from torch import Tensor, nn
+
+from safecl.settings import Settings
+
+CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
+CHOOSING = 4096  # pictures of a session that take part in the choice of β, at most
+
+
+class RidgeSettings(Settings):
+    """The random projection and the grid for β."""
+
+    size: int = Field(5000, gt=0, description="M, the number of random features")
+    betas: tuple[PositiveFloat, ...] = Field(
+        tuple(10.0 ** (k / 2) for k in range(-12, 3)), min_length=1, description="the grid from which β is chosen"
+    )
+    scale: Literal["relative", "absolute"] = Field(
+        "relative", description="relative: β is in units of the mean squared norm of a projected feature"
+    )
+
+
+class Statistics(nn.Module):
+    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order."""
+
+    gram: Tensor
+    sums: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("gram", torch.zeros(0, 0))
+        self.register_buffer("sums", torch.zeros(size, 0))
+
+    def add(self, projected: Tensor, targets: Tensor) -> None:
+        """Add a chunk: projected features (n, M), class indices (n,)."""
+        if not len(self.gram):
+            self.gram = projected.new_zeros(self.size, self.size)
+        self.gram.addmm_(projected.T, projected)
+        missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
+        self.sums = F.pad(self.sums.to(projected), (0, missing))
+        self.sums.index_add_(1, targets, projected.T)
+
+
+class RidgeHead(nn.Module):
+    """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10)."""
+
+    weight: Tensor
+    errors: Tensor
+    unit: Tensor
+    projection: Tensor
+
+    def __init__(self, width: int, settings: RidgeSettings, seed: int = 0) -> None:
+        super().__init__()
+        self.settings, self.seed = settings, seed
+        # numpy's legacy generator is frozen for good, so the projection is made again from its seed, never stored.
+        random = np.random.RandomState(seed).standard_normal((width, settings.size))
+        self.register_buffer("projection", torch.from_numpy(random.astype(np.float32)), persistent=False)
+        self.statistics = Statistics(settings.size)
+        self.register_buffer("weight", torch.zeros(settings.size, 0))
+        self.register_buffer("errors", torch.zeros(len(settings.betas), dtype=torch.float64))
+        self.register_buffer("unit", torch.zeros((), dtype=torch.float64))
+
+    def project(self, features: Tensor) -> Tensor:
+        """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
+        return torch.relu(features.float() @ self.projection)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """z of Eq. (9): (N, d) → (N, C)."""
+        return self.project(features) @ self.weight
+
+    @torch.no_grad()
+    def add(self, features: Tensor, targets: Tensor) -> None:
+        """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
+        for start in range(0, len(features), CHUNK):
+            here = slice(start, start + CHUNK)
+            self.statistics.add(self.project(features[here]), targets[here])
+        if not self.unit:
+            self.unit = self.statistics.gram.diagonal().double().sum() / len(features)
+        self.errors = self.errors + self._held_out_errors(features, targets)
+
+    @torch.no_grad()
+    def solve(self) -> None:
+        """Make the weights (M, C) from the statistics."""
+        self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
+
+    @property
+    def betas(self) -> Tensor:
+        """The grid, in absolute values."""
+        grid = torch.tensor(self.settings.betas, dtype=torch.float64, device=self.unit.device)
+        return grid * self.unit if self.settings.scale == "relative" else grid
+
+    @property
+    def beta(self) -> float:
+        """The value with the smallest held-out error over all sessions; the middle of the grid without evidence."""
+        best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
+        return float(self.betas[best])
+
+    def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Squared error of every β on a fifth of this session, fitted on the rest of it: (B,)."""
+        order = np.random.RandomState(self.seed).permutation(len(features))[:CHOOSING]
+        held = len(order) // 5
+        if not held:
+            return torch.zeros_like(self.errors)
+        kernel = torch.zeros(len(order), len(order), device=features.device)
+        chosen = features.float()[torch.from_numpy(order).to(features.device)]
+        for start in range(0, self.settings.size, CHUNK):
+            h = torch.relu(chosen @ self.projection[:, start : start + CHUNK])
+            kernel.addmm_(h, h.T)
+        one_hot = F.one_hot(targets[torch.from_numpy(order).to(targets.device)])
+        return dual_errors(kernel, one_hot, len(order) - held, self.betas)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The number of classes is part of the state, not of the constructor.
+        self.weight = self.weight.new_zeros(state_dict[prefix + "weight"].shape)
+        for name in ("gram", "sums"):
+            stored = state_dict[f"{prefix}statistics.{name}"]
+            setattr(self.statistics, name, self.weight.new_zeros(stored.shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Tensor) -> Tensor:
+    """Squared error on the last rows of a ridge regression fitted on the first ``fitted`` ones, for every β: (B,).
+
+    ``kernel``: all inner products (n, n). One eigendecomposition serves the whole grid.
+    """
+    k, y = kernel.double().cpu(), one_hot.double().cpu()
+    values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
+    across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
+    errors = [
+        (across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum()
+        for beta in betas.cpu()
+    ]
+    return torch.stack(errors).to(betas.device)
+
+
+def solve(gram: Tensor, sums: Tensor, beta: float, tolerance: float = 1e-6, refinements: int = 5) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C)."""
+    for precision in (torch.float32, torch.float64):
+        factor, failed = _factor(gram, beta, precision)
+        if failed:
+            continue
+        weight = torch.cholesky_solve(sums.to(precision), factor).double()
+        for _ in range(refinements):
+            residual = _residual(gram, weight, sums, beta)
+            if residual.norm() <= tolerance * sums.double().norm():
+                return weight.float()
+            weight += torch.cholesky_solve(residual.to(precision), factor).double()
+    if failed:  # G is singular to working precision and β too small to help
+        return solve(gram, sums, beta * 10)
+    return weight.float()
+
+
+def _factor(gram: Tensor, beta: float, precision: torch.dtype) -> tuple[Tensor, bool]:
+    regular = gram.to(precision, copy=True)
+    regular.diagonal().add_(beta)
+    factor, info = torch.linalg.cholesky_ex(regular)
+    return factor, bool(info)
+
+
+def _residual(gram: Tensor, weight: Tensor, sums: Tensor, beta: float) -> Tensor:
+    """W̃ − (G + βI) W in float64, without a float64 copy of G."""
+    rows = [gram[start : start + CHUNK].double() @ weight for start in range(0, len(gram), CHUNK)]
+    return sums.double() - torch.cat(rows) - beta * weight

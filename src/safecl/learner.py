@@ -1,0 +1,58 @@
+"""A learner: one tuned view of the backbone, with its cosine head and its ridge head."""
+
+import torch
+from torch import Tensor, nn
+
+from safecl.backbone import Backbone
+from safecl.heads import CosineHead, RidgeHead, RidgeSettings
+from safecl.pet import PetSettings, attach
+
+
+class Learner(nn.Module):
+    """PET + heads. Its state holds what was learned and nothing of the backbone."""
+
+    def __init__(
+        self, backbone: Backbone, pet: PetSettings, ridge: RidgeSettings, scale: float = 10.0, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.backbone, self._options = backbone, (pet, ridge, scale, seed)
+        # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
+        view, self.pet = attach(backbone.vit, pet, seed)
+        self._view = [view]
+        self.cosine = CosineHead(backbone.width, scale)
+        self.ridge = RidgeHead(backbone.width, ridge, seed)
+        self.to(backbone.device)
+
+    def features(self, images: Tensor) -> Tensor:
+        """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
+        return self.backbone.features(images, self._view[0])
+
+    def logits(self, images: Tensor) -> Tensor:
+        """z of Eq. (9): (N, C)."""
+        return self.ridge.logits(self.features(images))
+
+    def remember(self, features: Tensor, targets: Tensor) -> None:
+        """Add the plain features (N, d) of a session to the second-order statistics and solve for the weights."""
+        self.ridge.add(features, targets)
+        self.ridge.solve()
+
+    def freeze(self) -> None:
+        """No more training: neither PET nor cosine head."""
+        self.requires_grad_(False).eval()
+
+    def copy(self) -> "Learner":
+        """A learner of its own, trainable, that starts as this one."""
+        twin = Learner(self.backbone, *self._options)
+        twin.load_state_dict(self.state_dict())
+        return twin
+
+    def parameters_learned(self) -> int:
+        """Learnable numbers of the PET and the cosine head."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+@torch.no_grad()
+def random_rows(rows: int, width: int, seed: int) -> Tensor:
+    """Rows of a fresh cosine head: U(±1/√d), (rows, d)."""
+    bound = width**-0.5
+    return torch.empty(rows, width).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,121 @@
+"""``safecl_micro``: the small ViT whose weights ship with the package. A plain timm VisionTransformer on a stem.
+
+A few convolutions before the first block give it the local detail that a small ViT learns slowly from patches. They
+stay frozen below every PET, so they cost a forward pass and never a backward one.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import timm
+from timm.models import register_model
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NAME = "safecl_micro"
+SIZE = 64
+# Pixels in [0, 1] are taken to [-1, 1].
+MEAN = STD = (0.5, 0.5, 0.5)
+
+
+class Residual(nn.Module):
+    """Two 3×3 convolutions beside the identity: (N, c, h, w) → (N, c, h, w)."""
+
+    def __init__(self, channels: int, **made: Any) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, **made)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, **made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x + self.conv2(F.gelu(self.conv1(x))))
+
+
+class ConvStem(nn.Module):
+    """Pictures (N, 3, S, S) → tokens (N, (S / stride)², d).
+
+    One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual`` blocks; the channels
+    double from ``width``. The last halving is the projection. There is no normalisation, so a picture gives the same
+    tokens in any batch: the BatchNorm it is trained with is folded into the convolutions. ``norm`` is the identity
+    that timm's own embedding has, where a PET can be attached.
+    """
+
+    def __init__(
+        self,
+        img_size: int | tuple[int, int] = SIZE,
+        patch_size: int = 16,
+        in_chans: int = 3,
+        embed_dim: int = 240,
+        width: int = 32,
+        residual: Sequence[int] = (),
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        **_: Any,
+    ) -> None:
+        super().__init__()
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.patch_size = (patch_size, patch_size)
+        self._measure(img_size)
+        layers: list[nn.Module] = []
+        inside, outside = in_chans, width
+        for stage in range(patch_size.bit_length() - 2):
+            layers += [nn.Conv2d(inside, outside, 3, stride=2, padding=1, **made), nn.GELU()]
+            layers += [Residual(outside, **made) for _ in range(residual[stage] if stage < len(residual) else 0)]
+            inside, outside = outside, 2 * outside
+        self.stem = nn.Sequential(*layers)
+        self.proj = nn.Conv2d(inside, embed_dim, 2, stride=2, bias=bias, **made)
+        self.norm = nn.Identity()
+
+    def _measure(self, img_size: int | tuple[int, int]) -> None:
+        self.img_size = (img_size, img_size) if isinstance(img_size, int) else (img_size[0], img_size[1])
+        self.grid_size = (self.img_size[0] // self.patch_size[0], self.img_size[1] // self.patch_size[1])
+        self.num_patches = self.grid_size[0] * self.grid_size[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens: Tensor = self.norm(self.proj(self.stem(x)).flatten(2).transpose(1, 2))
+        return tokens
+
+    def feat_ratio(self, as_scalar: bool = True) -> int | tuple[int, int]:
+        """Pixels a token stands for along a side; timm asks for it."""
+        return max(self.patch_size) if as_scalar else self.patch_size
+
+    def set_input_size(self, img_size: int | tuple[int, int] | None = None, patch_size: None = None) -> None:
+        """timm's way to change the picture size of a network that exists; the stride is fixed."""
+        if img_size is not None:
+            self._measure(img_size)
+
+
+def safecl_micro(
+    pretrained: bool = False,
+    patch_size: int = 16,
+    embed_dim: int = 240,
+    depth: int = 7,
+    num_heads: int = 4,
+    width: int = 32,
+    residual: Sequence[int] = (0, 1, 2),
+    **options: Any,
+) -> VisionTransformer:
+    """The model as timm creates it. ``patch_size``: the stem's stride, a power of two; ``width`` and ``residual``: the
+    channels of its first stage and the residual blocks of each. The weights are a file of the package, which
+    ``safecl.backbone`` reads."""
+    for handed_by_timm in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
+        options.pop(handed_by_timm, None)
+    fixed: dict[str, Any] = {
+        "img_size": SIZE,
+        "num_classes": 0,
+        "global_pool": "token",
+        "embed_layer": partial(ConvStem, width=width, residual=tuple(residual)),
+        "norm_layer": partial(nn.LayerNorm, eps=1e-6),
+    }
+    vit = VisionTransformer(
+        patch_size=patch_size, embed_dim=embed_dim, depth=depth, num_heads=num_heads, **{**fixed, **options}
+    )
+    vit.pretrained_cfg = {"architecture": NAME, "input_size": (3, SIZE, SIZE), "mean": MEAN, "std": STD}
+    vit.default_cfg = vit.pretrained_cfg
+    return vit
+
+
+if not timm.is_model(NAME):
+    register_model(safecl_micro)

@@ -1,0 +1,65 @@
+"""LoRA: a low-rank change of the query and value projections."""
+
+import math
+
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+
+class LowRank(nn.Module):
+    """x ↦ (α/r) B A x for the query and the value part, 0 for the key part; B is zero at first."""
+
+    def __init__(self, width: int, out: int, rank: int, alpha: float, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(width)
+        self.down = nn.Parameter(torch.empty(2 * rank, width).uniform_(-bound, bound, generator=generator))
+        self.up_query = nn.Parameter(torch.zeros(out // 3, rank))
+        self.up_value = nn.Parameter(torch.zeros(out // 3, rank))
+        self.factor = alpha / rank
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, value = (x @ self.down.T).chunk(2, dim=-1)
+        q, v = query @ self.up_query.T, value @ self.up_value.T
+        return self.factor * torch.cat([q, torch.zeros_like(q), v], dim=-1)
+
+    def matrix(self) -> Tensor:
+        """The change of the weight matrix: (3·d_attn, d)."""
+        query, value = self.down.chunk(2)
+        q = self.up_query @ query
+        return self.factor * torch.cat([q, torch.zeros_like(q), self.up_value @ value])
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer plus its low-rank change."""
+
+    def __init__(self, layer: nn.Linear, lora: LowRank) -> None:
+        super().__init__()
+        self.layer, self.lora = layer, lora
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x)
+        return y + self.lora(x)
+
+
+def attach_lora(
+    vit: VisionTransformer, generator: torch.Generator, rank: int = 8, alpha: float = 8.0
+) -> nn.ModuleDict:
+    """Give the qkv projection of every block a low-rank change; gives the changes by block."""
+    lora = nn.ModuleDict()
+    for i, block in enumerate(vit.blocks):
+        qkv = block.attn.qkv
+        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, rank, alpha, generator)
+        block.attn.qkv = LoraLinear(qkv, change)
+    return lora
+
+
+@torch.no_grad()
+def fold_lora(vit: VisionTransformer) -> None:
+    """Add every low-rank change of ``vit`` to the weight it belongs to; the output stays the same."""
+    for owner in list(vit.modules()):
+        for name, child in list(owner.named_children()):
+            if isinstance(child, LoraLinear):
+                folded = child.layer
+                folded.weight = nn.Parameter(folded.weight + child.lora.matrix(), requires_grad=False)
+                setattr(owner, name, folded)

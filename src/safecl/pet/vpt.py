@@ -1,0 +1,45 @@
+"""VPT: prompt tokens at the end of the sequence, new ones in every block (deep) or once (shallow)."""
+
+from typing import Any
+
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+
+class Prompts(nn.Module):
+    """Learnable tokens (n, d), zero at first, without position embedding or dropout."""
+
+    def __init__(self, tokens: int, width: int) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.zeros(tokens, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Append the tokens to every sequence: (N, L, d) → (N, L + n, d)."""
+        return torch.cat([x, self.tokens.to(x.dtype).expand(len(x), -1, -1)], dim=1)
+
+
+class PromptedBlock(nn.Module):
+    """Append prompts before a block, if it has its own; drop tokens after it, if it is the last to see them."""
+
+    def __init__(self, block: nn.Module, prompts: Prompts | None, drop: int) -> None:
+        super().__init__()
+        self.block, self.prompts, self.drop = block, prompts, drop
+
+    def forward(self, x: Tensor, **options: Any) -> Tensor:
+        if self.prompts is not None:
+            x = self.prompts(x)
+        y: Tensor = self.block(x, **options)
+        return y[:, : y.shape[1] - self.drop]
+
+
+def attach_vpt(vit: VisionTransformer, deep: bool, tokens: int = 5) -> nn.ModuleDict:
+    """Let ``vit`` carry prompt tokens; gives them by block."""
+    depth = len(vit.blocks)
+    prompts = nn.ModuleDict({str(i): Prompts(tokens, vit.embed_dim) for i in range(depth if deep else 1)})
+    for i in range(depth):
+        own = prompts[str(i)] if str(i) in prompts else None
+        last = deep or i == depth - 1
+        if own is not None or last:
+            vit.blocks[i] = PromptedBlock(vit.blocks[i], own, tokens if last else 0)  # type: ignore[arg-type]
+    return prompts
