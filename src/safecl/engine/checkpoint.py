@@ -1,0 +1,80 @@
+"""Files that are either whole or not there: written aside, synced, renamed."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from safecl.errors import SafeclError
+
+FORMAT = 1
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path`` in one step: after a crash there is the old file or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise SafeclError(f"{path} could not be written ({error.strerror}); what was saved before is intact.") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
+    """Tensors and facts in one safetensors file. A tensor that stands under two names is stored once."""
+    first: dict[int, str] = {}
+    alias: dict[str, str] = {}
+    unique: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        owner = first.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        if owner != name and tensors[owner].shape == tensor.shape:
+            alias[name] = owner
+        else:
+            unique[name] = tensor.detach().contiguous().cpu()
+    header = {"format": str(FORMAT), "facts": json.dumps(facts), "alias": json.dumps(alias)}
+    write_bytes(path, save(unique, header))
+
+
+def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``save_state`` stored."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+    except (SafetensorError, OSError) as error:
+        raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
+    if "format" not in header or "facts" not in header:
+        raise SafeclError(f"The state file {path} was not written by safecl.")
+    if int(header["format"]) > FORMAT:
+        raise SafeclError(f"The state file {path} was written by a newer safecl; update to read it.")
+    for name, owner in json.loads(header.get("alias", "{}")).items():
+        tensors[name] = tensors[owner]
+    return tensors, json.loads(header["facts"])
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

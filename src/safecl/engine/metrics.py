@@ -1,0 +1,72 @@
+"""Numbers of a run, from R: R_ti is the accuracy on the test pictures of session i after session t."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Rows = list[list[float]]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
+
+
+def pooled(accuracies: Sequence[float], counts: Sequence[int]) -> float:
+    """Acc_t: accuracy over all test pictures, Σ n_i R_ti / Σ n_i."""
+    return sum(n * r for n, r in zip(counts, accuracies, strict=True)) / max(sum(counts), 1)
+
+
+def task_mean(accuracies: Sequence[float]) -> float:
+    """A_t: the mean of the sessions' accuracies, whatever their sizes."""
+    return sum(accuracies) / len(accuracies)
+
+
+def forgetting(rows: Rows) -> float:
+    """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session."""
+    t = len(rows)
+    if t < 2:
+        return 0.0
+    return sum(max(rows[k][i] for k in range(i, t - 1)) - rows[-1][i] for i in range(t - 1)) / (t - 1)
+
+
+def backward_transfer(rows: Rows) -> float:
+    """BWT = 1/(t−1) Σ_{i<t} (R_ti − R_ii); 0 after the first session."""
+    t = len(rows)
+    return sum(rows[-1][i] - rows[i][i] for i in range(t - 1)) / (t - 1) if t > 1 else 0.0
+
+
+def forward_transfer(rows: Rows, reference: Sequence[float]) -> float:
+    """FWT = 1/(t−1) Σ_{i=2…t} (R_{i−1,i} − b_i), b the accuracy of an untrained reference on each session."""
+    t = len(rows)
+    return sum(rows[i - 1][i] - reference[i] for i in range(1, t)) / (t - 1) if t > 1 else 0.0
+
+
+@dataclass
+class History:
+    """R for every output of a method, and what else is noted after each session."""
+
+    outputs: tuple[str, ...]
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def rows(self, output: str) -> Rows:
+        return [line["accuracy"][output] for line in self.lines]
+
+    def add(self, session: int, accuracy: dict[str, list[float]], counts: list[int], **notes: Any) -> dict[str, Any]:
+        """Note the accuracies after a session; gives the line as it is written."""
+        line = {"session": session, **notes, "test_counts": counts, "accuracy": accuracy}
+        self.lines.append(line)
+        line["pooled"] = {output: pooled(accuracy[output], counts) for output in self.outputs}
+        line["task_mean"] = {output: task_mean(accuracy[output]) for output in self.outputs}
+        line["forgetting"] = {output: forgetting(self.rows(output)) for output in self.outputs}
+        return line
+
+    def summary(self) -> dict[str, Any]:
+        """Final and average accuracy, forgetting and backward transfer, by output."""
+        last = self.lines[-1]
+        mean = {o: sum(line["pooled"][o] for line in self.lines) / len(self.lines) for o in self.outputs}
+        return {
+            "final": last["pooled"],
+            "average": mean,
+            "final_task_mean": last["task_mean"],
+            "forgetting": last["forgetting"],
+            "bwt": {output: backward_transfer(self.rows(output)) for output in self.outputs},
+            "sessions": len(self.lines),
+            "classes": last.get("classes_seen"),
+            "seconds": sum(line["seconds"]["total"] for line in self.lines if "seconds" in line),
+        }

@@ -1,0 +1,114 @@
+"""What a person sees while a run goes on: one live line on a terminal, plain lines in a log, or nothing."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeAlias
+
+Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
+
+
+class Phase(Protocol):
+    """A piece of work of known length."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None: ...
+
+
+class Tracker(Protocol):
+    """Shows phases and says sentences."""
+
+    def say(self, text: str) -> None: ...
+
+    def phase(self, title: str, total: int) -> "contextmanager[Phase]": ...  # type: ignore[valid-type]
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def phase(self, title: str, total: int) -> Iterator[Phase]:
+        yield self
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        pass
+
+
+class Plain:
+    """A line at the end of each phase, and one every half minute of a long one."""
+
+    def __init__(self, every: float = 30.0) -> None:
+        self.every = every
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    @contextmanager
+    def phase(self, title: str, total: int) -> Iterator[Phase]:
+        phase = _PlainPhase(self, title, total)
+        yield phase
+        took = time.monotonic() - phase.started
+        self.say(f"{title}: done in {took:.1f} s{'  ' + phase.note if phase.note else ''}")
+
+
+class _PlainPhase:
+    def __init__(self, plain: Plain, title: str, total: int) -> None:
+        self.plain, self.title, self.total, self.done, self.note = plain, title, total, 0, ""
+        self.started = self.said = time.monotonic()
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self.done, self.note = self.done + steps, note or self.note
+        now = time.monotonic()
+        if now - self.said >= self.plain.every:
+            self.said = now
+            left = (now - self.started) * (self.total - self.done) / max(self.done, 1)
+            self.plain.say(f"{self.title}: {self.done}/{self.total}, {left:.0f} s left  {self.note}")
+
+
+class Live:
+    """A progress bar a phase."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.console = Console()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False)
+
+    @contextmanager
+    def phase(self, title: str, total: int) -> Iterator[Phase]:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            yield _LivePhase(progress, progress.add_task(title, total=total, note=""))
+
+
+class _LivePhase:
+    def __init__(self, progress: "object", task: int) -> None:
+        self.progress, self.task = progress, task
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        fields = {"note": note} if note else {}
+        self.progress.update(self.task, advance=steps, **fields)  # type: ignore[attr-defined]
+
+
+def make_tracker(show: Show = "auto") -> Tracker:
+    """``auto``: live on a terminal, plain elsewhere."""
+    if show == "quiet":
+        return Quiet()
+    if show == "live" or (show == "auto" and sys.stdout.isatty()):
+        return Live()
+    return Plain()

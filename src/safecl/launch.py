@@ -1,0 +1,78 @@
+"""From settings to a finished run: the one function behind ``safecl run``."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from accelerate import Accelerator
+
+from safecl.backbone import load_backbone
+from safecl.config import RunSettings
+from safecl.engine.checkpoint import write_bytes
+from safecl.engine.run import run
+from safecl.engine.track import Tracker
+from safecl.errors import SafeclError
+from safecl.methods import make_method
+from safecl.streams.catalog import open_stream
+
+
+def launch(settings: RunSettings, folder: Path, tracker: Tracker, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Build what ``settings`` name and run it in ``folder``; gives the summary."""
+    accelerator = make_accelerator(settings.device)
+    check_folder(settings, folder)
+    backbone = load_backbone(settings.backbone).to(accelerator.device)
+    backbone.dtype = choose_precision(settings.precision, accelerator.device)
+    stream = open_stream(settings.stream.name, size=backbone.size, seed=settings.seed, **settings.stream.options())
+    method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
+    details = {**(facts or {}), "pet": settings.pet.kind, "precision": str(backbone.dtype).removeprefix("torch.")}
+    return run(
+        accelerator, method, stream, settings.train, stream.transform, settings.seed, folder, tracker, details
+    )
+
+
+def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:
+    """A folder of its own for every configuration, so that the same command goes on where it was."""
+    text = yaml.safe_dump(settings.model_dump(mode="json"))
+    stream = re.sub(r"\W+", "-", Path(settings.stream.name.split(":")[-1]).name).strip("-").lower()
+    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    return root / f"{settings.method.name}-{stream}-{settings.pet.kind}-seed{settings.seed}-{digest}"
+
+
+def check_folder(settings: RunSettings, folder: Path) -> None:
+    """Write the settings into the folder, or refuse one that holds a run with others."""
+    text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    file = folder / "resolved.yaml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            if file.read_text() != text:
+                raise SafeclError(f"{folder} holds a run with other settings; choose another folder with --folder.")
+            return
+    except OSError as error:
+        raise SafeclError(f"The run folder {folder} cannot be used ({error.strerror}).") from error
+    write_bytes(file, text.encode())
+
+
+def make_accelerator(device: str) -> Accelerator:
+    """Accelerate's view of the machine: ``auto`` takes the best device there is."""
+    if device not in ("auto", "cpu", "cuda", "mps"):
+        raise SafeclError(f"device={device} is not known; choose auto, cpu, cuda or mps.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device, True):
+        raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return Accelerator(cpu=device == "cpu")
+
+
+def choose_precision(precision: str, device: torch.device) -> torch.dtype:
+    """``auto``: bf16 where the hardware has it."""
+    if precision == "fp32":
+        return torch.float32
+    if precision == "bf16":
+        return torch.bfloat16
+    has = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if has else torch.float32

@@ -1,0 +1,29 @@
+"""Every method by its name."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from safecl.backbone import Backbone
+from safecl.heads import RidgeSettings
+from safecl.methods.finetune import Finetune, FinetuneSettings
+from safecl.methods.method import Method
+from safecl.methods.ranpac import RanPAC, RanpacSettings
+from safecl.methods.safe import SAFE, SafeSettings
+from safecl.pet import PetSettings
+
+MethodSettings: TypeAlias = Annotated[SafeSettings | RanpacSettings | FinetuneSettings, Field(discriminator="name")]
+
+METHODS = {"safe": SAFE, "ranpac": RanPAC, "finetune": Finetune}
+SETTINGS = {"safe": SafeSettings, "ranpac": RanpacSettings, "finetune": FinetuneSettings}
+
+
+def make_method(
+    settings: SafeSettings | RanpacSettings | FinetuneSettings,
+    backbone: Backbone,
+    pet: PetSettings,
+    ridge: RidgeSettings,
+    seed: int,
+) -> Method:
+    """A method that has learned nothing yet."""
+    return METHODS[settings.name](backbone, settings, pet, ridge, seed)  # type: ignore[arg-type]

@@ -1,0 +1,195 @@
+"""Pictures that can be read by position, and the two views of them that a network sees.
+
+The plain view (test pictures and statistics) is exact: shorter side resized, centre cropped. The canvas is
+the whole picture squashed to a square; ``augment`` cuts random crops out of a batch of canvases in one call on
+whatever device they are on, with the geometry of the picture before it was squashed.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional as TF
+
+Label: TypeAlias = str | int
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How a stream's pictures become inputs of side ``size``.
+
+    ``margin``: the shorter side is resized to ``int(size * margin)`` before the central crop (256 / 224 as the
+    field does, 1 for CIFAR). ``scale`` and ``ratio``: area and aspect of the random crop. ``flip``: probability
+    of a horizontal flip.
+    """
+
+    size: int = 224
+    margin: float = 256 / 224
+    scale: tuple[float, float] = (0.05, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+
+    @property
+    def resize(self) -> int:
+        """Side of the canvas, and of the shorter side before the central crop."""
+        return int(self.size * self.margin + 1e-6)
+
+
+class Pictures(ABC):
+    """Labelled pictures, each readable by its position. ``labels`` are the user's own words or numbers."""
+
+    labels: Sequence[Label]
+
+    @abstractmethod
+    def decode(self, index: int) -> Image.Image:
+        """The picture at ``index`` as an RGB image of its own size."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def identity(self) -> str | None:
+        """A fingerprint that changes when a picture does, for the cache; ``None``: not known, never cached."""
+        return None
+
+    def where(self, index: int) -> str:
+        """Where the picture at ``index`` comes from, for messages."""
+        return f"picture {index}"
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        """The plain views: uint8 (n, 3, size, size)."""
+        return torch.stack([plain_view(self.decode(i), transform) for i in indices])
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        """Whole pictures squashed to squares: uint8 (n, 3, side, side), and width / height: float (n,).
+
+        ``side`` is ``transform.resize``, or less where every picture of the collection is a smaller square.
+        """
+        images = [self.decode(i) for i in indices]
+        aspects = torch.tensor([image.width / image.height for image in images])
+        return torch.stack([squash(image, transform) for image in images]), aspects
+
+    def subset(self, indices: Sequence[int]) -> "Pictures":
+        """The pictures at ``indices``, in that order."""
+        return Subset(self, indices)
+
+
+class Subset(Pictures):
+    """Some pictures of another collection; reads go through to it, so a cache below is used."""
+
+    def __init__(self, whole: Pictures, indices: Sequence[int]) -> None:
+        self.whole = whole
+        self.indices = [int(i) for i in indices]
+        self.labels = [whole.labels[i] for i in self.indices]
+
+    def identity(self) -> str | None:
+        whole = self.whole.identity()
+        if whole is None:
+            return None
+        chosen = np.asarray(self.indices, dtype=np.int64).tobytes()
+        return hashlib.blake2b(whole.encode() + chosen, digest_size=16).hexdigest()
+
+    def where(self, index: int) -> str:
+        return self.whole.where(self.indices[index])
+
+    def decode(self, index: int) -> Image.Image:
+        return self.whole.decode(self.indices[index])
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        return self.whole.plain([self.indices[i] for i in indices], transform)
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        return self.whole.canvas([self.indices[i] for i in indices], transform)
+
+
+class ArrayPictures(Pictures):
+    """Pictures held in memory: uint8 (N, H, W, 3)."""
+
+    def __init__(self, arrays: np.ndarray, labels: Sequence[Label]) -> None:
+        self.arrays, self.labels = arrays, labels
+
+    def decode(self, index: int) -> Image.Image:
+        return Image.fromarray(self.arrays[index])
+
+    def identity(self) -> str:
+        digest = hashlib.blake2b(str(self.arrays.shape).encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.arrays).data)
+        return digest.hexdigest()
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        height, width = self.arrays.shape[1:3]
+        if height != width or height > transform.resize:
+            return super().canvas(indices, transform)
+        # A crop of the small square itself is what torchvision takes: enlarging it first only costs memory.
+        squares = torch.from_numpy(self.arrays[np.asarray(indices, dtype=np.int64)])
+        return squares.permute(0, 3, 1, 2).contiguous(), torch.ones(len(squares))
+
+
+def plain_view(image: Image.Image, transform: Transform) -> Tensor:
+    """Shorter side to ``resize`` (bicubic), central crop of ``size``: uint8 (3, size, size)."""
+    image = TF.resize(image, [transform.resize], InterpolationMode.BICUBIC)
+    return pixels(TF.center_crop(image, [transform.size]))
+
+
+def squash(image: Image.Image, transform: Transform) -> Tensor:
+    """The whole picture as a square: uint8 (3, resize, resize)."""
+    side = transform.resize
+    return pixels(TF.resize(image, [side, side], InterpolationMode.BICUBIC))
+
+
+def pixels(image: Image.Image) -> Tensor:
+    """uint8 (3, H, W)."""
+    return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1)
+
+
+def augment(canvas: Tensor, aspects: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
+    """A random crop, resized, and perhaps flipped, of each picture: float (n, 3, size, size) in [0, 1].
+
+    The same distribution as torchvision's RandomResizedCrop and RandomHorizontalFlip on the unsquashed picture.
+    ``generator`` is on the CPU, so that a seed means the same crops on every device.
+    """
+    boxes = random_boxes(aspects, transform, generator)
+    flipped = torch.rand(len(boxes), generator=generator) < transform.flip
+    left, top, width, height = boxes.unbind(1)
+    # affine_grid takes the box as centre and half-extent in [-1, 1]; a negative x scale mirrors it.
+    theta = torch.zeros(len(boxes), 2, 3)
+    theta[:, 0, 0] = torch.where(flipped, -width, width)
+    theta[:, 1, 1] = height
+    theta[:, 0, 2] = 2 * left + width - 1
+    theta[:, 1, 2] = 2 * top + height - 1
+    theta = theta.to(canvas.device, non_blocking=True)
+    grid = F.affine_grid(theta, [len(boxes), 3, transform.size, transform.size], align_corners=False)
+    crops = F.grid_sample(canvas.float() / 255, grid, padding_mode="border", align_corners=False)
+    return crops.clamp_(0, 1)
+
+
+def random_boxes(aspects: Tensor, transform: Transform, generator: torch.Generator, tries: int = 10) -> Tensor:
+    """Crop boxes (left, top, width, height) as fractions of the picture: (n, 4).
+
+    The first of ``tries`` draws that fits; if none does, the largest central box of an allowed aspect.
+    """
+    n = len(aspects)
+    low, high = transform.scale
+    area = torch.rand(n, tries, generator=generator) * (high - low) + low
+    log_ratio = torch.tensor(transform.ratio).log()
+    ratio = (torch.rand(n, tries, generator=generator) * (log_ratio[1] - log_ratio[0]) + log_ratio[0]).exp()
+    # In units where the picture is (aspect × 1): w·h = area·aspect and w/h = ratio; fractions of the sides follow.
+    relative = ratio / aspects[:, None].cpu()
+    width, height = (area * relative).sqrt(), (area / relative).sqrt()
+    fits = (width <= 1) & (height <= 1)
+    first = fits.float().argmax(dim=1, keepdim=True)
+    found = fits.any(dim=1)
+    closest = aspects.cpu().clamp(*transform.ratio) / aspects.cpu()
+    width = torch.where(found, width.gather(1, first)[:, 0], closest.clamp(max=1))
+    height = torch.where(found, height.gather(1, first)[:, 0], (1 / closest).clamp(max=1))
+    corner = torch.rand(n, 2, generator=generator)
+    left = torch.where(found, corner[:, 0], torch.tensor(0.5)) * (1 - width)
+    top = torch.where(found, corner[:, 1], torch.tensor(0.5)) * (1 - height)
+    return torch.stack([left, top, width, height], dim=1)
