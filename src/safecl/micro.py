@@ -112,8 +112,9 @@ def safecl_micro(
     vit = VisionTransformer(
         patch_size=patch_size, embed_dim=embed_dim, depth=depth, num_heads=num_heads, **{**fixed, **options}
     )
-    vit.pretrained_cfg = {"architecture": NAME, "input_size": (3, SIZE, SIZE), "mean": MEAN, "std": STD}
-    vit.default_cfg = vit.pretrained_cfg
+    facts = {"architecture": NAME, "input_size": (3, SIZE, SIZE), "mean": MEAN, "std": STD}
+    for attribute in ("pretrained_cfg", "default_cfg"):
+        vit.__dict__[attribute] = facts
     return vit
 
 

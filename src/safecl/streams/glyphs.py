@@ -1,0 +1,156 @@
+"""The embedded stream: pictures of characters, drawn when they are first asked for. Nothing is downloaded."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from safecl.errors import SafeclError, unknown
+from safecl.streams.characters import POOL, PRETRAINING_POOL
+from safecl.streams.drawing import DIFFICULTY, SIDE, STYLES, Difficulty, check_fonts, draw
+from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.stream import Part, Protocol, Stream, class_incremental, class_order
+
+__all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
+
+# Rendering styles of the domain-incremental form, in the order of its sessions.
+DOMAINS = tuple(style for style in STYLES if style != "scene")
+
+# Test pictures are numbered from here, so that no number of training pictures ever reaches them.
+_FIRST_TEST = 1_000_000
+
+
+class GlyphPictures(Pictures):
+    """``indices`` of every one of ``characters``, each drawn once and kept: a picture is (seed, class, index)."""
+
+    def __init__(
+        self,
+        characters: Sequence[str],
+        indices: Sequence[int],
+        seed: int = 0,
+        style: str = "scene",
+        difficulty: Difficulty = DIFFICULTY,
+    ) -> None:
+        self.labels = [character for character in characters for _ in indices]
+        self._indices, self._seed, self._style, self._difficulty = list(indices), seed, style, difficulty
+        self._drawn: dict[int, np.ndarray] = {}
+
+    def array(self, position: int) -> np.ndarray:
+        """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
+        if position not in self._drawn:
+            character = str(self.labels[position])
+            index = self._indices[position % len(self._indices)]
+            random = np.random.default_rng([self._seed, ord(character), index])
+            self._drawn[position] = draw(character, random, self._style, self._difficulty)
+        return self._drawn[position]
+
+    def decode(self, index: int) -> Image.Image:
+        return Image.fromarray(self.array(index))
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        if transform.size == transform.resize == SIDE:
+            return self._tensor(indices)
+        return super().plain(indices, transform)
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        if transform.resize == SIDE:
+            return self._tensor(indices), torch.ones(len(indices))
+        return super().canvas(indices, transform)
+
+    def _tensor(self, indices: Sequence[int]) -> Tensor:
+        """uint8 (n, 3, SIDE, SIDE)."""
+        return torch.from_numpy(np.stack([self.array(i) for i in indices])).permute(0, 3, 1, 2).contiguous()
+
+
+def glyphs(
+    protocol: Protocol = "class",
+    classes: int | None = None,
+    sessions: int | None = None,
+    train: int = 20,
+    test: int = 10,
+    seed: int = 0,
+    size: int = SIDE,
+    held_out: float = 0.0,
+    difficulty: Difficulty = DIFFICULTY,
+) -> Stream:
+    """The glyphs stream; ``seed`` chooses the characters, their order and every picture.
+
+    ``class``: each session brings new characters (default 50 in 5 sessions). ``domain``: the same characters (default
+    30) in another style each session (default all of ``DOMAINS``). ``mixed``: like ``class``, and each session also
+    brings a few new pictures of every character known before. ``train``, ``test``: pictures of a class.
+    """
+    classes = classes if classes is not None else (30 if protocol == "domain" else 50)
+    sessions = sessions if sessions is not None else (len(DOMAINS) if protocol == "domain" else 5)
+    _check(protocol, classes, sessions, train, test)
+    order = [str(character) for character in class_order(POOL, seed)[:classes]]
+    if protocol == "domain":
+        parts = _domain_parts(order, sessions, train, test, seed, difficulty)
+    else:
+        step = -(-classes // sessions)
+        training = GlyphPictures(order, range(train), seed, difficulty=difficulty)
+        testing = GlyphPictures(order, range(_FIRST_TEST, _FIRST_TEST + test), seed, difficulty=difficulty)
+        parts = class_incremental(training, testing, order, step, step)
+        if protocol == "mixed":
+            parts = _mixed_parts(parts, train, seed, difficulty)
+    # Characters are never mirrored, and a small crop would leave a bare stroke.
+    transform = Transform(size=size, margin=1.0, scale=(0.5, 1.0), flip=0.0)
+    return Stream("glyphs", parts, protocol, transform, held_out, seed)
+
+
+def _domain_parts(
+    order: Sequence[str], sessions: int, train: int, test: int, seed: int, difficulty: Difficulty
+) -> list[Part]:
+    """One style a session. Each has its own indices, so that no pose is seen in two styles."""
+    parts = []
+    for number, style in enumerate(DOMAINS[:sessions]):
+        first, first_test = number * train, _FIRST_TEST + number * test
+        parts.append(
+            Part(
+                name=style,
+                classes=tuple(order),
+                train=GlyphPictures(order, range(first, first + train), seed, style, difficulty),
+                test=GlyphPictures(order, range(first_test, first_test + test), seed, style, difficulty),
+            )
+        )
+    return parts
+
+
+def _mixed_parts(parts: Sequence[Part], train: int, seed: int, difficulty: Difficulty) -> list[Part]:
+    """The class-incremental sessions, each with a quarter as many new pictures of every class before it."""
+    more = max(1, train // 4)
+    mixed: list[Part] = []
+    known: list[Label] = []
+    for number, part in enumerate(parts):
+        first = train + number * more
+        review = GlyphPictures([str(c) for c in known], range(first, first + more), seed, difficulty=difficulty)
+        mixed.append(Part(part.name, (*part.classes, *known), _Both(part.train, review), part.test))
+        known.extend(part.classes)
+    return mixed
+
+
+class _Both(Pictures):
+    """Two collections, one after the other."""
+
+    def __init__(self, first: Pictures, second: Pictures) -> None:
+        self._first, self._second = first, second
+        self.labels = [*first.labels, *second.labels]
+
+    def decode(self, index: int) -> Image.Image:
+        inside = index < len(self._first)
+        return self._first.decode(index) if inside else self._second.decode(index - len(self._first))
+
+
+def _check(protocol: str, classes: int, sessions: int, train: int, test: int) -> None:
+    """Refuse in one sentence what cannot be drawn."""
+    if protocol not in ("class", "domain", "mixed"):
+        raise unknown("protocol", protocol, ("class", "domain", "mixed"))
+    if not 1 <= classes <= len(POOL):
+        raise SafeclError(f"The glyphs stream has between 1 and {len(POOL)} classes, not {classes}.")
+    most = len(DOMAINS) if protocol == "domain" else classes
+    if not 1 <= sessions <= most:
+        raise SafeclError(f"The glyphs stream can be cut into 1 to {most} sessions here, not {sessions}.")
+    if train < 1 or test < 1:
+        raise SafeclError("The glyphs stream needs at least one training and one test picture of a class.")
+    check_fonts()

@@ -1,0 +1,126 @@
+"""The pre-training script with a tiny budget: it learns, and what it saves is a backbone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import safecl.micro as micro
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pretrain_micro.py"
+SHAPE = {"embed_dim": 48, "depth": 2, "num_heads": 2, "width": 12, "residual": [0, 0, 1]}
+
+
+def patterns(random: np.random.Generator) -> list[np.ndarray]:
+    """One of each class, (64, 64) in [-1, 1]; a mirror image or a crop of a pattern is the same pattern."""
+    x, y = np.meshgrid(np.arange(64) - random.uniform(16, 48), np.arange(64) - random.uniform(16, 48))
+    k = 2 * np.pi / random.uniform(9, 13)
+    rings, rays = np.hypot(x, y), np.arctan2(y, x)
+    return [
+        np.sin(k * x),
+        np.sin(k * y),
+        np.sin(k * x) * np.sin(k * y),
+        np.sin(k * rings),
+        np.sin(8 * rays),
+        np.sin(k * (np.abs(x) + y)),
+        np.where(rings < 14, 1.0, -1.0),
+        random.normal(0, 1, (64, 64)),
+    ]
+
+
+def write_pictures(folder: Path, each: int, seed: int) -> Path:
+    random = np.random.default_rng(seed)
+    for i in range(each):
+        for c, pattern in enumerate(patterns(random)):
+            one, other = random.uniform(0, 255, (2, 3))
+            picture = one + (pattern[..., None] > 0) * (other - one) + random.normal(0, 15, (64, 64, 3))
+            (folder / f"c{c}").mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8)).save(folder / f"c{c}" / f"{i}.png")
+    return folder
+
+
+def write_teacher(file: Path) -> Path:
+    shape = {"patch_size": 14, "embed_dim": 32, "depth": 1, "num_heads": 2}
+    vit = timm.create_model("vit_tiny_patch16_224", img_size=112, num_classes=0, **shape)
+    facts = {"timm_model": "vit_tiny_patch16_224", "create_kwargs": json.dumps(shape), "mean": "0,0,0", "std": "1,1,1"}
+    save_file(vit.state_dict(), file, facts)
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("pretraining")
+    write_pictures(folder / "pictures" / "train", 24, seed=0)
+    write_pictures(folder / "pictures" / "test", 12, seed=1)
+    options = {
+        "--photographs": folder / "pictures" / "train",
+        "--held": folder / "pictures" / "test",
+        "--measure": folder / "pictures",
+        "--teacher": write_teacher(folder / "teacher.safetensors"),
+        "--out": folder / "micro.safetensors",
+        "--shape": json.dumps(SHAPE),
+        "--characters": 8,
+        "--each": 8,
+        "--glyphs": 5,
+        "--steps": 140,
+        "--mix": 0,  # mixing pays over many epochs; in few it only slows
+        "--lr": 0.001,
+        "--distil": 0.1,  # what a random teacher says is not worth more
+        "--batch": 32,
+        "--ema": 0.9,
+        "--shots": 10,
+        "--device": "cpu",
+    }
+    command = [sys.executable, str(SCRIPT), *(str(part) for pair in options.items() for part in pair)]
+    env = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1] / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "micro.safetensors", json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_loss_falls(run: tuple[Path, dict]) -> None:
+    done = run[1]["done"]
+    assert done["steps"] == 140
+    assert done["last loss"] < 0.9 * done["first loss"]
+
+
+def test_features_beat_random_init(run: tuple[Path, dict]) -> None:
+    figures = run[1]["figures"]
+    assert figures["trained"]["nearest mean"] > figures["random init"]["nearest mean"] + 0.1
+    assert figures["held-out top-1"] > 0.3
+
+
+def test_the_file_is_the_network_the_package_builds(run: tuple[Path, dict]) -> None:
+    file, _ = run
+    with safe_open(file, "pt") as opened:
+        facts = opened.metadata()
+    vit = timm.create_model(facts["timm_model"], **json.loads(facts["create_kwargs"])).eval()
+    state = load_file(file)
+    assert all(value.dtype == torch.float16 for value in state.values())
+    assert vit.load_state_dict({key: value.float() for key, value in state.items()}) is not None
+    assert [float(v) for v in facts["mean"].split(",")] == list(micro.MEAN)
+    assert vit.forward_features(torch.rand(2, 3, 64, 64)).isfinite().all()
+    assert not list(file.parent.glob("*.partial"))
+
+
+def test_folding_batchnorm_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    networks = pytest.importorskip("pretrain_networks")
+    student = networks.Student(SHAPE, 3, 2, [])
+    for module in student.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.normal_(module.running_mean)
+            torch.nn.init.uniform_(module.running_var, 0.5, 2)
+            torch.nn.init.uniform_(module.weight, 0.5, 2)
+    x = torch.randn(2, 3, 64, 64)
+    expected = student.eval().vit.forward_features(x)
+    torch.testing.assert_close(networks.plain(student).forward_features(x), expected, rtol=1e-3, atol=1e-4)
