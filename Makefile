@@ -1,0 +1,55 @@
+# make demo    see continual learning happen
+# make test    lint, types, tests
+#
+# Each sets up its own environment in .venv the first time; nothing but Python >= 3.11 and make is needed.
+# PYTHON=... chooses the interpreter, ARGS=... goes to the command behind the target.
+
+PYTHON ?=
+ARGS ?=
+BIN := .venv/bin
+
+# More threads than this only get in each other's way on models this small.
+ifndef OMP_NUM_THREADS
+export OMP_NUM_THREADS := $(shell n=`nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2`; \
+	if [ "$$n" -gt 8 ]; then echo 8; else echo "$$n"; fi)
+endif
+
+.PHONY: help demo test lint format setup clean
+
+help:
+	@echo 'make demo    SAFE on an embedded stream with an embedded backbone: a table, and a page to open'
+	@echo 'make test    lint, types and tests'
+	@echo 'make lint    lint and types only'
+	@echo 'make format  format the code'
+	@echo 'make setup   only make the environment in .venv'
+	@echo 'make clean   remove the environment and every cache'
+
+demo: setup
+	@$(BIN)/safecl demo $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: setup
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+format: setup
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# Any Python that starts will do here: tools/setup.py looks for a fitting one itself.
+setup:
+	@for python in "$(PYTHON)" python3 python python3.13 python3.12 python3.11; do \
+		if [ -n "$$python" ] && "$$python" -c '' >/dev/null 2>&1; then \
+			exec "$$python" tools/setup.py "$(PYTHON)"; \
+		elif [ "$$python" = "$(PYTHON)" ] && [ -n "$$python" ]; then \
+			echo "PYTHON=$$python does not start; name a Python 3.11 or newer." >&2; exit 2; \
+		fi; \
+	done; \
+	echo "No Python found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python." >&2; exit 2
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
