@@ -141,7 +141,9 @@ def plain_view(image: Image.Image, transform: Transform) -> Tensor:
 def squash(image: Image.Image, transform: Transform) -> Tensor:
     """The whole picture as a square: uint8 (3, resize, resize)."""
     side = transform.resize
-    return pixels(TF.resize(image, [side, side], InterpolationMode.BICUBIC))
+    # Crops are cut bilinearly: enlarged in any other way, small pictures would come out sharper than from the file.
+    mode = InterpolationMode.BICUBIC if min(image.size) >= side else InterpolationMode.BILINEAR
+    return pixels(TF.resize(image, [side, side], mode))
 
 
 def pixels(image: Image.Image) -> Tensor:

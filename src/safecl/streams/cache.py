@@ -1,0 +1,230 @@
+"""Views kept on disk as plain bytes, so that each picture is decoded once.
+
+A store is a folder of memory-mapped arrays for one collection under one transform, keyed by what is in them.
+Several runs may read and fill it at the same time: a view counts as there only when its checksum, written after
+it, fits; so a killed run, a torn write or a full disk leave nothing wrong behind.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock
+from PIL import Image
+from torch import Tensor
+
+from safecl.errors import SafeclError
+from safecl.streams.images import Pictures, Transform, plain_view, squash
+
+FOLDER = ".safecl-cache"
+VERSION = 2  # of what the bytes mean; a new one leaves old stores to be evicted
+GIB = 2**30
+
+
+class Store:
+    """Views of ``count`` pictures in one folder. ``sides``: the side of each view that is kept."""
+
+    def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
+        self.sides, self.count, self.broken = sides, count, False
+        self._lock = threading.Lock()
+        # One checksum a view (0: not there), and the aspect of the picture.
+        self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
+        self.aspects = np.memmap(folder / "aspects", dtype=np.float32, mode="r+", shape=(count,))
+        self.views = {
+            view: np.memmap(folder / view, dtype=np.uint8, mode="r", shape=(count, 3, side, side))
+            for view, side in sides.items()
+        }
+        self._files = {view: os.open(folder / view, os.O_RDWR) for view in sides}
+        self._trusted = np.zeros((count, len(sides)), dtype=bool)
+
+    def __del__(self) -> None:
+        for file in getattr(self, "_files", {}).values():
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    def there(self, view: str, indices: np.ndarray) -> np.ndarray:
+        """Which views are there and whole: bool (n,). A checksum is compared once a process."""
+        column = list(self.sides).index(view)
+        inside = indices < self.count
+        trusted = self._trusted[np.where(inside, indices, 0), column] & inside
+        for row in np.flatnonzero(inside & ~trusted):
+            index = indices[row]
+            mark = int(self.marks[index, column])
+            trusted[row] = mark != 0 and mark == checksum(self.views[view][index])
+            self._trusted[index, column] = trusted[row]
+        return np.asarray(trusted)
+
+    def put(self, index: int, views: dict[str, np.ndarray], aspect: float) -> None:
+        if index >= self.count or self.broken:
+            return
+        try:
+            for column, view in enumerate(self.sides):
+                data = np.ascontiguousarray(views[view])
+                write_at(self._files[view], data, index * data.nbytes, self._lock)
+                self.aspects[index] = aspect
+                self.marks[index, column] = checksum(data)
+                self._trusted[index, column] = True
+        except OSError as error:  # a full disk: reading goes on without the cache
+            self.broken = True
+            warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
+
+
+class CachedPictures(Pictures):
+    """Another collection through a store: a miss decodes once and keeps every view."""
+
+    def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
+        self.pictures, self.store, self.transform, self.labels = pictures, store, transform, pictures.labels
+        self._locks = [threading.Lock() for _ in range(64)]
+
+    def where(self, index: int) -> str:
+        return self.pictures.where(index)
+
+    def identity(self) -> str | None:
+        return self.pictures.identity()
+
+    def decode(self, index: int) -> Image.Image:
+        return self.pictures.decode(index)
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        if transform != self.transform or "plain" not in self.store.sides:
+            return self.pictures.plain(indices, transform)
+        return self._read("plain", indices)[0]
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        if transform != self.transform or "canvas" not in self.store.sides:
+            return self.pictures.canvas(indices, transform)
+        return self._read("canvas", indices)
+
+    def _read(self, view: str, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The views and the aspects of ``indices``."""
+        wanted = np.asarray(indices, dtype=np.int64)
+        there = self.store.there(view, wanted)
+        if there.all():
+            return torch.from_numpy(self.store.views[view][wanted]), torch.from_numpy(self.store.aspects[wanted])
+        side = self.store.sides[view]
+        views = np.empty((len(wanted), 3, side, side), dtype=np.uint8)
+        aspects = np.empty(len(wanted), dtype=np.float32)
+        for row in np.flatnonzero(~there):
+            views[row], aspects[row] = self._fill(view, int(wanted[row]))
+        views[there] = self.store.views[view][wanted[there]]
+        aspects[there] = self.store.aspects[wanted[there]]
+        return torch.from_numpy(views), torch.from_numpy(aspects)
+
+    def _fill(self, view: str, index: int) -> tuple[np.ndarray, float]:
+        with self._locks[index % len(self._locks)]:
+            if self.store.there(view, np.array([index])).all():  # another thread was faster
+                return self.store.views[view][index], float(self.store.aspects[index])
+            image = self.pictures.decode(index)
+            make = {"plain": plain_view, "canvas": squash}
+            views = {name: make[name](image, self.transform).numpy() for name in self.store.sides}
+            aspect = image.width / image.height
+            self.store.put(index, views, aspect)
+            return views[view], aspect
+
+
+def cached(
+    pictures: Pictures,
+    transform: Transform,
+    folder: Path,
+    views: Sequence[str] = ("plain", "canvas"),
+    limit: int | None = None,
+) -> Pictures:
+    """``pictures`` through a store in ``folder``, which holds at most ``limit`` bytes; or as they are."""
+    identity = pictures.identity()
+    if identity is None or not len(pictures):
+        return pictures
+    sides = {view: transform.size if view == "plain" else transform.resize for view in views}
+    per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 1)
+    limit = default_limit() if limit is None else limit
+    key = hashlib.blake2b(f"{VERSION} {identity} {transform} {sides}".encode(), digest_size=12).hexdigest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            place = folder / key
+            if not place.exists():
+                free = shutil.disk_usage(folder).free - GIB  # leave the disk some air
+                count = min(len(pictures), min(limit, free) // per_picture)
+                if count <= 0:
+                    return pictures
+                evict(folder, limit - count * per_picture)
+                create(place, sides, count)
+            os.utime(place)
+            count = (place / "aspects").stat().st_size // 4
+        return CachedPictures(pictures, Store(place, sides, count), transform)
+    except OSError as error:
+        warnings.warn(f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2)
+        return pictures
+
+
+def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | None:
+    """Where the cache lies: as asked, as ``SAFECL_CACHE`` says (a folder, or ``off``), beside the data, or at home."""
+    if cache is False or str(cache).lower() in ("off", "false", "no"):
+        return None
+    if cache is not True and str(cache).lower() not in ("on", "true", "yes"):
+        return Path(cache).expanduser()
+    said = os.environ.get("SAFECL_CACHE", "")
+    if said.lower() in ("off", "false", "no", "0"):
+        return None
+    if said:
+        return Path(said).expanduser()
+    if home is not None and os.access(home, os.W_OK):
+        return home / FOLDER
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "safecl" / "pictures"
+
+
+def default_limit() -> int:
+    said = os.environ.get("SAFECL_CACHE_GB", "32")
+    try:
+        return int(float(said) * GIB)
+    except ValueError:
+        raise SafeclError(f"SAFECL_CACHE_GB must be a number of gigabytes, not {said!r}.") from None
+
+
+def create(place: Path, sides: dict[str, int], count: int) -> None:
+    """An empty store; the files are sparse and take room as they fill. Appears by rename."""
+    fresh = Path(tempfile.mkdtemp(prefix="new-", dir=place.parent))
+    for view, side in sides.items():
+        with open(fresh / view, "wb") as file:
+            file.truncate(count * 3 * side * side)
+    # These two are written through the map, so their room is taken now.
+    (fresh / "marks").write_bytes(bytes(4 * count * len(sides)))
+    (fresh / "aspects").write_bytes(bytes(4 * count))
+    os.replace(fresh, place)
+
+
+def evict(folder: Path, room: int) -> None:
+    """Remove the stores used longest ago until the rest fit into ``room`` bytes."""
+    stores = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+    for store in stores:
+        room -= sum(taken(file) for file in store.iterdir())
+        if room < 0:
+            shutil.rmtree(store, ignore_errors=True)  # who has it open keeps reading it: only the name goes
+
+
+def taken(file: Path) -> int:
+    """Bytes on disk, less than the size of a file that is not full yet."""
+    found = file.stat()
+    return getattr(found, "st_blocks", found.st_size // 512) * 512
+
+
+def checksum(data: np.ndarray) -> int:
+    """Never 0, which means: not there."""
+    return zlib.crc32(np.ascontiguousarray(data).data) or 1
+
+
+def write_at(file: int, data: np.ndarray, offset: int, lock: threading.Lock) -> None:
+    """Through the file and not the map: a full disk is then an error and not a crash."""
+    with lock:
+        os.lseek(file, offset, os.SEEK_SET)
+        left = data.reshape(-1).data
+        while left:
+            left = left[os.write(file, left) :]

@@ -1,0 +1,112 @@
+"""Is this data what it should be: counts, unreadable pictures, pictures that are in training and test."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from safecl.errors import SafeclError
+from safecl.streams.clean import same_content
+from safecl.streams.collection import Collection
+from safecl.streams.datasets.dataset import Dataset
+from safecl.streams.files import File, FilePictures
+from safecl.streams.images import ArrayPictures, Pictures, Subset
+
+
+@dataclass
+class Report:
+    """``warnings`` are worth knowing; ``problems`` make numbers wrong or stop a run."""
+
+    facts: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def check(data: Collection, dataset: Dataset | None = None, split: str | None = None, workers: int = 2) -> Report:
+    """Read everything once. ``split``: which of the dataset's known splits the counts are compared with."""
+    report = Report()
+    report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
+    if data.split:
+        report.facts.append(f"split: {data.split}")
+    if dataset is not None:
+        report.warnings.extend(wrong_counts(data, dataset, split))
+    counts = dict.fromkeys(data.classes, 0)
+    for label in data.train.labels:
+        counts[label] += 1
+    lonely = [c for c, n in counts.items() if n == 1]
+    if lonely:
+        report.warnings.append(f"{len(lonely)} class(es) have a single training picture, the first is {lonely[0]!r}")
+    untested = [c for c in data.classes if c not in set(data.test.labels)]
+    if untested:
+        report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
+    for part, pictures in (("training", data.train), ("test", data.test)):
+        report.problems.extend(unreadable(part, pictures, workers))
+    report.problems.extend(duplicates(data.train, data.test))
+    return report
+
+
+def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -> Iterator[str]:
+    """Each difference from the published counts, in one sentence."""
+    split = split or next(iter(dataset.counts))
+    train, test = dataset.counts.get(split, next(iter(dataset.counts.values())))
+    if len(data.classes) != dataset.classes:
+        yield f"{dataset.title} has {dataset.classes} classes; here are {len(data.classes)}"
+    if (len(data.train), len(data.test)) != (train, test):
+        yield (
+            f"{dataset.title} ({split} split) has {train} training and {test} test pictures; here are "
+            f"{len(data.train)} and {len(data.test)}"
+        )
+
+
+def unreadable(part: str, pictures: Pictures, workers: int) -> Iterator[str]:
+    def reason(index: int) -> str | None:
+        try:
+            pictures.decode(index)
+        except SafeclError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
+    if bad:
+        yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"
+
+
+def duplicates(train: Pictures, test: Pictures) -> Iterator[str]:
+    """Pictures with the same bytes in training and test, or in two classes."""
+    everything = [(train, i) for i in range(len(train))] + [(test, i) for i in range(len(test))]
+    both, mislabelled = [], []
+    for group in groups(everything):
+        members = [everything[g] for g in group]
+        if len({pictures is train for pictures, _ in members}) > 1:
+            both.append(members)
+        if len({pictures.labels[i] for pictures, i in members}) > 1:
+            mislabelled.append(members)
+    for found, what in ((both, "in training and in test"), (mislabelled, "in more than one class")):
+        if found:
+            names = " = ".join(pictures.where(i) for pictures, i in found[0])
+            yield f"{len(found)} picture(s) are {what}, the first is {names}"
+
+
+def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:
+    files = [file_of(pictures, i) for pictures, i in everything]
+    if all(file is not None for file in files):
+        yield from same_content([file for file in files if file is not None])
+        return
+    found: dict[bytes, list[int]] = {}
+    for position, (pictures, i) in enumerate(everything):
+        found.setdefault(np.asarray(content(pictures, i)).tobytes(), []).append(position)
+    yield from (group for group in found.values() if len(group) > 1)
+
+
+def file_of(pictures: Pictures, index: int) -> File | None:
+    if isinstance(pictures, Subset):
+        return file_of(pictures.whole, pictures.indices[index])
+    return pictures.files[index] if isinstance(pictures, FilePictures) else None
+
+
+def content(pictures: Pictures, index: int) -> np.ndarray:
+    if isinstance(pictures, ArrayPictures):
+        return np.asarray(pictures.arrays[index])
+    return np.asarray(pictures.decode(index))

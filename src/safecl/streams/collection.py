@@ -1,0 +1,139 @@
+"""Pictures with their labels as a person brings them, and how they become a stream."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from safecl.errors import SafeclError, unknown
+from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.stream import (
+    Part,
+    Protocol,
+    Stream,
+    class_incremental,
+    class_order,
+    domain_incremental,
+    split,
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Training and test pictures. ``classes`` in their natural order; domains, where there are any, by position."""
+
+    name: str
+    train: Pictures
+    test: Pictures
+    classes: tuple[Label, ...]
+    train_domains: tuple[str, ...] | None = None
+    test_domains: tuple[str, ...] | None = None
+    domains: tuple[str, ...] = ()
+    split: str = ""  # which split this is, in words
+    home: Path | None = None  # the folder of the data: its cache lies there
+
+    def natural(self) -> Protocol:
+        """The protocol the data suggests: domains that all show the same classes, domains that do not, or none."""
+        if self.train_domains is None:
+            return "class"
+        shown: dict[str, set[Label]] = {}
+        for domain, label in zip(self.train_domains, self.train.labels, strict=True):
+            shown.setdefault(domain, set()).add(label)
+        return "domain" if all(found == set(self.classes) for found in shown.values()) else "mixed"
+
+
+def with_test(
+    name: str,
+    pictures: Pictures,
+    classes: Sequence[Label],
+    *,
+    domains: Sequence[str] | None = None,
+    domain_order: Sequence[str] = (),
+    fraction: float = 0.2,
+    seed: int = 0,
+    home: Path | None = None,
+) -> Collection:
+    """A collection without a test split gets one: ``fraction`` of every class (and domain), drawn with ``seed``."""
+    if not 0 <= fraction < 1:
+        raise SafeclError(f"The fraction of test pictures must be at least 0 and below 1, not {fraction}.")
+    strata = (
+        list(pictures.labels)
+        if domains is None
+        else [f"{d}\0{c}" for d, c in zip(domains, pictures.labels, strict=True)]
+    )
+    keep, hold = split(strata, fraction, np.random.default_rng([seed, 1]))
+    return Collection(
+        name=name,
+        train=pictures.subset(keep),
+        test=pictures.subset(hold),
+        classes=tuple(classes),
+        train_domains=None if domains is None else tuple(domains[i] for i in keep),
+        test_domains=None if domains is None else tuple(domains[i] for i in hold),
+        domains=tuple(domain_order),
+        split=f"{fraction:.0%} of every class held out for testing, seed {seed}",
+        home=home,
+    )
+
+
+def make_stream(
+    data: Collection,
+    *,
+    protocol: str | None = None,
+    first: int | None = None,
+    step: int | None = None,
+    order_seed: int | None = 1993,
+    order: Sequence[Label] | None = None,
+    domains: Sequence[str] | None = None,
+    transform: Transform | None = None,
+    held_out: float = 0.0,
+    seed: int = 0,
+) -> Stream:
+    """The stream of ``data``.
+
+    ``first`` and ``step``: classes of the first and of every later session (a tenth of the classes unless given).
+    ``order``: the classes in the order wanted; otherwise the natural order permuted by ``order_seed``, or as it
+    is with ``None``. ``domains``: their order. ``held_out``: fraction of each session's training pictures kept
+    for validation.
+    """
+    if protocol is not None and protocol not in get_args(Protocol):
+        raise unknown("protocol", protocol, get_args(Protocol))
+    if not 0 <= held_out < 1:
+        raise SafeclError(f"held_out must be at least 0 and below 1, not {held_out}.")
+    chosen: Protocol = protocol or data.natural()  # type: ignore[assignment]
+    parts = (
+        class_sessions(data, first, step, order_seed, order)
+        if chosen == "class"
+        else domain_sessions(data, chosen, domains)
+    )
+    return Stream(data.name, parts, chosen, transform, held_out, seed, data.split)
+
+
+def class_sessions(
+    data: Collection, first: int | None, step: int | None, order_seed: int | None, order: Sequence[Label] | None
+) -> list[Part]:
+    step = step if step is not None else first if first is not None else max(2, math.ceil(len(data.classes) / 10))
+    chosen = class_order(data.classes, order_seed) if order is None else list(order)
+    if len(set(chosen)) != len(chosen):
+        raise SafeclError("The class order names a class twice.")
+    for label in chosen:
+        if label not in set(data.classes):
+            raise unknown("class", str(label), map(str, data.classes))
+    return class_incremental(data.train, data.test, chosen, first if first is not None else step, step)
+
+
+def domain_sessions(data: Collection, protocol: str, domains: Sequence[str] | None) -> list[Part]:
+    if data.train_domains is None or data.test_domains is None:
+        raise SafeclError(
+            f"A {protocol} stream needs domains, and {data.name} has none: use folders domain/class/picture or a "
+            "manifest with a domain column."
+        )
+    known = data.domains or tuple(sorted(set(data.train_domains)))
+    for domain in domains or ():
+        if domain not in known:
+            raise unknown("domain", domain, known)
+    return domain_incremental(
+        data.train, data.test, data.train_domains, data.test_domains, domains or known, data.classes
+    )

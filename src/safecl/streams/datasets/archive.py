@@ -1,0 +1,161 @@
+"""Archives from elsewhere, opened without trusting them: only plain files, only inside the target folder."""
+
+import gzip
+import lzma
+import os
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from safecl.errors import SafeclError
+
+
+class Source(ABC):
+    """Named files: the members of an archive or of a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Every plain file by its name, with its size; raises on a name or a kind that could do harm."""
+        with whole(self.path):
+            return self.listing()
+
+    @abstractmethod
+    def listing(self) -> dict[str, int]: ...
+
+    @abstractmethod
+    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        """The wanted files, in the order that is fastest to read."""
+
+    def names(self) -> list[str]:
+        return sorted(self.sizes)
+
+    def read(self, name: str) -> bytes:
+        with whole(self.path):
+            for _, stream in self.open_all({name}):
+                return stream.read()
+        raise SafeclError(f"{self.path} has no file {name}.")
+
+    def extract(self, moves: dict[str, str], target: Path) -> None:
+        """Write each file to its place below ``target``; one that is there whole is left, so this can be resumed."""
+        missing = {name for name, to in moves.items() if not has_size(target / to, self.sizes[name])}
+        with whole(self.path):
+            for name, stream in self.open_all(missing):
+                place = target / moves[name]
+                place.parent.mkdir(parents=True, exist_ok=True)
+                partial = place.with_name(place.name + ".partial")
+                with open(partial, "wb") as out:
+                    shutil.copyfileobj(stream, out, 1 << 20)
+                os.replace(partial, place)
+
+
+class ZipSource(Source):
+    def listing(self) -> dict[str, int]:
+        with zipfile.ZipFile(self.path) as archive:
+            found = {}
+            for info in archive.infolist():
+                mode = info.external_attr >> 16
+                if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_IFMT(mode) == 0):
+                    raise SafeclError(
+                        f"{self.path} holds {info.filename!r}, which is a link or a device; not unpacked."
+                    )
+                if not info.is_dir():
+                    found[safe(info.filename, self.path)] = info.file_size
+            return found
+
+    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        with zipfile.ZipFile(self.path) as archive:
+            for info in archive.infolist():
+                if not info.is_dir() and info.filename in wanted:
+                    with archive.open(info) as stream:
+                        yield info.filename, stream
+
+
+class TarSource(Source):
+    def listing(self) -> dict[str, int]:
+        with tarfile.open(self.path) as archive:
+            found = {}
+            for member in archive:
+                if member.isdir():
+                    continue
+                if not member.isfile():
+                    raise SafeclError(f"{self.path} holds {member.name!r}, which is a link or a device; not unpacked.")
+                found[safe(member.name, self.path)] = member.size
+            return found
+
+    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        left = set(wanted)
+        with tarfile.open(self.path) as archive:
+            for member in archive if left else ():
+                if member.isfile() and member.name in left:
+                    stream = archive.extractfile(member)
+                    if stream is not None:
+                        yield member.name, stream
+                    left.discard(member.name)
+                    if not left:
+                        return
+
+
+class FolderSource(Source):
+    """An unpacked archive. Links inside it are not followed."""
+
+    def listing(self) -> dict[str, int]:
+        found = {}
+        for folder, folders, files in os.walk(self.path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for name in files:
+                at = Path(folder, name)
+                if at.is_file() and not at.is_symlink():
+                    found[at.relative_to(self.path).as_posix()] = at.stat().st_size
+        return found
+
+    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        for name in sorted(wanted):
+            with open(self.path / name, "rb") as stream:
+                yield name, stream
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """A damaged archive is a sentence."""
+    try:
+        yield
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise SafeclError(f"The archive {path} is damaged ({error}); fetch it again.") from None
+
+
+def open_source(path: Path) -> Source:
+    if path.is_dir():
+        return FolderSource(path)
+    if not path.is_file():
+        raise SafeclError(f"There is no archive or folder {path}.")
+    if zipfile.is_zipfile(path):
+        return ZipSource(path)
+    if tarfile.is_tarfile(path):
+        return TarSource(path)
+    raise SafeclError(f"{path} is neither a zip nor a tar archive, or it is not whole; fetch it again.")
+
+
+def safe(name: str, archive: Path) -> str:
+    """``name`` if it stays below the folder it is unpacked into."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in name.split("/")[0]:
+        raise SafeclError(f"{archive} holds {name!r}, which points outside of it; not unpacked.")
+    return name
+
+
+def has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False

@@ -1,0 +1,106 @@
+"""CIFAR-100: 100 classes of 32-pixel pictures, enlarged to 224."""
+
+import io
+import pickle
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from safecl.errors import SafeclError
+from safecl.streams.collection import Collection
+from safecl.streams.datasets.archive import Source
+from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
+from safecl.streams.images import ArrayPictures, Transform
+
+FILES = ("train", "test", "meta")
+
+
+def plan_cifar(sources: Sequence[Source]) -> Plan:
+    for source in sources:
+        found = {PurePosixPath(name).name: name for name in source.names()}
+        if set(FILES) <= found.keys():
+            return Plan(OFFICIAL, [(source, {found[name]: name for name in FILES})])
+    raise SafeclError(f"{sources[0].path} lacks one of the files train, test and meta of CIFAR-100's Python version.")
+
+
+def read_cifar(place: Path) -> Collection:
+    """Classes are numbered alphabetically, as in ``meta``, and labelled by their names."""
+    meta = load(place / "meta")
+    names = [str(name) for name in _get(meta, "fine_label_names", place / "meta")]
+    train, test = (_pictures(place / part, names) for part in ("train", "test"))
+    return Collection("cifar100", train, test, tuple(names), home=place)
+
+
+def _pictures(path: Path, names: Sequence[str]) -> ArrayPictures:
+    batch = load(path)
+    data, labels = _get(batch, "data", path), _get(batch, "fine_labels", path)
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
+        raise SafeclError(f"{path} does not hold CIFAR-100 pictures (rows of 3072 bytes); prepare cifar100 again.")
+    arrays = np.ascontiguousarray(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return ArrayPictures(arrays, [names[label] for label in labels])
+
+
+def load(path: Path) -> dict[Any, Any]:
+    """A pickle of lists, bytes and numpy arrays; anything else in it is refused before it can run."""
+    try:
+        found = _Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+    except SafeclError:
+        raise
+    except Exception as error:  # a broken pickle raises almost anything
+        raise SafeclError(f"{path} cannot be read ({error}); prepare cifar100 again.") from None
+    if not isinstance(found, dict):
+        raise SafeclError(f"{path} is not a file of CIFAR-100; prepare cifar100 again.")
+    return found
+
+
+class _Restricted(pickle.Unpickler):
+    """Builds numpy arrays and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        # numpy moved its core; files of 2009 name the old place.
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
+            return np.empty(0).__reduce__()[0]
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for old protocols
+            return _latin
+        raise SafeclError(f"A CIFAR-100 file asks to run {module}.{name}; it is not the published one.")
+
+
+def _latin(value: str, encoding: str = "latin1") -> bytes:
+    return value.encode("latin1")
+
+
+def _get(batch: dict[Any, Any], key: str, path: Path) -> Any:
+    found = batch.get(key)
+    if found is None:
+        raise SafeclError(f"{path} has no {key}; prepare cifar100 again.")
+    return found
+
+
+CIFAR100 = Dataset(
+    name="cifar100",
+    title="CIFAR-100",
+    folder="cifar-100-python",
+    home="https://www.cs.toronto.edu/~kriz/cifar.html",
+    classes=100,
+    counts={OFFICIAL: (50_000, 10_000)},
+    first=10,
+    step=10,
+    archives=(
+        Archive(
+            "cifar-100-python.tar.gz",
+            "eb9058c3a382ffc7106e4002c42a8d85",
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        ),
+    ),
+    fetch="run `safecl data prepare cifar100 --download`, or fetch cifar-100-python.tar.gz from "
+    "www.cs.toronto.edu/~kriz and run `safecl data prepare cifar100 --from cifar-100-python.tar.gz`.",
+    licence="none stated",
+    plan=plan_cifar,
+    read=read_cifar,
+    pitfalls=("Test pictures are resized to 224 at once, not to 256 and cropped as elsewhere.",),
+    transform=Transform(margin=1.0),
+)

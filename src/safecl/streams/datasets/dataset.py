@@ -1,0 +1,76 @@
+"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safecl.errors import SafeclError
+from safecl.streams.collection import Collection
+from safecl.streams.datasets.archive import Source
+from safecl.streams.images import Transform
+from safecl.streams.stream import Protocol
+
+RECORD = "prepared.json"  # lies in a prepared folder: which archive, which split
+PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"
+SPLITS = {
+    PROCESSED: "the split fixed in the processed archive, as the field reports it",
+    OFFICIAL: "the split published with the pictures",
+    SEEDED: "80 % / 20 % of every class drawn with seed 1993: not the field's split, not comparable with its numbers",
+}
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file as it is published. ``url`` only where software may fetch it."""
+
+    name: str
+    md5: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which member of which source goes where below the dataset's folder, and what split that makes."""
+
+    split: str
+    moves: Sequence[tuple[Source, dict[str, str]]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """``counts``: training and test pictures by split; the first is the one the paper's numbers are on."""
+
+    name: str
+    title: str
+    folder: str
+    home: str
+    classes: int
+    counts: dict[str, tuple[int, int]]
+    first: int
+    step: int
+    archives: tuple[Archive, ...]
+    fetch: str  # what a person has to do to get it
+    licence: str
+    plan: Callable[[Sequence[Source]], Plan]
+    read: Callable[[Path], Collection]
+    pitfalls: tuple[str, ...] = ()
+    protocol: Protocol = "class"
+    shuffled: bool = True
+    transform: Transform = field(default_factory=Transform)
+
+    def at(self, root: Path) -> Path:
+        """The prepared folder, or a sentence on how to get it."""
+        place = root / self.folder
+        if not place.is_dir():
+            raise SafeclError(f"{self.title} is not in {root} (looked for {place}): {self.fetch}")
+        return place
+
+
+def record(place: Path) -> dict[str, object]:
+    """What ``prepare`` wrote down; nothing for a folder that somebody laid out by hand."""
+    try:
+        found = json.loads((place / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,117 @@
+"""DomainNet: 345 classes in six domains, learned one domain after the other."""
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from safecl.errors import SafeclError
+from safecl.streams.collection import Collection
+from safecl.streams.datasets.archive import Source
+from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
+from safecl.streams.datasets.layout import pictures_of
+from safecl.streams.files import File, FilePictures
+
+DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
+LISTS = tuple(f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test"))
+SITE = "http://csr.bu.edu/ftp/visda/2019/multi-source"
+CLEANED = ("clipart", "painting")  # whose cleaned zips lie in another folder of the site
+
+
+def plan_domainnet(sources: Sequence[Source]) -> Plan:
+    """Six zips and twelve lists, packed or unpacked, in any number of sources."""
+    moves: list[tuple[Source, dict[str, str]]] = []
+    for source in sources:
+        names = source.names()
+        found = {name: PurePosixPath(name).name for name in names if PurePosixPath(name).name in LISTS}
+        for name in pictures_of(names):
+            parts = PurePosixPath(name).parts
+            if len(parts) >= 3 and parts[-3] in DOMAINS:
+                found[name] = "/".join(parts[-3:])
+        moves.append((source, found))
+    there = {to for _, found in moves for to in found.values()}
+    missing = [name for name in LISTS if name not in there]
+    missing += [f"{domain}.zip" for domain in DOMAINS if not any(to.startswith(f"{domain}/") for to in there)]
+    if missing:
+        raise SafeclError(
+            "DomainNet is prepared from one folder with its six zips and twelve lists (the cleaned version); missing: "
+            f"{', '.join(missing)}."
+        )
+    return Plan(OFFICIAL, moves)
+
+
+def read_domainnet(place: Path) -> Collection:
+    """By the lists ``domain/class/file label``; classes are the folder names, in the order of the label numbers."""
+    listed = {part: [line for domain in DOMAINS for line in lines(place, domain, part)] for part in ("train", "test")}
+    names: dict[int, str] = {}
+    for path, number in listed["train"] + listed["test"]:
+        name = PurePosixPath(path).parts[1]
+        if names.setdefault(number, name) != name:
+            raise SafeclError(f"The lists in {place} give the label {number} to both {names[number]} and {name}.")
+    pictures = {part: _pictures(place, listed[part], names) for part in listed}
+    domains = {part: tuple(PurePosixPath(path).parts[0] for path, _ in listed[part]) for part in listed}
+    return Collection(
+        name="domainnet",
+        train=pictures["train"],
+        test=pictures["test"],
+        classes=tuple(names[number] for number in sorted(names)),
+        train_domains=domains["train"],
+        test_domains=domains["test"],
+        domains=DOMAINS,
+        home=place,
+    )
+
+
+def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
+    path = place / f"{domain}_{part}.txt"
+    try:
+        rows = [row.rsplit(maxsplit=1) for row in path.read_text(encoding="utf-8").splitlines() if row.strip()]
+        found = [(name, int(label)) for name, label in rows]
+    except (OSError, ValueError):
+        raise SafeclError(f"{path} is missing or not a list of `domain/class/file label`; prepare it again.") from None
+    strange = next((name for name, _ in found if len(PurePosixPath(name).parts) != 3 or ".." in name), None)
+    if strange is not None:
+        raise SafeclError(f"{path} lists {strange}, which is not domain/class/file.")
+    return found
+
+
+def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> FilePictures:
+    files = []
+    for path, _ in listed:
+        try:
+            files.append(File.at(place / path))
+        except SafeclError:
+            raise SafeclError(
+                f"{place / path} is listed but missing: lists and zips are of different versions; take both from the "
+                "cleaned version."
+            ) from None
+    return FilePictures(files, [names[number] for _, number in listed], upright=False)
+
+
+DOMAINNET = Dataset(
+    name="domainnet",
+    title="DomainNet",
+    folder="DomainNet",
+    home="https://ai.bu.edu/M3SDA",
+    classes=345,
+    counts={OFFICIAL: (409_832, 176_743)},
+    first=345,
+    step=345,
+    archives=(
+        *(
+            Archive(f"{d}.zip", url=f"{SITE}/groundtruth/{d}.zip" if d in CLEANED else f"{SITE}/{d}.zip")
+            for d in DOMAINS
+        ),
+        *(Archive(name, url=f"{SITE}/domainnet/txt/{name}") for name in LISTS),
+    ),
+    fetch="run `safecl data prepare domainnet --download` (18 GB), or fetch the six zips and twelve lists of the "
+    "cleaned version from ai.bu.edu/M3SDA into one folder and run `safecl data prepare domainnet --from FOLDER`.",
+    licence="fair use, non-commercial research",
+    plan=plan_domainnet,
+    read=read_domainnet,
+    pitfalls=(
+        "The site offers original and cleaned zips under the same names; mixing them leaves listed files missing.",
+        "The field tests on the union of the six test lists after every session, future domains included.",
+        "Infographs can be very large, and drawings of quickdraw are not RGB.",
+    ),
+    protocol="domain",
+    shuffled=False,
+)

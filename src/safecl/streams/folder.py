@@ -1,0 +1,148 @@
+"""A folder of class folders, as people have it.
+
+``PATH/class/picture``, ``PATH/train|test/class/picture`` or, with domains, ``PATH[/train|test]/domain/class/picture``.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safecl.errors import SafeclError
+from safecl.streams.clean import clean
+from safecl.streams.collection import Collection, with_test
+from safecl.streams.files import EXTENSIONS, File, FilePictures
+
+TRAIN = ("train", "training")
+TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture file and the folders between the top and itself."""
+
+    folders: tuple[str, ...]
+    file: File
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    protocol: str | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    unreadable: str = "refuse",
+    duplicates: str = "refuse",
+) -> Collection:
+    """The pictures below ``path``.
+
+    Without a test folder, ``test_fraction`` of every class is held out, drawn with ``split_seed``.
+    ``unreadable="skip"`` decodes every picture once to leave broken ones out; ``duplicates="allow"`` takes a picture
+    that is in two classes as it is.
+    """
+    top = Path(path).expanduser()
+    if not top.is_dir():
+        raise SafeclError(f"There is no folder {top}; give the folder that holds the class folders.")
+    train_at, test_at = split_folders(top)
+    train = list(scan(train_at))
+    test = list(scan(test_at)) if test_at else []
+    if not train:
+        raise SafeclError(f"There is no picture in a class folder of {train_at}; expected {train_at}/CLASS/PICTURE.")
+    if test_at and not test:
+        raise SafeclError(f"There is no picture in a class folder of {test_at}; fill it or remove it.")
+    by_domain = protocol in ("domain", "mixed") or (protocol is None and looks_like_domains(train))
+    depth = 1 if by_domain else 0
+    for found in train + test:
+        if len(found.folders) <= depth:
+            wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
+            raise SafeclError(f"The picture {found.file.path} is in no class folder; expected {train_at}/{wanted}.")
+    warn_of_empty_folders(train_at, {f.folders[: depth + 1] for f in train}, depth)
+    train_pictures = FilePictures([f.file for f in train], [f.folders[depth] for f in train])
+    test_pictures = FilePictures([f.file for f in test], [f.folders[depth] for f in test])
+    keep_train, keep_test = clean(train_pictures, test_pictures, str(top), unreadable, duplicates)
+    classes = tuple(sorted({train_pictures.labels[i] for i in keep_train}, key=str))
+    domains = sorted({f.folders[0] for f in train}) if by_domain else []
+    train_domains = tuple(train[i].folders[0] for i in keep_train) if by_domain else None
+    name = top.resolve().name
+    if not test_at:
+        return with_test(
+            name,
+            train_pictures.subset(keep_train),
+            classes,
+            domains=train_domains,
+            domain_order=domains,
+            fraction=test_fraction,
+            seed=split_seed,
+            home=top,
+        )
+    return Collection(
+        name=name,
+        train=train_pictures.subset(keep_train),
+        test=test_pictures.subset(keep_test),
+        classes=classes,
+        train_domains=train_domains,
+        test_domains=tuple(test[i].folders[0] for i in keep_test) if by_domain else None,
+        domains=tuple(domains),
+        split=f"the folders {train_at.name}/ and {test_at.name}/",
+        home=top,
+    )
+
+
+def split_folders(top: Path) -> tuple[Path, Path | None]:
+    """The training folder and, where there is one, the test folder."""
+    names = {entry.name.lower(): entry for entry in top.iterdir() if entry.is_dir()}
+    train = next((names[name] for name in TRAIN if name in names), None)
+    if train is None:
+        return top, None
+    return train, next((names[name] for name in TEST if name in names), None)
+
+
+def scan(top: Path) -> Iterator[Found]:
+    """Every picture file below ``top``, in the order of sorted names; links are followed, but never in a circle."""
+    yield from _scan(os.fspath(top), (), ())
+
+
+def _scan(path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...]) -> Iterator[Found]:
+    try:
+        here = os.stat(path)
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    except OSError as error:
+        raise SafeclError(f"The folder {path} cannot be read: {error.strerror or error}.") from None
+    identity = (here.st_dev, here.st_ino)
+    if identity in above:
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name == "__MACOSX":
+            continue
+        if entry.is_dir():
+            yield from _scan(entry.path, (*folders, entry.name), (*above, identity))
+        elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
+            yield Found(folders, File.at(entry.path))
+
+
+def looks_like_domains(found: Sequence[Found]) -> bool:
+    """Every picture is two folders deep and the inner names come back under several outer ones."""
+    if any(len(f.folders) != 2 for f in found):
+        return False
+    outer: dict[str, set[str]] = {}
+    for f in found:
+        outer.setdefault(f.folders[1], set()).add(f.folders[0])
+    return any(len(places) > 1 for places in outer.values())
+
+
+def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -> None:
+    pattern = "/".join(["*"] * (depth + 1))
+    empty = [
+        p.relative_to(top)
+        for p in sorted(top.glob(pattern))
+        if p.is_dir()
+        and not any(part.startswith(".") for part in p.relative_to(top).parts)
+        and p.relative_to(top).parts not in filled
+        and p.name != "__MACOSX"
+    ]
+    if empty:
+        warnings.warn(
+            f"{len(empty)} class folder(s) of {top} hold no picture and are left out, the first is {str(empty[0])!r}.",
+            stacklevel=3,
+        )

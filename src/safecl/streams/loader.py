@@ -1,0 +1,68 @@
+"""Batches read ahead in the background while the accelerator works."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from torch import Tensor
+
+from safecl.streams.images import Pictures, Transform
+
+View: TypeAlias = Literal["plain", "canvas"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``aspects``: of canvases."""
+
+    indices: list[int]
+    pictures: Tensor
+    aspects: Tensor | None = None
+
+
+def batches(
+    pictures: Pictures,
+    order: Sequence[int],
+    batch_size: int,
+    view: View = "plain",
+    transform: Transform | None = None,
+    workers: int = 2,
+) -> Iterator[Batch]:
+    """The pictures at ``order``, ``batch_size`` at a time and in that order; the next ones are read meanwhile.
+
+    Threads, not processes: decoding and copying leave Python's lock alone, nothing is started or sent anew each
+    epoch, and the cache is shared. ``workers=0`` reads in the foreground.
+    """
+    transform = transform or Transform()
+    chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
+    if workers < 1:
+        for chunk in chunks:
+            yield read(pictures, chunk, view, transform)
+        return
+    pool, waiting, ahead = _pool(workers), deque[Future[Batch]](), iter(chunks)
+    try:
+        for chunk in ahead:
+            waiting.append(pool.submit(read, pictures, chunk, view, transform))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def read(pictures: Pictures, indices: list[int], view: View, transform: Transform) -> Batch:
+    if view == "plain":
+        return Batch(indices, pictures.plain(indices, transform))
+    squares, aspects = pictures.canvas(indices, transform)
+    return Batch(indices, squares, aspects)
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """The same threads for every epoch, session and stream."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="pictures")

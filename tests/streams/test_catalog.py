@@ -1,0 +1,131 @@
+"""Streams by name, and the nearest right name for a wrong one."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from safecl.errors import SafeclError
+from safecl.streams import catalog, names, open_stream
+from safecl.streams.cache import CachedPictures
+
+
+def test_all_named_streams_are_listed() -> None:
+    assert names() == [
+        "glyphs", "cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet",
+    ]  # fmt: skip
+
+
+def test_a_folder_nobody_prepared_is_a_stream(class_folder) -> None:
+    top = class_folder(dict.fromkeys(("ant", "bee", "cat", "dog"), 6))
+    stream = open_stream(f"folder:{top}", first=2, step=1, size=16, held_out=0.2, order_seed=None)
+    assert stream.sessions == [
+        ("classes 1-2", ("ant", "bee")),
+        ("classes 3-3", ("cat",)),
+        ("classes 4-4", ("dog",)),
+    ]
+    assert stream.transform.size == 16
+    session = stream.open(1)
+    assert session.train.plain([0, 1], stream.transform).shape == (2, 3, 16, 16)
+    assert session.train.canvas([0], stream.transform)[0].shape == (1, 3, 18, 18)
+    assert (len(session.train), len(session.validation), len(stream.test(1))) == (8, 2, 2)
+
+
+def test_the_cache_lies_beside_the_data_and_is_not_data(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    for _ in range(2):
+        stream = open_stream(f"folder:{top}", size=16)
+        assert stream.labels and len(stream.open(1).train.plain(range(8), stream.transform)) == 8
+        assert (top / ".safecl-cache").is_dir()
+    assert {p.name for p in class_folder({"cat": 5}, top="other").iterdir()} == {"cat"}
+
+
+def test_the_seed_of_a_run_does_not_change_what_is_tested(class_folder) -> None:
+    top = class_folder({"ant": 9, "bee": 9})
+
+    def tested(**seeds: int) -> list[str]:
+        test = open_stream(f"folder:{top}", cache=False, **seeds).test(1)
+        return [test.where(i) for i in range(len(test))]
+
+    assert tested(seed=0) == tested(seed=1) != tested(split_seed=1)
+
+
+def test_the_cache_can_be_turned_off(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    stream = open_stream(f"folder:{top}", size=16, cache=False)
+    stream.open(1).train.plain([0], stream.transform)
+    assert not (top / ".safecl-cache").exists()
+    assert not isinstance(stream.test(1), CachedPictures)
+
+
+class Split:
+    """The part of a Hugging Face split that is used; counts what is decoded."""
+
+    def __init__(self) -> None:
+        self.features, self.decoded, self._fingerprint = {"image": None, "label": None}, 0, "abc"
+
+    def __getitem__(self, key: str | int) -> object:
+        if isinstance(key, str):
+            return ["kea", "auk"] * 5
+        self.decoded += 1
+        return {"image": Image.new("RGB", (6, 6), (key, 0, 0))}
+
+
+def test_a_hugging_face_dataset_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = Split()
+    monkeypatch.setattr("safecl.streams.sources.load_hugging_face", lambda name: {"train": split})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    stream = open_stream("hf:somebody/birds", size=4)
+    session = stream.open(1)
+    for _ in range(2):
+        session.train.canvas(range(8), stream.transform)
+        session.train.plain(range(8), stream.transform)
+    assert sorted(stream.labels) == ["auk", "kea"]
+    assert split.decoded == 8 and (tmp_path / "safecl").is_dir()
+
+
+def test_a_manifest_is_a_stream(tmp_path: Path, paint) -> None:
+    rows = [f"{paint(tmp_path / f'{i}.png').name},{'xyz'[i % 3]}" for i in range(12)]
+    (tmp_path / "m.csv").write_text("path,label\n" + "\n".join(rows))
+    assert sorted(open_stream(f"csv:{tmp_path / 'm.csv'}", size=8).labels) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("cifar10", {}, "no stream 'cifar10'; did you mean 'cifar100'"),
+        ("foldr:/x", {}, "no stream 'foldr'"),
+        ("glyphs", {"clases": 3}, "did you mean 'classes'"),
+        ("folder:/x", {"unreadible": "skip"}, "did you mean 'unreadable'"),
+        ("vtab", {"test_fraction": 0.1}, "no option of the stream vtab"),
+        ("glyphs", {"step": 3}, "not by first and step"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_right_one(name: str, options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(SafeclError, match=sentence):
+        open_stream(name, **options)
+
+
+def test_a_bare_path_is_told_how_to_be_written(class_folder) -> None:
+    top = class_folder({"ant": 2})
+    with pytest.raises(SafeclError, match=f"write folder:{top}"):
+        open_stream(str(top))
+
+
+@pytest.mark.parametrize("spelling", ["CIFAR-100", "cifar_100", "Cifar100"])
+def test_usual_spellings_are_understood(spelling: str) -> None:
+    assert catalog.canonical(spelling) == "cifar100"
+
+
+def test_transform_options_reach_the_transform(class_folder) -> None:
+    top = class_folder({"ant": 3, "bee": 3})
+    transform = open_stream(f"folder:{top}", size=20, flip=0.0, scale=[0.5, 1.0], margin=1.0, cache=False).transform
+    assert (transform.size, transform.resize, transform.flip, transform.scale) == (20, 20, 0.0, (0.5, 1.0))
+    with pytest.raises(SafeclError, match="1 or more"):
+        open_stream(f"folder:{top}", size=0)
+
+
+def test_the_embedded_stream_is_opened_by_name() -> None:
+    pytest.importorskip("safecl.streams.glyphs")
+    stream = open_stream("glyphs", classes=4, sessions=2, train=2, test=1)
+    assert len(stream) == 2 and len(stream.labels) == 4

@@ -1,0 +1,50 @@
+"""What is wrong with data is found by reading it once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safecl.streams.catalog import check_by_name
+from safecl.streams.check import check
+from safecl.streams.collection import Collection
+from safecl.streams.images import ArrayPictures
+
+
+def test_good_data_has_no_problem(class_folder) -> None:
+    report = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5})}")
+    assert report.problems == [] and report.warnings == []
+    assert report.facts[0] == "8 training and 2 test pictures of 2 classes"
+
+
+def test_unreadable_pictures_and_duplicates_are_found(class_folder, paint) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    (top / "ant" / "text.jpg").write_text("hello")
+    paint(top / "ant" / "same.png", seed=1)
+    paint(top / "bee" / "same.png", seed=1)
+    problems = " ".join(check_by_name(f"folder:{top}").problems)
+    assert "text.jpg" in problems and "in more than one class" in problems
+
+
+def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
+    train, test = ArrayPictures(x, list("aabbcc")), ArrayPictures(x[[0, 3]], ["a", "c"])
+    problems = check(Collection("x", train, test, ("a", "b", "c"))).problems
+    assert len(problems) == 2 and problems[0].startswith("2 picture(s) are in training and in test")
+    assert problems[1].startswith("1 picture(s) are in more than one class")
+
+
+def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:
+    warnings = check_by_name(f"folder:{class_folder({'ant': 6, 'dodo': 1})}").warnings
+    assert any("single training picture, the first is 'dodo'" in line for line in warnings)
+    assert any("no test picture, the first is 'dodo'" in line for line in warnings)
+
+
+def test_warnings_of_reading_are_reported(class_folder) -> None:
+    warnings = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}").warnings
+    assert any("'void'" in line for line in warnings)
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAFECL_CACHE", "off")
