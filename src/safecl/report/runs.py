@@ -1,0 +1,230 @@
+"""Reading a run's folder: the files the engine leaves there, checked and typed, finished or not."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from safecl.errors import SafeclError
+
+
+def _finite(value: object) -> object:
+    """Python's json writes NaN and infinities; to a reader they are missing numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Label = Annotated[str, BeforeValidator(str)]  # labels are the user's own: 7 and "7" are shown alike
+Number = Annotated[float | None, BeforeValidator(_finite)]
+
+
+class Part(BaseModel):
+    """A piece of a run's files; fields that this page does not show are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class SessionFacts(Part):
+    """A session as the stream announced it."""
+
+    name: Label = ""
+    classes: list[Label] = []
+
+
+class StreamFacts(Part):
+    """The stream; ``protocol`` is "class" or "domain"."""
+
+    name: str
+    protocol: str = "class"
+    sessions: list[SessionFacts] = []
+
+
+class BackboneFacts(Part):
+    """The backbone's name."""
+
+    name: str = ""
+
+
+class ParameterFacts(Part):
+    """How many numbers a method trains and keeps."""
+
+    learnable: int | None = None
+    stored: int | None = None
+
+
+class Facts(Part):
+    """What a run is (facts.json): known before its first session."""
+
+    method: str
+    main: str
+    outputs: list[str]
+    stream: StreamFacts
+    version: str = ""
+    backbone: BackboneFacts = BackboneFacts()
+    pet: str | None = None
+    seed: int | None = None
+    device: str = ""
+    hardware: str = ""
+    started: str = ""
+    parameters: ParameterFacts = ParameterFacts()
+    command: str | list[str] | None = None
+
+
+class Metrics(Part):
+    """What was measured after one session (a line of metrics.jsonl); accuracies are fractions."""
+
+    session: int = Field(ge=1)
+    name: Label = ""
+    classes_seen: int = 0
+    test_counts: list[int] = []
+    accuracy: dict[str, list[Number]] = {}
+    pooled: dict[str, Number] = {}
+    forgetting: dict[str, Number] = {}
+    seconds: dict[str, Number] = {}
+    peak_memory: Number = None
+    images_per_second: Number = None
+    bytes_kept: Number = None
+
+
+class Summary(Part):
+    """The numbers of a finished run (summary.json), each by output."""
+
+    average: dict[str, Number] = {}
+    forgetting: dict[str, Number] = {}
+    bwt: dict[str, Number] | None = None
+    fwt: dict[str, Number] | None = None
+    seconds: Number = None
+
+
+class Loss(Part):
+    """A logged training step (a line of losses.jsonl)."""
+
+    session: int
+    phase: str
+    step: int
+    loss: Number
+    terms: dict[str, Number] = {}
+
+
+class Example(Part):
+    """A test picture and what each output said about it."""
+
+    file: str
+    label: Label
+    session: int | None = None
+    predictions: dict[str, Label] = {}
+    confidence: Number = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder as read; what an unfinished run does not have yet is empty or None."""
+
+    folder: Path
+    facts: Facts
+    metrics: list[Metrics]
+    summary: Summary | None
+    losses: list[Loss]
+    examples: list[Example]
+    config: str
+    facts_text: str
+
+    @property
+    def last(self) -> Metrics | None:
+        """The measurements after the newest finished session."""
+        return self.metrics[-1] if self.metrics else None
+
+    @property
+    def done(self) -> int:
+        """How many sessions are finished."""
+        return self.metrics[-1].session if self.metrics else 0
+
+    @property
+    def total(self) -> int:
+        """How many sessions the stream has."""
+        return max(len(self.facts.stream.sessions), self.done)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent so far."""
+        if self.summary is not None and self.summary.seconds is not None:
+            return self.summary.seconds
+        return sum(line.seconds.get("total") or 0.0 for line in self.metrics)
+
+
+P = TypeVar("P", bound=Part)
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run's folder; one without facts.json is no run."""
+    if not folder.is_dir():
+        raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
+    if not (folder / "facts.json").is_file():
+        raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
+    facts = _document(folder / "facts.json")
+    examples = _document(folder / "examples.json") or []
+    summary = _document(folder / "summary.json")
+    # A resumed run may have written a session or a step twice: the last word counts.
+    metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
+    losses = {(line.session, line.phase, line.step): line for line in _lines(folder / "losses.jsonl", Loss)}
+    return Run(
+        folder=folder,
+        facts=_checked(TypeAdapter(Facts), facts, folder / "facts.json"),
+        metrics=[metrics[session] for session in sorted(metrics)],
+        summary=None if summary is None else _checked(TypeAdapter(Summary), summary, folder / "summary.json"),
+        losses=list(losses.values()),
+        examples=_checked(TypeAdapter(list[Example]), examples, folder / "examples.json"),
+        config=(_bytes(folder / "resolved.yaml") or b"").decode("utf-8", "replace"),
+        facts_text=json.dumps(facts, indent=2, ensure_ascii=False),
+    )
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _document(path: Path) -> Any:
+    """A whole JSON file, or None where there is none."""
+    raw = _bytes(path)
+    if raw is None:
+        return None
+    try:
+        return json.loads(raw)
+    except ValueError as error:
+        raise SafeclError(f"{path} is damaged: it is not valid JSON ({error}).") from error
+
+
+def _lines(path: Path, kind: type[P]) -> Iterator[P]:
+    """The JSON lines of a file; a last line torn by a kill is left out, one torn elsewhere is an error."""
+    adapter = TypeAdapter(kind)
+    # Split the bytes: a tear may fall inside a character, and a label may hold Unicode line breaks.
+    lines = [(n, raw) for n, raw in enumerate((_bytes(path) or b"").split(b"\n"), start=1) if raw.strip()]
+    for number, raw in lines:
+        try:
+            value = json.loads(raw)
+        except ValueError as error:
+            if number == lines[-1][0]:
+                return
+            raise SafeclError(f"{path} is damaged: line {number} is not valid JSON ({error}).") from error
+        yield _checked(adapter, value, path, f"line {number}, ")
+
+
+T = TypeVar("T")
+
+
+def _checked(adapter: TypeAdapter[T], value: object, path: Path, where: str = "") -> T:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        message = first["msg"][0].lower() + first["msg"][1:]
+        raise SafeclError(f"{path} is damaged: {where}{field}: {message}.") from error

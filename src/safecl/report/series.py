@@ -1,0 +1,134 @@
+"""A series is one output of one run, with the name and the colours that it wears in every figure and table."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from safecl.report.runs import Run
+
+NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
+
+
+class Colour(NamedTuple):
+    """A colour on white, its partner on a dark page, and a marker, so that no line is told by hue alone."""
+
+    light: str
+    dark: str
+    marker: str
+
+
+# Told apart under the common colour-vision deficiencies; each has a contrast of 3:1 or more to its page.
+COLOURS = {
+    "safe": Colour("#0068b0", "#5ab0f0", "o"),
+    "slow": Colour("#00866a", "#2fc79f", "s"),
+    "fast": Colour("#b0509a", "#e394cc", "^"),
+    "ranpac": Colour("#c76a00", "#f5a142", "D"),
+    "finetune": Colour("#68707d", "#a3abb8", "v"),
+}
+SPARE = (
+    Colour("#7a5c00", "#e3c34a", "P"),
+    Colour("#0e7f8c", "#57cbd8", "X"),
+    Colour("#7d55b5", "#bd9ceb", "p"),
+    Colour("#a3333d", "#f08a92", "h"),
+    Colour("#3f6212", "#a8cf68", "*"),
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One output of a run; ``main`` marks the output that the method answers with."""
+
+    run: Run
+    output: str
+    name: str
+    colour: Colour
+    main: bool
+
+    @property
+    def pooled(self) -> list[tuple[int, float]]:
+        """(session, accuracy on everything seen) after each finished session."""
+        pairs = [(line.session, line.pooled.get(self.output)) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
+    def final(self) -> float | None:
+        """Accuracy on everything seen after the newest session."""
+        return self.run.last.pooled.get(self.output) if self.run.last else None
+
+    @property
+    def average(self) -> float | None:
+        """The mean over sessions of the accuracy on everything seen."""
+        if self.run.summary is not None and self.output in self.run.summary.average:
+            return self.run.summary.average[self.output]
+        values = [value for _, value in self.pooled]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def forgetting(self) -> float | None:
+        """Mean drop from the best accuracy of each earlier session; undefined after the first."""
+        return self.run.last.forgetting.get(self.output) if self.run.last and self.run.done > 1 else None
+
+    @property
+    def rows(self) -> dict[int, list[float | None]]:
+        """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
+        return {line.session: list(line.accuracy.get(self.output, [])) for line in self.run.metrics}
+
+
+def all_series(runs: Sequence[Run]) -> list[Series]:
+    """Every output of every run, a run's main output first; names are unique, colours as far as they reach."""
+    names = run_names(runs)
+    outputs = Counter(output for run in runs for output in _sides(run))
+    result: list[Series] = []
+    for run, name in zip(runs, names, strict=True):
+        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result), True))
+        for output in _sides(run):
+            shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
+            result.append(Series(run, output, shown, _colour(output, result), False))
+    return result
+
+
+def run_names(runs: Sequence[Run]) -> list[str]:
+    """The runs' methods; of runs with the same method, also what tells them apart."""
+    names = [display(run.facts.method) for run in runs]
+    for name in [name for name, times in Counter(names).items() if times > 1]:
+        places = [i for i, other in enumerate(names) if other == name]
+        for i, difference in zip(places, _differences([runs[i] for i in places]), strict=True):
+            names[i] = f"{name} ({difference})"
+    return names
+
+
+def display(name: str) -> str:
+    """The name as a person writes it."""
+    return NAMES.get(name, name[:1].upper() + name[1:])
+
+
+def _sides(run: Run) -> list[str]:
+    return [output for output in run.facts.outputs if output != run.facts.main]
+
+
+def _differences(runs: Sequence[Run]) -> list[str]:
+    tellings = [
+        {
+            "stream": run.facts.stream.name,
+            "backbone": run.facts.backbone.name,
+            "PET": run.facts.pet or "none",
+            "seed": str(run.facts.seed),
+        }
+        for run in runs
+    ]
+    keys = [key for key in tellings[0] if len({telling[key] for telling in tellings}) > 1]
+    words = [", ".join(f"{key} {telling[key]}" for key in keys) for telling in tellings]
+    if len(set(words)) == len(runs):
+        return words
+    folders = [run.folder.name for run in runs]
+    return folders if len(set(folders)) == len(runs) else [f"run {i}" for i in range(1, len(runs) + 1)]
+
+
+def _colour(key: str, taken: Sequence[Series]) -> Colour:
+    used = {series.colour for series in taken}
+    wanted = COLOURS.get(key)
+    if wanted is not None and wanted not in used:
+        return wanted
+    free = [colour for colour in SPARE if colour not in used]
+    return free[0] if free else SPARE[len(taken) % len(SPARE)]
