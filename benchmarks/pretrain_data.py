@@ -83,7 +83,7 @@ def drawn(characters: Sequence[str], each: int, seed: int) -> Labelled:
 
 
 def _draw_all(character: str, each: int, seed: int) -> np.ndarray:
-    return np.stack([draw(character, np.random.default_rng([seed, ord(character), i])) for i in range(each)])
+    return np.stack([draw(character, np.random.default_rng([seed, ord(character), i]), difficulty=Difficulty()) for i in range(each)])
 
 
 def _stack(arrays: Sequence[np.ndarray]) -> Tensor:
@@ -132,11 +132,10 @@ def recoloured(x: Tensor, strength: float = 0.4, grey: float = 0.1, inverted: fl
     def factor(amount: float, channels: int = 1) -> Tensor:
         return 1 + torch.empty(n, channels, 1, 1, device=device).uniform_(-amount, amount)
 
-    luma = torch.tensor([0.299, 0.587, 0.114], device=device).view(1, 3, 1, 1)
     x = x * factor(strength) * factor(strength / 4, 3)
     mean = x.mean((1, 2, 3), keepdim=True)
     x = mean + (x - mean) * factor(strength)
-    plain = (x * luma).sum(1, keepdim=True)
+    plain = 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]  # a tensor of weights would wait for the device
     saturation = torch.where(torch.rand(n, 1, 1, 1, device=device) < grey, 0.0, factor(strength))
     x = (plain + (x - plain) * saturation).clamp(0, 1)
     return torch.where(torch.rand(n, 1, 1, 1, device=device) < inverted, 1 - x, x) if inverted else x

@@ -1,11 +1,13 @@
 """How good frozen features are with few pictures a class: nearest class mean and random-projection ridge."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
-from pretrain_data import Labelled, drawn
+from pretrain_data import Labelled, drawn, read
 from torch import Tensor
 
 from safecl.streams.characters import POOL
@@ -31,13 +33,35 @@ def few_shot(train: Labelled, test: Labelled, features: Features, shots: int = 2
     return {"nearest mean": sum(means) / draws, "ridge": sum(ridges) / draws}
 
 
-def glyph_accuracy(features: Features, device: torch.device, classes: int = 50, seed: int = 0) -> float:
+@dataclass
+class Exam:
+    """What a network is measured on: 30 drawings of each of some characters, and pictures if there are any."""
+
+    glyphs: Labelled
+    train: Labelled | None
+    test: Labelled | None
+
+    @classmethod
+    def prepare(cls, classes: int, folder: Path | None) -> "Exam":
+        glyphs = drawn([str(c) for c in class_order(POOL, 0)[:classes]], 30, seed=0)
+        if folder is None:
+            return cls(glyphs, None, None)
+        train = read([folder / "train"])
+        return cls(glyphs, train, read([folder / "test"], train.classes))
+
+    def figures(self, features: Features, shots: int, device: torch.device) -> dict[str, float]:
+        found = {"glyphs nearest mean": glyph_accuracy(self.glyphs.to(device), features)}
+        if self.train is not None and self.test is not None:
+            found |= few_shot(self.train.to(device), self.test.to(device), features, shots)
+        return {name: round(value, 4) for name, value in found.items()}
+
+
+def glyph_accuracy(pictures: Labelled, features: Features) -> float:
     """Nearest class mean on characters of the stream: 20 pictures a class to learn from, 10 to ask."""
-    characters = [str(c) for c in class_order(POOL, seed)[:classes]]
-    pictures = drawn(characters, 30, seed).to(device)
-    learn = torch.arange(len(pictures.labels), device=device) % 30 < 20
+    learn = torch.arange(len(pictures.labels), device=pictures.labels.device) % 30 < 20
     known, asked = features(pictures.pixels[learn]), features(pictures.pixels[~learn])
-    return accuracy(nearest_mean(known, pictures.labels[learn], asked, classes), pictures.labels[~learn])
+    said = nearest_mean(known, pictures.labels[learn], asked, len(pictures.classes))
+    return accuracy(said, pictures.labels[~learn])
 
 
 def nearest_mean(x: Tensor, y: Tensor, asked: Tensor, classes: int) -> Tensor:

@@ -28,7 +28,7 @@ from pretrain_data import (
     recoloured,
     shuffled,
 )
-from pretrain_measure import Features, accuracy, few_shot, glyph_accuracy
+from pretrain_measure import Exam, Features, accuracy
 from pretrain_networks import Student, Teacher, normalised, plain, save
 from torch import Tensor, nn
 
@@ -71,9 +71,11 @@ def main() -> None:
     args, start = arguments(), time.perf_counter()
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
     device = torch.device(args.device)
     # Processes that draw are forked, which must come before anything touches the GPU.
     characters = drawn(PRETRAINING_POOL[: args.characters], args.each, args.seed + 1000)
+    exam = Exam.prepare(args.glyphs, args.measure)
     photographs = read(args.photographs, per_class=args.per_class)
     report(
         f"{len(photographs.labels)} photographs of {len(photographs.classes)} classes, {len(characters.labels)} "
@@ -84,13 +86,13 @@ def main() -> None:
     teachers = [Teacher(file, precision).to(device) for file in args.teacher]
     student = Student(args.shape, len(photographs.classes), len(characters.classes), [t.width for t in teachers])
     student = student.to(device, memory_format=torch.channels_last)
-    untrained = measured(student, args, device)
+    untrained = measured(student, exam, args.shots, device)
     with torch.inference_mode():
         for teacher in teachers:
             first = torch.randperm(len(photographs.labels), device=device)[: 2 * args.batch]
             teacher.settle(random_crops(photographs.pixels[first], 0.3, flip=True), student.grid)
     trained, facts = train(student, teachers, photographs, characters, args, device)
-    figures: dict[str, Any] = {"trained": measured(trained, args, device), "random init": untrained}
+    figures: dict[str, Any] = {"trained": measured(trained, exam, args.shots, device), "random init": untrained}
     if args.held:
         held = read(args.held, photographs.classes).to(device)
         figures["held-out top-1"] = round(accuracy(classified(trained, held.pixels), held.labels), 4)
@@ -255,16 +257,9 @@ def floats(module: nn.Module) -> list[Tensor]:
     return [v.detach() for v in module.state_dict().values() if v.is_floating_point()]
 
 
-def measured(student: Student, args: argparse.Namespace, device: torch.device) -> dict[str, float]:
-    """Few-shot figures of the network as it would be saved."""
-    vit = plain(student).to(device)
-    features = extractor(vit)
-    figures = {"glyphs nearest mean": glyph_accuracy(features, device, args.glyphs)}
-    if args.measure:
-        pictures = read([args.measure / "train"]).to(device)
-        test = read([args.measure / "test"], pictures.classes).to(device)
-        figures |= few_shot(pictures, test, features, args.shots)
-    return {name: round(value, 4) for name, value in figures.items()}
+def measured(student: Student, exam: Exam, shots: int, device: torch.device) -> dict[str, float]:
+    """Few-shot figures of the network as it is saved."""
+    return exam.figures(extractor(plain(student).to(device)), shots, device)
 
 
 def extractor(vit: nn.Module) -> Features:
