@@ -4,7 +4,8 @@ import json
 import warnings
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from pickle import UnpicklingError
+from typing import Any, Literal, TypeAlias, cast
 
 import timm
 import torch
@@ -72,15 +73,22 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
     file = _weight_file(settings)
     facts = _metadata(file) if file is not None else {}
     name = facts.get("timm_model", settings.name)
-    options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
+    try:
+        options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
+        colours: dict[str, Colours] = {key: _numbers(facts[key]) for key in ("mean", "std") if key in facts}
+    except (TypeError, ValueError) as error:
+        raise SafeclError(f"The metadata of the weight file {file} cannot be read ({error}).") from error
     if settings.image_size is not None:
         options["img_size"] = settings.image_size
     vit = _create(name, options, pretrained=file is None and settings.weights != "random")
+    size, patch = int(vit.patch_embed.img_size[0]), int(vit.patch_embed.patch_size[0])
+    if size % patch:
+        fitting = max(round(size / patch), 1) * patch
+        raise SafeclError(f"backbone.image_size={size} cannot be cut into patches of {patch} pixels; try {fitting}.")
     if file is not None:
         _fill(vit, file)
-    size = int(vit.patch_embed.img_size[0])
-    mean, std = _colours(settings.normalisation, vit, facts)
-    return Backbone(vit, settings.name, size, mean, std)
+    mean, std = _colours(settings.normalisation, vit, colours)
+    return Backbone(vit, name, size, mean, std)
 
 
 def _weight_file(settings: BackboneSettings) -> Path | None:
@@ -111,10 +119,16 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
 
     if not timm.is_model(name):
         raise unknown("backbone", name, [*timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED])
-    point_out_tag(name)
+    architecture, _, tag = name.partition(".")
+    tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
+    if tag and name not in tagged:
+        raise unknown("backbone", name, tagged)
+    if pretrained:
+        point_out_tag(name)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore", UserWarning)  # timm's words on deprecated aliases; ours are above
+            torch.manual_seed(0)  # random weights must be the same again when a run is resumed
             vit = timm.create_model(name, pretrained=pretrained, **options)
     except (OSError, RuntimeError) as error:
         if not pretrained:
@@ -166,24 +180,36 @@ def _fill(vit: VisionTransformer, file: Path) -> None:
         else:
             state = torch.load(file, map_location="cpu", weights_only=True)
         state = vision_transformer.checkpoint_filter_fn(state, vit)
-        state = {key: value.float() for key, value in state.items() if not key.startswith(("head.", "head_dist."))}
-        missing = vit.load_state_dict(state, strict=False)
+        state = {key: value.float() for key, value in state.items()}
+    except UnpicklingError as error:
+        raise SafeclError(
+            f"The weight file {file} is damaged or holds more than weights, so it is not read."
+        ) from error
     except Exception as error:  # whatever a damaged or foreign file makes the readers raise
-        raise SafeclError(f"The weight file {file} does not fit this network or is damaged ({error}).") from error
-    if missing.missing_keys:
-        raise SafeclError(f"The weight file {file} lacks {missing.missing_keys[0]!r}: it is for another network.")
+        raise SafeclError(f"The weight file {file} is damaged or for another network ({_brief(error)}).") from error
+    for key, own in vit.state_dict().items():
+        if key not in state:
+            raise SafeclError(f"The weight file {file} lacks {key!r}: it is for another network.")
+        if state[key].shape != own.shape:
+            there, here = (" × ".join(map(str, shape)) for shape in (state[key].shape, own.shape))
+            raise SafeclError(f"The weight file {file} is for another network: its {key!r} is {there}, not {here}.")
+    vit.load_state_dict(state, strict=False)  # a classifier that comes along is not wanted
 
 
-def _colours(normalisation: Normalisation, vit: VisionTransformer, facts: dict[str, str]) -> tuple[Colours, Colours]:
+def _brief(error: Exception) -> str:
+    """The first line of what a library has to say."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+
+
+def _colours(normalisation: Normalisation, vit: VisionTransformer, own: dict[str, Colours]) -> tuple[Colours, Colours]:
     if normalisation == "none":
         return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if normalisation == "half":
         return (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
     if normalisation == "imagenet":
         return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    if "mean" in facts:
-        return _numbers(facts["mean"]), _numbers(facts["std"])
-    return tuple(vit.pretrained_cfg["mean"]), tuple(vit.pretrained_cfg["std"])
+    own = {**cast("dict[str, Colours]", vit.pretrained_cfg), **own}
+    return tuple(own["mean"]), tuple(own["std"])
 
 
 def _numbers(text: str) -> Colours:

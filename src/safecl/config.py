@@ -19,6 +19,7 @@ from safecl.pet import PetSettings
 from safecl.settings import Settings
 
 ALIASES = {"default": "safe"}
+SHORT = {"method": "name", "stream": "name", "backbone": "name", "pet": "kind"}  # what a bare word means to a group
 
 
 class StreamSettings(Settings):
@@ -34,6 +35,17 @@ class StreamSettings(Settings):
     sessions: int | None = Field(None, gt=0, description="glyphs: how many sessions")
     train: int | None = Field(None, gt=0, description="glyphs: training pictures a class")
     test: int | None = Field(None, gt=0, description="glyphs: test pictures a class")
+    held_out: float | None = Field(None, ge=0, lt=1, description="part of each session kept for validation")
+    test_fraction: float | None = Field(None, ge=0, lt=1, description="own pictures without a test folder: how many")
+    unreadable: Literal["refuse", "skip"] | None = Field(None, description="own pictures that cannot be read")
+    duplicates: Literal["refuse", "allow"] | None = Field(None, description="one picture in two classes")
+    domains: tuple[str, ...] | None = Field(None, description="the domains in the order wanted")
+    image: str | None = Field(None, description="hf: the column of pictures")
+    label: str | None = Field(None, description="hf: the column of labels")
+    margin: float | None = Field(None, ge=1, description="resized side over input side before the central crop")
+    scale: tuple[float, float] | None = Field(None, description="smallest and largest area of a random crop")
+    flip: float | None = Field(None, ge=0, le=1, description="how often a picture is mirrored")
+    cache: bool | str | None = Field(None, description="keep decoded pictures on disk: on, off, or a folder")
 
     def options(self) -> dict[str, Any]:
         """What was given, but for the name."""
@@ -53,7 +65,7 @@ class RunSettings(Settings):
     device: str = Field("auto", description="auto, cpu, cuda or mps")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
 
-    @field_validator("method", "stream", "backbone", "pet", mode="before")
+    @field_validator(*SHORT, mode="before")
     @classmethod
     def _short(cls, value: Any, info: Any) -> Any:
         return short_form(info.field_name, value)
@@ -61,17 +73,18 @@ class RunSettings(Settings):
 
 def short_form(group: str, value: Any) -> Any:
     """``pet: ssf`` is short for ``pet: {kind: ssf}``, and the like."""
-    if not isinstance(value, str):
+    if group not in SHORT or not isinstance(value, str):
         return value
     if group == "backbone" and value.endswith(SUFFIXES):
         return {"weights": value}
-    return {{"pet": "kind"}.get(group, "name"): value}
+    return {SHORT[group]: value}
 
 
 def load(source: str, overrides: list[str]) -> RunSettings:
     """The settings of a preset or a YAML file, with ``key=value`` words on top."""
     values = _read(source)
-    for word in overrides:
+    # A whole group before what stands inside it: "stream.classes=9 stream=glyphs" means both, in either order.
+    for word in sorted(overrides, key=lambda word: "." in word.partition("=")[0]):
         _override(values, word)
     return validate(values, source)
 
@@ -80,14 +93,14 @@ def validate(values: dict[str, Any], source: str = "the configuration") -> RunSe
     """Typed settings, or one sentence on the first thing that is wrong."""
     method = values.get("method")
     name = method.get("name", "safe") if isinstance(method, dict) else method
-    if name is not None and name not in SETTINGS:
+    if name is not None and str(name) not in SETTINGS:
         raise unknown("method", str(name), SETTINGS)
     if isinstance(method, dict):
         values = {**values, "method": {"name": "safe", **method}}
     try:
         return RunSettings.model_validate(values)
     except ValidationError as error:
-        raise _sentence(error.errors()[0], source) from error
+        raise _sentence(error.errors(), source, str(name or "safe")) from error
 
 
 def presets() -> list[str]:
@@ -101,7 +114,10 @@ def _read(source: str) -> dict[str, Any]:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SafeclError(f"The configuration {source} does not exist.")
-        text = path.read_text()
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
     else:
         name = ALIASES.get(source, source)
         if name not in presets():
@@ -110,7 +126,9 @@ def _read(source: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise SafeclError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise SafeclError(f"{source} is not valid YAML{where}: {getattr(error, 'problem', error)}.") from error
     if not isinstance(values, dict):
         raise SafeclError(f"{source} must hold keys and values, not a {type(values).__name__}.")
     return values
@@ -122,11 +140,13 @@ def _override(values: dict[str, Any], word: str) -> None:
     if not equals or not key:
         raise SafeclError(f"{word!r} is not of the form key=value, for example seed=1 or train.epochs=5.")
     group, *rest = key.split(".")
-    value = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
+    try:
+        value = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from error
     if not rest:
         old, new = values.get(group), short_form(group, value)
-        keeps = group == "pet" and isinstance(old, dict) and isinstance(new, dict)
-        values[group] = {**old, **new} if keeps else new
+        values[group] = old | new if group == "pet" and isinstance(old, dict) and isinstance(new, dict) else new
         return
     inside = short_form(group, values.get(group) or {})
     if not isinstance(inside, dict):
@@ -134,29 +154,41 @@ def _override(values: dict[str, Any], word: str) -> None:
     values[group] = {**inside, ".".join(rest): value}
 
 
-def _sentence(error: ErrorDetails, source: str) -> SafeclError:
-    """One pydantic error in the user's words."""
+def _sentence(errors: list[ErrorDetails], source: str, method: str) -> SafeclError:
+    """The first pydantic error in the user's words; ``method``: whose settings are meant."""
+    error, numbers = errors[0], False
+    if error["type"] != "literal_error" and isinstance(error.get("input"), str):
+        # Where a number or a word may stand, pydantic complains of both; the complaint on words helps more.
+        words = [e for e in errors if e["type"] == "literal_error" and e["loc"][:-1] == error["loc"][:-1]]
+        error, numbers = (words[0], True) if words else (error, False)
     place = [str(part) for part in error["loc"]]
     if len(place) > 1 and place[0] == "method":
         place = [place[0], *place[2:]]  # pydantic names the member of the union as well
-    key = ".".join(place)
-    if error["type"] == "extra_forbidden":
-        known = keys()
+    known, extra = keys(method), error["type"] == "extra_forbidden"
+    if not extra and ".".join(place[:-1]) in known and ".".join(place) not in known:
+        place.pop()  # a position in a list, or a member of a union
+    key, given = ".".join(place), error.get("input")
+    if extra:
         inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
         return unknown("setting", key, inside or known)
-    given = error.get("input")
     if error["type"] == "literal_error":
         choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
-        return unknown(f"{key} =", str(given), choices)
-    return SafeclError(f"{key}={given} in {source} is wrong: {error['msg'][0].lower()}{error['msg'][1:]}.")
+        return unknown(f"{key} =", str(given), [*choices, "a number"] if numbers else choices)
+    wrong = f"{key}={given} in {source} is wrong"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
+        return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")
+    return SafeclError(f"{wrong}: {error['msg'][0].lower()}{error['msg'][1:]}.")
 
 
-def keys() -> list[str]:
-    """Every key that can be set, dotted."""
+def keys(method: str | None = None) -> list[str]:
+    """Every key that can be set, dotted; of one ``method`` or of all."""
     found = []
     for name, field in RunSettings.model_fields.items():
         found.append(name)
-        models = list(SETTINGS.values()) if name == "method" else [field.annotation]
+        models: list[Any] = [field.annotation]
+        if name == "method":
+            models = [settings for key, settings in SETTINGS.items() if method in (None, key)]
         for model in models:
             if isinstance(model, type) and issubclass(model, BaseModel):
                 found.extend(f"{name}.{inner}" for inner in model.model_fields)

@@ -12,5 +12,6 @@ def unknown(what: str, given: str, known: Iterable[str]) -> SafeclError:
     """The error for a name that is not one of ``known``; names the nearest right one."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names)}."
+    some = ", ".join(names[:20]) + (", …" if len(names) > 20 else ".")
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {some}"
     return SafeclError(f"There is no {what} {given!r}; {hint}")

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from safecl.methods import make_method
 from safecl.streams.catalog import open_stream
 
 
-def launch(settings: RunSettings, folder: Path, tracker: Tracker, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+def launch(
+    settings: RunSettings, folder: Path, tracker: Tracker, facts: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Build what ``settings`` name and run it in ``folder``; gives the summary."""
     accelerator = make_accelerator(settings.device)
     check_folder(settings, folder)
@@ -29,9 +32,7 @@ def launch(settings: RunSettings, folder: Path, tracker: Tracker, facts: dict[st
     stream = open_stream(settings.stream.name, size=backbone.size, seed=settings.seed, **settings.stream.options())
     method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
     details = {**(facts or {}), "pet": settings.pet.kind, "precision": str(backbone.dtype).removeprefix("torch.")}
-    return run(
-        accelerator, method, stream, settings.train, stream.transform, settings.seed, folder, tracker, details
-    )
+    return run(accelerator, method, stream, settings.train, stream.transform, settings.seed, folder, tracker, details)
 
 
 def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:
@@ -40,6 +41,13 @@ def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:
     stream = re.sub(r"\W+", "-", Path(settings.stream.name.split(":")[-1]).name).strip("-").lower()
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return root / f"{settings.method.name}-{stream}-{settings.pet.kind}-seed{settings.seed}-{digest}"
+
+
+def start_anew(folder: Path) -> None:
+    """Forget the run in ``folder``; anything that is no run is left alone."""
+    if folder.is_dir() and not any(folder.glob("**/resolved.yaml")) and any(folder.iterdir()):
+        raise SafeclError(f"{folder} holds something that is no run, so it is not emptied; choose another folder.")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_folder(settings: RunSettings, folder: Path) -> None:

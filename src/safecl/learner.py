@@ -21,7 +21,7 @@ class Learner(nn.Module):
         self._view = [view]
         self.cosine = CosineHead(backbone.width, scale)
         self.ridge = RidgeHead(backbone.width, ridge, seed)
-        self.to(backbone.device)
+        self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
     def features(self, images: Tensor) -> Tensor:
         """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""

@@ -2,10 +2,12 @@
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -27,7 +29,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise SafeclError(f"{path} could not be written ({error.strerror}); what was saved before is intact.") from error
+        raise SafeclError(
+            f"{path} could not be written ({error.strerror}); what was saved before is intact."
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -40,17 +44,22 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
     """Tensors and facts in one safetensors file. A tensor that stands under two names is stored once."""
-    first: dict[int, str] = {}
+    first: dict[Any, str] = {}
     alias: dict[str, str] = {}
     unique: dict[str, Tensor] = {}
+    stored: set[int] = set()
     for name, tensor in tensors.items():
-        owner = first.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
-        if owner != name and tensors[owner].shape == tensor.shape:
+        same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        owner = first.setdefault(same, name) if tensor.numel() else name
+        if owner != name:
             alias[name] = owner
-        else:
-            unique[name] = tensor.detach().contiguous().cpu()
-    header = {"format": str(FORMAT), "facts": json.dumps(facts), "alias": json.dumps(alias)}
-    write_bytes(path, save(unique, header))
+            continue
+        plain = tensor.detach().cpu().contiguous()
+        memory = plain.untyped_storage().data_ptr()
+        unique[name] = plain.clone() if memory in stored else plain  # a view of a neighbour gets its own copy
+        stored.add(memory)
+    facts_and_alias = {"facts": json.dumps(facts), "alias": json.dumps(alias)}
+    write_bytes(path, save(unique, {"format": str(FORMAT), "checksum": _checksum(unique), **facts_and_alias}))
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -63,11 +72,22 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
     if "format" not in header or "facts" not in header:
         raise SafeclError(f"The state file {path} was not written by safecl.")
-    if int(header["format"]) > FORMAT:
-        raise SafeclError(f"The state file {path} was written by a newer safecl; update to read it.")
-    for name, owner in json.loads(header.get("alias", "{}")).items():
-        tensors[name] = tensors[owner]
-    return tensors, json.loads(header["facts"])
+    try:
+        if int(header["format"]) > FORMAT:
+            raise SafeclError(f"The state file {path} was written by a newer safecl; update to read it.")
+        if "checksum" in header and header["checksum"] != _checksum(tensors):
+            raise SafeclError(f"The state file {path} is damaged: its contents are not what was written.")
+        aliases = {name: tensors[owner] for name, owner in json.loads(header["alias"]).items()}
+        return tensors | aliases, json.loads(header["facts"])
+    except (AttributeError, KeyError, ValueError) as error:
+        raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    value = 0
+    for name in sorted(tensors):
+        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, value)
+    return str(value)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """A few test pictures with what the method says of them, for the page of a run."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +18,12 @@ EXAMPLES = 24
 
 
 @torch.no_grad()
-def write_examples(
-    folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device
-) -> None:
+def write_examples(folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device) -> None:
     """Draw test pictures evenly from the sessions, by chance and not by result."""
     pictures = folder / "examples"
     pictures.mkdir(exist_ok=True)
     each = max(EXAMPLES // len(stream), 1)
-    notes = []
+    notes: list[dict[str, Any]] = []
     for number in range(1, len(stream) + 1):
         test = stream.test(number)
         chosen = np.random.RandomState(number).permutation(len(test))[:each].tolist()

@@ -68,7 +68,7 @@ class Fitting:
         self._feed: tuple[Session, Feed] | None = None
 
     def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
-        """Train what requires gradients in ``learner``; a loss that stops being finite starts again, ten times slower."""
+        """Train what requires gradients in ``learner``; if the loss stops being finite, again at a tenth of the rate."""
         started = time.monotonic()
         start = {key: value.detach().clone() for key, value in _trainable(learner).items()}
         learner.train()
@@ -106,17 +106,17 @@ class Fitting:
             phase.advance(step)
             while step < total:
                 epoch, at = divmod(step, per_epoch)
-                order = torch.randperm(n, generator=generator(self.seed, "order", session.number, name, epoch))
+                order = torch.randperm(n, generator=generator(self.seed, "order", session.number, epoch))
                 batch = self._mine(order[at * s.batch_size : (at + 1) * s.batch_size])
-                draw = generator(self.seed, "augment", session.number, name, step, self.accelerator.process_index)
-                torch.manual_seed(derive(self.seed, "dropout", session.number, name, step))
+                draw = generator(self.seed, "augment", session.number, step, self.accelerator.process_index)
+                torch.manual_seed(derive(self.seed, "dropout", session.number, step))
                 for group in optimiser.param_groups:
                     group["lr"] = rate * _schedule(s, step, per_epoch, total, horizon)
                 images = feed.augmented(batch.tolist(), draw)
                 terms = loss(images, targets[batch.to(targets.device)])
                 value = torch.stack(list(terms.values())).sum()
                 optimiser.zero_grad(set_to_none=True)
-                value.backward()
+                torch.autograd.backward(value)
                 self._average_gradients(parameters)
                 if clip is not None:
                     nn.utils.clip_grad_norm_(parameters.values(), clip)
@@ -135,7 +135,9 @@ class Fitting:
                     saved = time.monotonic()
                     if self.stop():
                         raise Stopped
-        self._save(place, slower, step, parameters, optimiser)
+        finite &= torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all()  # the last step
+        if finite:
+            self._save(place, slower, step, parameters, optimiser)
         return bool(finite)
 
     @torch.no_grad()
@@ -155,6 +157,7 @@ class Fitting:
         return targets, *result
 
     def _open(self, session: Session) -> Feed:
+        session.check_open()  # a feed may still hold the pictures of a session that is over
         if self._feed is None or self._feed[0] is not session:
             self._feed = session, Feed(session.train, self.transform, self.accelerator.device)
         return self._feed[1]
@@ -166,7 +169,9 @@ class Fitting:
     # -- many processes, one answer ------------------------------------------------------------------------------
 
     def _mine(self, batch: Tensor) -> Tensor:
-        """This process's part of a global batch."""
+        """This process's part of a global batch; all of one that is too small to give everyone a picture."""
+        if len(batch) < self.accelerator.num_processes:
+            return batch
         return batch[self.accelerator.process_index :: self.accelerator.num_processes]
 
     def _share(self, n: int) -> range:

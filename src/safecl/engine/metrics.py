@@ -1,7 +1,9 @@
 """Numbers of a run, from R: R_ti is the accuracy on the test pictures of session i after session t."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 Rows = list[list[float]]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
@@ -43,6 +45,12 @@ class History:
 
     outputs: tuple[str, ...]
     lines: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> "History":
+        """The history that a run left in its folder."""
+        lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+        return cls(tuple(lines[-1]["accuracy"]), lines)
 
     def rows(self, output: str) -> Rows:
         return [line["accuracy"][output] for line in self.lines]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def describe(accelerator: Accelerator, method: Method, stream: Stream, seed: int
         "hardware": _hardware(accelerator.device),
         "libraries": {"python": platform.python_version(), "torch": torch.__version__},
         "git": _revision(),
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, Protocol, TypeAlias
 
 Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
@@ -20,7 +20,7 @@ class Tracker(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def phase(self, title: str, total: int) -> "contextmanager[Phase]": ...  # type: ignore[valid-type]
+    def phase(self, title: str, total: int) -> AbstractContextManager[Phase]: ...
 
 
 class Quiet:

@@ -35,7 +35,7 @@ class CosineHead(nn.Module):
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,) to the sums from which centroids are made."""
-        unit = F.normalize(features.detach().float(), dim=1).to(self.sums)
+        unit = F.normalize(features.detach().to(self.sums), dim=1)
         missing = max(int(targets.max()) + 1 - len(self.sums), 0)
         self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, unit)
         self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, torch.ones_like(unit[:, 0]))

@@ -1,10 +1,13 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
-Precision: projected features and statistics are float32. The weights come from a float32 Cholesky factor, refined
-against float64 residuals; where that does not converge the factor is made in float64. Matrix products must not
-use TF32, which is torch's default.
+Precision: projected features and statistics are float32, or float64 in a head that was made so with ``.double()``.
+The weights come from a Cholesky factor in that precision, refined against float64 residuals; where that does not
+converge the factor is made in float64. A β below the rounding noise of G would fit that noise, so it is raised to
+it. Matrix products must not use TF32, which is torch's default.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +16,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
+from safecl.errors import SafeclError
 from safecl.settings import Settings
 
 CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
@@ -36,12 +40,19 @@ class Statistics(nn.Module):
 
     gram: Tensor
     sums: Tensor
+    count: Tensor
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
         self.register_buffer("gram", torch.zeros(0, 0))
         self.register_buffer("sums", torch.zeros(size, 0))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def unit(self) -> float:
+        """Mean squared norm of a projected feature; 1 where there is nothing to measure."""
+        return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
 
     def add(self, projected: Tensor, targets: Tensor) -> None:
         """Add a chunk: projected features (n, M), class indices (n,)."""
@@ -51,6 +62,7 @@ class Statistics(nn.Module):
         missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
         self.sums = F.pad(self.sums.to(projected), (0, missing))
         self.sums.index_add_(1, targets, projected.T)
+        self.count = self.count + len(targets)
 
 
 class RidgeHead(nn.Module):
@@ -58,7 +70,6 @@ class RidgeHead(nn.Module):
 
     weight: Tensor
     errors: Tensor
-    unit: Tensor
     projection: Tensor
 
     def __init__(self, width: int, settings: RidgeSettings, seed: int = 0) -> None:
@@ -69,12 +80,11 @@ class RidgeHead(nn.Module):
         self.register_buffer("projection", torch.from_numpy(random.astype(np.float32)), persistent=False)
         self.statistics = Statistics(settings.size)
         self.register_buffer("weight", torch.zeros(settings.size, 0))
-        self.register_buffer("errors", torch.zeros(len(settings.betas), dtype=torch.float64))
-        self.register_buffer("unit", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("errors", torch.zeros(len(settings.betas)))
 
     def project(self, features: Tensor) -> Tensor:
         """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
-        return torch.relu(features.float() @ self.projection)
+        return torch.relu(features.to(self.projection.dtype) @ self.projection)
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
@@ -86,8 +96,8 @@ class RidgeHead(nn.Module):
         for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)
             self.statistics.add(self.project(features[here]), targets[here])
-        if not self.unit:
-            self.unit = self.statistics.gram.diagonal().double().sum() / len(features)
+        if not math.isfinite(self.statistics.unit):
+            raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
         self.errors = self.errors + self._held_out_errors(features, targets)
 
     @torch.no_grad()
@@ -96,16 +106,14 @@ class RidgeHead(nn.Module):
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
 
     @property
-    def betas(self) -> Tensor:
-        """The grid, in absolute values."""
-        grid = torch.tensor(self.settings.betas, dtype=torch.float64, device=self.unit.device)
-        return grid * self.unit if self.settings.scale == "relative" else grid
-
-    @property
     def beta(self) -> float:
         """The value with the smallest held-out error over all sessions; the middle of the grid without evidence."""
         best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
-        return float(self.betas[best])
+        return self._grid(self.statistics.unit)[best]
+
+    def _grid(self, unit: float) -> list[float]:
+        """The grid in absolute values."""
+        return [beta * unit if self.settings.scale == "relative" else beta for beta in self.settings.betas]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error of every β on a fifth of this session, fitted on the rest of it: (B,)."""
@@ -113,13 +121,15 @@ class RidgeHead(nn.Module):
         held = len(order) // 5
         if not held:
             return torch.zeros_like(self.errors)
-        kernel = torch.zeros(len(order), len(order), device=features.device)
-        chosen = features.float()[torch.from_numpy(order).to(features.device)]
+        chosen = features.to(self.projection.dtype)[torch.from_numpy(order).to(features.device)]
+        kernel = chosen.new_zeros(len(order), len(order))
         for start in range(0, self.settings.size, CHUNK):
             h = torch.relu(chosen @ self.projection[:, start : start + CHUNK])
             kernel.addmm_(h, h.T)
         one_hot = F.one_hot(targets[torch.from_numpy(order).to(targets.device)])
-        return dual_errors(kernel, one_hot, len(order) - held, self.betas)
+        # Relative to this session's own features, so that the sessions may come in any order.
+        unit = float(kernel.diagonal().mean()) or 1.0
+        return dual_errors(kernel, one_hot, len(order) - held, self._grid(unit)).to(self.errors)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of classes is part of the state, not of the constructor.
@@ -130,7 +140,7 @@ class RidgeHead(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Tensor) -> Tensor:
+def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[float]) -> Tensor:
     """Squared error on the last rows of a ridge regression fitted on the first ``fitted`` ones, for every β: (B,).
 
     ``kernel``: all inner products (n, n). One eigendecomposition serves the whole grid.
@@ -138,28 +148,29 @@ def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Tensor) -> 
     k, y = kernel.double().cpu(), one_hot.double().cpu()
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
-    errors = [
-        (across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum()
-        for beta in betas.cpu()
-    ]
-    return torch.stack(errors).to(betas.device)
+    errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
+    return torch.stack(errors)
 
 
-def solve(gram: Tensor, sums: Tensor, beta: float, tolerance: float = 1e-6, refinements: int = 5) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C)."""
-    for precision in (torch.float32, torch.float64):
+def solve(gram: Tensor, sums: Tensor, beta: float, refinements: int = 5) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G."""
+    if gram.device.type == "mps":  # has no float64
+        return solve(gram.cpu(), sums.cpu(), beta, refinements).to(gram.device)
+    finfo = torch.finfo(gram.dtype)
+    beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
+    for precision in dict.fromkeys((gram.dtype, torch.float64)):
         factor, failed = _factor(gram, beta, precision)
         if failed:
             continue
         weight = torch.cholesky_solve(sums.to(precision), factor).double()
         for _ in range(refinements):
             residual = _residual(gram, weight, sums, beta)
-            if residual.norm() <= tolerance * sums.double().norm():
-                return weight.float()
+            if residual.norm() <= 10 * finfo.eps * sums.double().norm():
+                return weight.to(gram.dtype)
             weight += torch.cholesky_solve(residual.to(precision), factor).double()
     if failed:  # G is singular to working precision and β too small to help
-        return solve(gram, sums, beta * 10)
-    return weight.float()
+        return solve(gram, sums, beta * 10, refinements)
+    return weight.to(gram.dtype)
 
 
 def _factor(gram: Tensor, beta: float, precision: torch.dtype) -> tuple[Tensor, bool]:

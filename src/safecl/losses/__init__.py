@@ -1,14 +1,14 @@
 """One equation of the paper, one short function."""
 
 from safecl.losses.alignment import alignment
-from safecl.losses.balance import balanced
+from safecl.losses.balance import limited
 from safecl.losses.crossing import crossing
 from safecl.losses.distillation import covariance_alignment, feature_alignment, logit_alignment
 from safecl.losses.transfer import cross_correlation, diagonal, redundancy
 
 __all__ = [
     "alignment",
-    "balanced",
+    "limited",
     "covariance_alignment",
     "cross_correlation",
     "crossing",

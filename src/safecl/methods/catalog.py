@@ -1,6 +1,6 @@
 """Every method by its name."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import Field
 
@@ -26,4 +26,5 @@ def make_method(
     seed: int,
 ) -> Method:
     """A method that has learned nothing yet."""
-    return METHODS[settings.name](backbone, settings, pet, ridge, seed)  # type: ignore[arg-type]
+    kind: type[Any] = METHODS[settings.name]
+    return cast(Method, kind(backbone, settings, pet, ridge, seed))

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from safecl.backbone import Backbone
@@ -14,7 +14,7 @@ from safecl.heads.aggregate import Aggregation
 from safecl.learner import Learner, random_rows
 from safecl.losses import (
     alignment,
-    balanced,
+    limited,
     covariance_alignment,
     cross_correlation,
     crossing,
@@ -39,13 +39,13 @@ class SafeSettings(Settings):
     scale: float = Field(10.0, gt=0, description="initial σ of the cosine heads")
     # Phase 1: what the PTM hands to the slow learner
     transfer: Literal["correlation", "fa", "la", "ssa", "none"] = "correlation"
-    transfer_normalisation: Normalisation = "batch"
-    transfer_reduction: Reduction = "mean"
-    lambda_diag: NonNegativeFloat = Field(1.0, description="weight of L_diag, Eq. (2)")
+    transfer_normalisation: Normalisation = "l2"
+    transfer_reduction: Reduction = "sum"
+    lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
     lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
     lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
     transfer_share: float | None = Field(
-        0.1, gt=0, description="hold the transfer gradient to this share of that of L_cls; null leaves the λ alone"
+        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
@@ -60,7 +60,7 @@ class SafeSettings(Settings):
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
     aggregation: Aggregation = "entropy"
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
-    temperature: float | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
+    temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
 
 
 class SAFE(Method):
@@ -68,6 +68,7 @@ class SAFE(Method):
 
     name = "safe"
     outputs = ("slow", "fast", "safe")
+    teacher: Learner | None
 
     def __init__(
         self, backbone: Backbone, settings: SafeSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
@@ -112,6 +113,7 @@ class SAFE(Method):
         if self.joint is not None:
             self.joint.add(both(f_slow, f_fast), targets)
             self.joint.solve()
+        self.teacher = None  # a teacher serves one session and is no part of the state
 
     def slow_loss(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """L_slow of Eq. (5)."""
@@ -134,7 +136,7 @@ class SAFE(Method):
         else:
             extra = {"ssa": s.lambda_distil * covariance_alignment(g, f)}
         if s.transfer_share is not None and f.requires_grad:
-            extra = {key: balanced(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
+            extra = {key: limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
         return terms | extra
 
     def fast_loss(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
@@ -183,7 +185,8 @@ class SAFE(Method):
         learner.cosine.observe(features, targets)
         rows = learner.cosine.centroids()[learner.cosine.classes :]
         learner.cosine.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
-        if learner is self.slow and self.settings.slow_rows == self.settings.new_rows == "imprint":
+        slow = learner is self.slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
+        if slow or learner is self.ptm:
             learner.cosine.imprint()  # a frozen learner can refine its centroids with more pictures of a known class
 
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:

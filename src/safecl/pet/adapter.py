@@ -6,6 +6,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from safecl.pet.blocks import blocks
+
 
 class Adapter(nn.Module):
     """a = s · (Drop(ReLU(x W_down + b_down)) W_up + b_up); zero at first, so the network starts as the PTM."""
@@ -24,7 +26,8 @@ class Adapter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.dropout(torch.relu(self.down(x)))
-        return self.scale * self.up(hidden)
+        up: Tensor = self.up(hidden)
+        return self.scale * up
 
 
 class AdaptedMlp(nn.Module):
@@ -36,7 +39,8 @@ class AdaptedMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layer_scale(self.mlp(self.norm(x)))
-        return y + self.adapter(x)
+        a: Tensor = self.adapter(x)
+        return y + a
 
 
 def attach_adapter(
@@ -44,7 +48,7 @@ def attach_adapter(
 ) -> nn.ModuleDict:
     """Put an adapter beside every MLP of ``vit``; gives the adapters by block."""
     adapters = nn.ModuleDict()
-    for i, block in enumerate(vit.blocks):
+    for i, block in enumerate(blocks(vit)):
         adapters[str(i)] = adapter = Adapter(vit.embed_dim, bottleneck, scale, dropout, generator)
         # The block's own forward stays as it is: norm2 and ls2 move inside, next to the adapter.
         block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)

@@ -6,6 +6,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from safecl.pet.blocks import blocks
+
 
 class LowRank(nn.Module):
     """x ↦ (α/r) B A x for the query and the value part, 0 for the key part; B is zero at first."""
@@ -39,15 +41,14 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layer(x)
-        return y + self.lora(x)
+        change: Tensor = self.lora(x)
+        return y + change
 
 
-def attach_lora(
-    vit: VisionTransformer, generator: torch.Generator, rank: int = 8, alpha: float = 8.0
-) -> nn.ModuleDict:
+def attach_lora(vit: VisionTransformer, generator: torch.Generator, rank: int = 8, alpha: float = 8.0) -> nn.ModuleDict:
     """Give the qkv projection of every block a low-rank change; gives the changes by block."""
     lora = nn.ModuleDict()
-    for i, block in enumerate(vit.blocks):
+    for i, block in enumerate(blocks(vit)):
         qkv = block.attn.qkv
         lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, rank, alpha, generator)
         block.attn.qkv = LoraLinear(qkv, change)

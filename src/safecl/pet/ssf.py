@@ -1,8 +1,12 @@
 """SSF: scale and shift the output of every linear and normalisation layer."""
 
+from typing import Any, cast
+
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+
+from safecl.pet.blocks import blocks
 
 
 class ScaleShift(nn.Module):
@@ -27,7 +31,7 @@ def attach_ssf(vit: VisionTransformer, generator: torch.Generator) -> nn.ModuleD
 
     d = vit.embed_dim
     follow("patches", vit.patch_embed, "norm", d)
-    for i, block in enumerate(vit.blocks):
+    for i, block in enumerate(blocks(vit)):
         follow(f"{i}_norm1", block, "norm1", d)
         follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
         follow(f"{i}_proj", block.attn, "proj", d)
@@ -47,11 +51,12 @@ def fold_ssf(vit: VisionTransformer) -> None:
                 setattr(owner, name, _folded(child[0], child[1]))
 
 
-def _folded(layer: nn.Module, ssf: ScaleShift) -> nn.Module:
-    if isinstance(layer, nn.Identity):  # the patch embedding without a norm: nothing to fold into but itself
+def _folded(layer: Any, ssf: ScaleShift) -> nn.Module:
+    """``layer`` (linear or normalisation) with the scale and shift in its own weight and bias."""
+    if isinstance(layer, nn.Identity):  # the patch embedding has no norm: the scale and shift stay by themselves
         return ssf
-    scale = ssf.scale.reshape(-1, *[1] * (layer.weight.ndim - 1))  # type: ignore[union-attr, operator]
     bias = ssf.shift if layer.bias is None else layer.bias * ssf.scale + ssf.shift
-    layer.weight = nn.Parameter(layer.weight * scale, requires_grad=False)  # type: ignore[operator]
-    layer.bias = nn.Parameter(bias.clone(), requires_grad=False)  # type: ignore[operator]
-    return layer
+    rows = ssf.scale.reshape(-1, *[1] * (layer.weight.ndim - 1))
+    layer.weight = nn.Parameter(layer.weight * rows, requires_grad=False)
+    layer.bias = nn.Parameter(bias.clone(), requires_grad=False)
+    return cast(nn.Module, layer)

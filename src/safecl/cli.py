@@ -1,0 +1,152 @@
+"""``safecl …``: every command calls one function of the library. Heavy imports wait until a command needs them."""
+
+import os
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from safecl import __version__
+from safecl.cli_data import app as data_app
+from safecl.errors import SafeclError
+
+app = typer.Typer(
+    name="safecl",
+    help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data_app, name="data")
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings, e.g. pet=adapter seed=1.")]
+Folder = Annotated[Path | None, typer.Option(help="Where the run is kept; below runs/ if not given.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew even if the folder holds this run already.")]
+
+
+@app.command()
+def demo(
+    words: Words = None,
+    folder: Annotated[Path, typer.Option(help="Where the three runs and the page are kept.")] = Path("runs/demo"),
+    quiet: Quiet = False,
+    fresh: Fresh = False,
+) -> None:
+    """See continual learning happen: SAFE, RanPAC and fine-tuning on pictures drawn on the fly. Needs nothing.
+
+    Example:  safecl demo   or   safecl demo seed=1 stream.classes=30
+    """
+    from safecl.demo import run_demo
+
+    run_demo(words or [], folder, "quiet" if quiet else "auto", fresh)
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A preset (safe, paper, published, ranpac, finetune) or a YAML file.")],
+    words: Words = None,
+    folder: Folder = None,
+    quiet: Quiet = False,
+    fresh: Fresh = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after a stop; the same command does so too.")] = False,
+) -> None:
+    """Run a method over a stream. The same command again goes on where it was stopped.
+
+    Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
+    """
+    from safecl.config import load
+    from safecl.engine.track import make_tracker
+    from safecl.launch import default_folder, launch, start_anew
+
+    settings = load(config, words or [])
+    place = folder or default_folder(settings)
+    if fresh:
+        start_anew(place)
+    if resume and not (place / "resolved.yaml").exists():
+        raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
+    tracker = make_tracker("quiet" if quiet else "auto")
+    command = shlex.join(["safecl", "run", config, *(words or [])])
+    summary = launch(settings, place, tracker, {"command": command})
+    _write_page([place], place / "report.html", f"{settings.method.name} on {settings.stream.name}")
+    for output, value in summary["final"].items():
+        typer.echo(f"{output}: {value:.2%} on all classes at the end, {summary['average'][output]:.2%} on average")
+    typer.echo(f"{place / 'report.html'}")
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Draw one page from one or several runs.
+
+    Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html
+    """
+    typer.echo(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+
+
+@app.command()
+def info(
+    keys: Annotated[bool, typer.Option("--keys", help="List every setting with its default.")] = False,
+) -> None:
+    """Say what is here: version, devices, backbones and weights, streams, methods, presets, folders.
+
+    Example:  safecl info   or   safecl info --keys
+    """
+    from safecl.info import describe, describe_keys
+
+    typer.echo(describe_keys() if keys else describe())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"safecl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+) -> None:
+    pass
+
+
+def _write_page(folders: list[Path], target: Path, title: str) -> Path:
+    from safecl.report.page import write_page
+
+    return write_page(folders, target, title)
+
+
+def main() -> None:
+    """Run a command; an error that a user can meet is one sentence and exit code 2."""
+    warnings.showwarning = _note
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except SafeclError as error:
+        typer.echo(f"safecl: {error}", err=True)
+        code = 2
+    except OSError as error:
+        # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
+        if error.errno is None or os.environ.get("SAFECL_DEBUG"):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
+        code = 2
+    except KeyboardInterrupt:
+        typer.echo("safecl: stopped.", err=True)
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _note(message: Any, *_: Any, **__: Any) -> None:
+    typer.echo(f"Note: {message}", err=True)

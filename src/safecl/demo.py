@@ -1,0 +1,62 @@
+"""The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream, a table, and a page."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from safecl.config import load
+from safecl.engine.metrics import History
+from safecl.engine.track import Show, make_tracker
+from safecl.launch import launch, start_anew
+from safecl.report.page import write_page
+
+METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
+
+
+def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = False) -> Path:
+    """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
+    if fresh:
+        start_anew(folder)
+    tracker, histories = make_tracker(show), {}
+    for method, title in METHODS.items():
+        settings = load("demo", [f"method={method}", *words])
+        tracker.say(f"{title} on {settings.stream.name}, backbone {settings.backbone.name}, PET {settings.pet.kind}")
+        place = folder / method
+        launch(settings, place, tracker, {"command": " ".join(["safecl demo", *words])})
+        histories[method] = History.read(place)
+    page = write_page([folder / method for method in METHODS], folder / "index.html", "safecl demo")
+    console = Console()
+    console.print(table(histories))
+    console.print(f"\nThe page with curves and pictures: [bold]{page}[/bold]", highlight=False)
+    console.print(NEXT, highlight=False)
+    return page
+
+
+NEXT = """
+Next, on your own pictures (a folder with one folder of pictures for each class):
+  [bold]safecl data check folder:PATH[/bold]                    is everything readable, is anything there twice?
+  [bold]safecl run safe stream=folder:PATH[/bold]               learn it session by session
+  [bold]safecl run safe stream=folder:PATH pet=adapter[/bold]   the same with another kind of tuning"""
+
+
+def table(histories: dict[str, History]) -> Table:
+    """After each session: accuracy on all classes seen, forgetting so far, seconds."""
+    drawn = Table(title="Accuracy on all classes seen so far, and forgetting")
+    drawn.add_column("session", justify="right")
+    drawn.add_column("classes", justify="right")
+    for name in ("slow", "fast", "SAFE", "forgets", "s", "RanPAC", "forgets", "s", "fine-tuning", "forgets", "s"):
+        drawn.add_column(name, justify="right", style="bold" if name == "SAFE" else "")
+    safe, ranpac, tuned = (histories[method].lines for method in METHODS)
+    for lines in zip(safe, ranpac, tuned, strict=True):
+        cells = [*(_percent(lines[0], "pooled", output) for output in ("slow", "fast"))]
+        for line, output in zip(lines, METHODS, strict=True):
+            cells += [_percent(line, "pooled", output), _percent(line, "forgetting", output)]
+            cells.append(f"{line['seconds']['total']:.0f}")
+        drawn.add_row(str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells)
+    return drawn
+
+
+def _percent(line: dict[str, Any], kind: str, output: str) -> str:
+    return f"{line[kind][output]:.1%}"
