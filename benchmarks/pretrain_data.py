@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from safecl.streams.drawing import SIDE, check_fonts, draw
+from safecl.streams.drawing import SIDE, Difficulty, check_fonts, draw
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 
@@ -83,7 +83,12 @@ def drawn(characters: Sequence[str], each: int, seed: int) -> Labelled:
 
 
 def _draw_all(character: str, each: int, seed: int) -> np.ndarray:
-    return np.stack([draw(character, np.random.default_rng([seed, ord(character), i]), difficulty=Difficulty()) for i in range(each)])
+    return np.stack(
+        [
+            draw(character, np.random.default_rng([seed, ord(character), i]), difficulty=Difficulty())
+            for i in range(each)
+        ]
+    )
 
 
 def _stack(arrays: Sequence[np.ndarray]) -> Tensor:

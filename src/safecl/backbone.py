@@ -13,10 +13,11 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.errors import SafeclError, unknown
 from safecl.settings import Settings
+from safecl.view import Once, shared_view
 
 EMBEDDED = "safecl_micro"
 Normalisation: TypeAlias = Literal["none", "half", "imagenet", "auto"]
@@ -46,26 +47,43 @@ class Backbone:
     """
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: Colours, std: Colours) -> None:
+        # Convolutions like this layout, and the tokens that follow are then a view of their output.
+        vit.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch takes it, its types do not
         self.vit = vit.eval().requires_grad_(False)
+        self._ptm = shared_view(vit)
+        self._prepared = Once()
         self.name, self.size, self.width = name, size, int(vit.embed_dim)
         self.mean, self.std = mean, std
-        self.dtype = torch.float32  # of the network's arithmetic; features, heads and losses are float32 always
+        self.dtype = torch.float32
 
-    def to(self, device: torch.device) -> "Backbone":
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Backbone":
+        """Move it, and choose the precision of its matrix products; all else stays float32.
+
+        The frozen matrices are kept in ``dtype``, so that a forward pass does not cast them anew.
+        """
         self.vit.to(device)
+        for module in self.vit.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                module.to(dtype)
+        self.dtype = dtype
         return self
 
     @property
     def device(self) -> torch.device:
-        return next(self.vit.parameters()).device
+        parameter: Tensor = next(self.vit.parameters())
+        return parameter.device
 
     def features(self, images: Tensor, view: VisionTransformer | None = None) -> Tensor:
         """Pictures in [0, 1], (N, 3, size, size) → CLS features (N, d) in float32, of ``view`` or of the PTM."""
-        mean, std = (images.new_tensor(c).view(3, 1, 1) for c in (self.mean, self.std))
-        network = self.vit if view is None else view
+        network = self._ptm if view is None else view
         with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            tokens: Tensor = network.forward_features((images - mean) / std)
+            # The same tensor for the same pictures: by it views know that they have embedded them already.
+            tokens: Tensor = network.forward_features(self._prepared(images, self._normalise))
         return tokens[:, 0].float()
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        mean, std = (images.new_tensor(c).view(3, 1, 1) for c in (self.mean, self.std))
+        return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
 def load_backbone(settings: BackboneSettings) -> Backbone:

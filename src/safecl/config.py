@@ -14,7 +14,7 @@ from safecl.engine.fit import TrainSettings
 from safecl.errors import SafeclError, unknown
 from safecl.heads import RidgeSettings
 from safecl.methods.catalog import SETTINGS, MethodSettings
-from safecl.methods.safe import SafeSettings
+from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
 from safecl.settings import Settings
 

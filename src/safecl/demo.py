@@ -17,8 +17,8 @@ METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 
 def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = False) -> Path:
     """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
-    if fresh:
-        start_anew(folder)
+    for method in METHODS if fresh else ():
+        start_anew(folder / method)
     tracker, histories = make_tracker(show), {}
     for method, title in METHODS.items():
         settings = load("demo", [f"method={method}", *words])

@@ -20,6 +20,10 @@ from safecl.errors import SafeclError
 from safecl.methods import make_method
 from safecl.streams.catalog import open_stream
 
+# What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
+WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "examples.json", "examples",
+           "report.html", "lock", "resolved.yaml")  # fmt: skip
+
 
 def launch(
     settings: RunSettings, folder: Path, tracker: Tracker, facts: dict[str, Any] | None = None
@@ -27,8 +31,8 @@ def launch(
     """Build what ``settings`` name and run it in ``folder``; gives the summary."""
     accelerator = make_accelerator(settings.device)
     check_folder(settings, folder)
-    backbone = load_backbone(settings.backbone).to(accelerator.device)
-    backbone.dtype = choose_precision(settings.precision, accelerator.device)
+    precision = choose_precision(settings.precision, accelerator.device)
+    backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
     stream = open_stream(settings.stream.name, size=backbone.size, seed=settings.seed, **settings.stream.options())
     method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
     details = {**(facts or {}), "pet": settings.pet.kind, "precision": str(backbone.dtype).removeprefix("torch.")}
@@ -44,10 +48,14 @@ def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:
 
 
 def start_anew(folder: Path) -> None:
-    """Forget the run in ``folder``; anything that is no run is left alone."""
-    if folder.is_dir() and not any(folder.glob("**/resolved.yaml")) and any(folder.iterdir()):
+    """Forget the run in ``folder``; files that a run does not write are left alone."""
+    if folder.is_dir() and not (folder / "resolved.yaml").is_file() and any(folder.iterdir()):
         raise SafeclError(f"{folder} holds something that is no run, so it is not emptied; choose another folder.")
-    shutil.rmtree(folder, ignore_errors=True)
+    for name in WRITTEN:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def check_folder(settings: RunSettings, folder: Path) -> None:

@@ -36,6 +36,14 @@ class Learner(nn.Module):
         self.ridge.add(features, targets)
         self.ridge.solve()
 
+    def tuning(self) -> dict[str, Tensor]:
+        """The values of the PET, to go back to."""
+        return {name: value.detach().clone() for name, value in self.pet.state_dict().items()}
+
+    def blend(self, start: dict[str, Tensor], end: dict[str, Tensor], share: float) -> None:
+        """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
+        self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
+
     def freeze(self) -> None:
         """No more training: neither PET nor cosine head."""
         self.requires_grad_(False).eval()

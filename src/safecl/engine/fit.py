@@ -68,7 +68,7 @@ class Fitting:
         self._feed: tuple[Session, Feed] | None = None
 
     def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
-        """Train what requires gradients in ``learner``; if the loss stops being finite, again at a tenth of the rate."""
+        """Train what requires gradients in ``learner``; if the loss diverges, again at a tenth of the rate."""
         started = time.monotonic()
         start = {key: value.detach().clone() for key, value in _trainable(learner).items()}
         learner.train()

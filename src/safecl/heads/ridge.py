@@ -115,21 +115,33 @@ class RidgeHead(nn.Module):
         """The grid in absolute values."""
         return [beta * unit if self.settings.scale == "relative" else beta for beta in self.settings.betas]
 
+    @torch.no_grad()
+    def leave_one_out(self, features: Tensor, targets: Tensor) -> float:
+        """Mean squared error on each of the features (N, d) of a head fitted on all the others, at the best β."""
+        kernel, one_hot = self._kernel(features, targets)
+        betas = self._grid(float(kernel.diagonal().mean()) or 1.0)
+        return float(leave_one_out_errors(kernel, one_hot, betas).min())
+
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error of every β on a fifth of this session, fitted on the rest of it: (B,)."""
-        order = np.random.RandomState(self.seed).permutation(len(features))[:CHOOSING]
-        held = len(order) // 5
+        held = min(len(features), CHOOSING) // 5
         if not held:
             return torch.zeros_like(self.errors)
-        chosen = features.to(self.projection.dtype)[torch.from_numpy(order).to(features.device)]
+        kernel, one_hot = self._kernel(features, targets)
+        # Relative to this session's own features, so that the sessions may come in any order.
+        unit = float(kernel.diagonal().mean()) or 1.0
+        return dual_errors(kernel, one_hot, len(kernel) - held, self._grid(unit)).to(self.errors)
+
+    def _kernel(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Inner products (n, n) of the projected features that take part in a choice, shuffled, and labels (n, C)."""
+        order = np.random.RandomState(self.seed).permutation(len(features))[:CHOOSING]
+        positions = torch.from_numpy(order).to(features.device)
+        chosen = features.to(self.projection.dtype)[positions]
         kernel = chosen.new_zeros(len(order), len(order))
         for start in range(0, self.settings.size, CHUNK):
             h = torch.relu(chosen @ self.projection[:, start : start + CHUNK])
             kernel.addmm_(h, h.T)
-        one_hot = F.one_hot(targets[torch.from_numpy(order).to(targets.device)])
-        # Relative to this session's own features, so that the sessions may come in any order.
-        unit = float(kernel.diagonal().mean()) or 1.0
-        return dual_errors(kernel, one_hot, len(order) - held, self._grid(unit)).to(self.errors)
+        return kernel, F.one_hot(targets[positions])
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of classes is part of the state, not of the constructor.
@@ -149,6 +161,22 @@ def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[fl
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
     errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
+    return torch.stack(errors)
+
+
+def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]) -> Tensor:
+    """Mean over the rows of the squared error of a ridge regression fitted on all other rows, for every β: (B,).
+
+    With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
+    """
+    k, y = kernel.double().cpu(), one_hot.double().cpu()
+    values, vectors = torch.linalg.eigh(k)
+    inside = vectors.T @ y
+    errors = []
+    for beta in betas:
+        shrunk = 1 / (values.clamp(min=0) + beta)
+        left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
+        errors.append(left.square().sum(dim=1).mean())
     return torch.stack(errors)
 
 

@@ -8,12 +8,12 @@ from safecl.losses.transfer import cross_correlation, diagonal, redundancy
 
 __all__ = [
     "alignment",
-    "limited",
     "covariance_alignment",
     "cross_correlation",
     "crossing",
     "diagonal",
     "feature_alignment",
+    "limited",
     "logit_alignment",
     "redundancy",
 ]

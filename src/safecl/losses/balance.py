@@ -14,5 +14,5 @@ def limited(term: Tensor, main: Tensor, features: Tensor, share: float) -> Tenso
         return term
     (pull,) = torch.autograd.grad(term, features, retain_graph=True)
     (push,) = torch.autograd.grad(main, features, retain_graph=True)
-    scale = share * push.norm() / pull.norm().clamp(min=1e-30)
+    scale: Tensor = share * push.norm() / pull.norm().clamp(min=1e-30)
     return term * scale.clamp(max=1.0).detach()

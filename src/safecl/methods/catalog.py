@@ -9,7 +9,8 @@ from safecl.heads import RidgeSettings
 from safecl.methods.finetune import Finetune, FinetuneSettings
 from safecl.methods.method import Method
 from safecl.methods.ranpac import RanPAC, RanpacSettings
-from safecl.methods.safe import SAFE, SafeSettings
+from safecl.methods.safe import SAFE
+from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
 
 MethodSettings: TypeAlias = Annotated[SafeSettings | RanpacSettings | FinetuneSettings, Field(discriminator="name")]

@@ -1,66 +1,33 @@
 """SAFE: Slow And Fast parameter-Efficient tuning (NeurIPS 2024). ``SAFE.learn`` is the paper's Algorithm 1."""
 
 from collections.abc import Mapping
-from typing import Literal
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from safecl.backbone import Backbone
 from safecl.heads import RidgeHead, RidgeSettings, aggregate
-from safecl.heads.aggregate import Aggregation
 from safecl.learner import Learner, random_rows
 from safecl.losses import (
     alignment,
-    limited,
     covariance_alignment,
     cross_correlation,
     crossing,
     diagonal,
     feature_alignment,
+    limited,
     logit_alignment,
     redundancy,
 )
-from safecl.losses.crossing import Pooling
-from safecl.losses.transfer import Normalisation, Reduction
 from safecl.methods.method import Fit, Method
+from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
-from safecl.settings import Settings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
 
-
-class SafeSettings(Settings):
-    """Every choice that the paper, its ablations and its released code make; the defaults are ours."""
-
-    name: Literal["safe"] = "safe"
-    scale: float = Field(10.0, gt=0, description="initial σ of the cosine heads")
-    # Phase 1: what the PTM hands to the slow learner
-    transfer: Literal["correlation", "fa", "la", "ssa", "none"] = "correlation"
-    transfer_normalisation: Normalisation = "l2"
-    transfer_reduction: Reduction = "sum"
-    lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
-    lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
-    lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
-    transfer_share: float | None = Field(
-        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
-    )
-    slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
-    reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
-    # Phase 2: how the fast learner is guided
-    teacher: Literal["none", "ptm", "previous", "slow"] = "slow"
-    new_rows: Literal["imprint", "zero"] = Field("imprint", description="rows of new classes in both cosine heads")
-    lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
-    cross_pooling: Pooling = "two_means"
-    lambda_cos: NonNegativeFloat = Field(50.0, description="weight of L_cos, Eq. (6)")
-    cos_reduction: Literal["mean", "sum"] = "mean"
-    # Inference
-    statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
-    aggregation: Aggregation = "entropy"
-    gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
-    temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning, tried when less than all of it may be better
 
 
 class SAFE(Method):
@@ -74,9 +41,9 @@ class SAFE(Method):
         self, backbone: Backbone, settings: SafeSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
     ) -> None:
         super().__init__(backbone)
-        self.settings, self.seed = settings, seed
-        self.slow = Learner(backbone, pet, ridge, settings.scale, seed)
-        self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
+        self.settings, self.seed, self.options = settings, seed, (pet, ridge, settings.scale, seed)
+        self.slow = Learner(backbone, *self.options)
+        self.fast = Learner(backbone, *self.options)
         self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
         self.ptm.freeze()
         if settings.statistics == "shared":
@@ -90,7 +57,9 @@ class SAFE(Method):
         if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
             self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
             self.appoint_teacher(session, fit)
-            fit("slow", self.slow, session, self.slow_loss)
+            share, start = self.rehearse(session, fit), self.slow.tuning()
+            fit("slow", self.slow, session, partial(self.slow_loss, self.slow))
+            self.slow.blend(start, self.slow.tuning(), share)
             targets, f_slow = fit.features(session, self.slow)
             self.slow.cosine.observe(f_slow, targets)
             if self.settings.slow_rows == "imprint":
@@ -106,8 +75,9 @@ class SAFE(Method):
             self.appoint_teacher(session, fit)
             self.expand(self.slow, f_slow, targets)
             self.expand(self.fast, f_fast, targets)
+            start = self.fast.tuning()
             fit("fast", self.fast, session, self.fast_loss)
-            _, f_fast = fit.features(session, self.fast)
+            f_fast = self.stay_near(f_slow, start, session, fit)
         self.fast.remember(f_fast, targets)
         self.slow.remember(f_slow, targets)
         if self.joint is not None:
@@ -115,10 +85,10 @@ class SAFE(Method):
             self.joint.solve()
         self.teacher = None  # a teacher serves one session and is no part of the state
 
-    def slow_loss(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def slow_loss(self, slow: Learner, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """L_slow of Eq. (5)."""
-        s, f = self.settings, self.slow.features(images)
-        terms = {"cls": F.cross_entropy(self.slow.cosine(f), targets)}  # Eq. (4)
+        s, f = self.settings, slow.features(images)
+        terms = {"cls": F.cross_entropy(slow.cosine(f), targets)}  # Eq. (4)
         if s.transfer == "none":
             return terms
         with torch.no_grad():
@@ -188,6 +158,42 @@ class SAFE(Method):
         slow = learner is self.slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
         if slow or learner is self.ptm:
             learner.cosine.imprint()  # a frozen learner can refine its centroids with more pictures of a known class
+
+    def rehearse(self, session: Session, fit: Fit) -> float:
+        """How much of the first session's tuning to keep: none (0) to all (1).
+
+        Tuned on a few classes, a network can get worse at all others, and nobody can know beforehand which PET does so
+        on which backbone. So a pilot is tuned on half of the classes, and the other half says how much of it is good.
+        """
+        half, rest = session.part(session.classes[::2]), session.part(session.classes[1::2])
+        if not self.settings.rehearse or len(rest.classes) < 2:
+            return 1.0
+        pilot = Learner(self.backbone, *self.options)
+        pilot.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
+        start = pilot.tuning()
+        fit("pilot", pilot, half, partial(self.slow_loss, pilot))
+        end, errors = pilot.tuning(), {}
+        for share in SHARES:
+            pilot.blend(start, end, share)
+            targets, features = fit.features(rest, pilot)
+            errors[share] = pilot.ridge.leave_one_out(features, targets)
+        return min(errors, key=errors.__getitem__)
+
+    def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
+        """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
+
+        What the fast learner remembers of earlier sessions are features that it cannot make again: they are worth
+        something only while its features move little, compared with how far pictures are apart.
+        """
+        end = self.fast.tuning()
+        apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
+        for share in SHARES:
+            self.fast.blend(start, end, share)
+            _, f_fast = fit.features(session, self.fast)
+            trust = self.settings.trust if self.teacher is self.slow else None
+            if trust is None or alignment(f_slow, f_fast) <= trust * apart:
+                break
+        return f_fast
 
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
         super().restore(state, classes)

@@ -1,6 +1,5 @@
 """Attach a PET to a timm ViT that it does not own."""
 
-import copy
 from typing import Literal, TypeAlias
 
 import torch
@@ -14,6 +13,7 @@ from safecl.pet.lora import attach_lora, fold_lora
 from safecl.pet.ssf import attach_ssf, fold_ssf
 from safecl.pet.vpt import attach_vpt
 from safecl.settings import Settings
+from safecl.view import shared_view
 
 Kind: TypeAlias = Literal["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
 
@@ -60,9 +60,3 @@ def fold(view: VisionTransformer) -> VisionTransformer:
     fold_ssf(folded)
     fold_lora(folded)
     return folded
-
-
-def shared_view(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the very same tensors."""
-    tensors = [*vit.parameters(), *vit.buffers()]
-    return copy.deepcopy(vit, {id(tensor): tensor for tensor in tensors})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -19,7 +19,7 @@ from safecl.errors import SafeclError
 from safecl.streams.characters import SANS_ONLY
 
 SIDE = 64
-Array: TypeAlias = np.ndarray
+Array: TypeAlias = Any  # uint8 or float pictures; numpy's own arithmetic loses the type
 Random: TypeAlias = np.random.Generator
 
 _SANS = tuple(f"DejaVuSans{cut}.ttf" for cut in ("", "-Bold", "-Oblique", "-BoldOblique"))

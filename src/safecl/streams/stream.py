@@ -1,5 +1,6 @@
 """A stream is an ordered list of sessions with test pictures; a session can be read only while it is current."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +37,16 @@ class Session:
         keep, hold = split(part.train.labels, held_out, np.random.default_rng([seed, number]))
         self.train: Pictures = _WhileOpen(self, part.train.subset(keep))
         self.validation: Pictures = _WhileOpen(self, part.train.subset(hold))
+
+    def part(self, classes: Sequence[Label]) -> "Session":
+        """The pictures of some of its classes, readable as long as it is."""
+        some, chosen = copy.copy(self), set(classes)
+        some.classes = tuple(label for label in self.classes if label in chosen)
+        for kind in ("train", "validation"):
+            whole: Pictures = getattr(self, kind)
+            here = [i for i, label in enumerate(whole.labels) if label in chosen]
+            setattr(some, kind, whole.subset(here))
+        return some
 
     def close(self) -> None:
         self._open = False

@@ -1,0 +1,47 @@
+"""The choices of SAFE."""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from safecl.heads.aggregate import Aggregation
+from safecl.losses.crossing import Pooling
+from safecl.losses.transfer import Normalisation, Reduction
+from safecl.settings import Settings
+
+
+class SafeSettings(Settings):
+    """Every choice that the paper, its ablations and its released code make; the defaults are ours."""
+
+    name: Literal["safe"] = "safe"
+    scale: float = Field(10.0, gt=0, description="initial σ of the cosine heads")
+    # Phase 1: what the PTM hands to the slow learner
+    transfer: Literal["correlation", "fa", "la", "ssa", "none"] = "correlation"
+    transfer_normalisation: Normalisation = "l2"
+    transfer_reduction: Reduction = "sum"
+    lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
+    lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
+    lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
+    transfer_share: float | None = Field(
+        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
+    )
+    slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
+    rehearse: bool = Field(
+        True, description="tune on half of the first classes, and keep as much of the tuning as helps the other half"
+    )
+    reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
+    # Phase 2: how the fast learner is guided
+    teacher: Literal["none", "ptm", "previous", "slow"] = "slow"
+    new_rows: Literal["imprint", "zero"] = Field("imprint", description="rows of new classes in both cosine heads")
+    lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
+    cross_pooling: Pooling = "two_means"
+    lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
+    cos_reduction: Literal["mean", "sum"] = "mean"
+    trust: float | None = Field(
+        0.1, gt=0, description="how far from the slow learner a session may end, in units of how far pictures are apart"
+    )
+    # Inference
+    statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
+    aggregation: Aggregation = "entropy"
+    gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
+    temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
