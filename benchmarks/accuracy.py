@@ -4,7 +4,7 @@
 
 DIR holds weight files (*.safetensors with timm metadata) and picture folders (train|test/CLASS, or
 train|test/DOMAIN/CLASS). To measure finer than their few test pictures allow, both parts of a class are put together
-and cut anew by the seed: 30 of CIFAR-100's 60 pictures and 20 of PACS's 45 are for training.
+and cut anew by the seed: 24 of CIFAR-100's 60 pictures and 20 of PACS's 45 are for training.
 
 Every run is appended to --out as one JSON line; runs that are there already are not made again, so the command can be
 stopped and repeated. The tables are printed at the end, or alone with --jobs 0.
@@ -30,7 +30,7 @@ STREAMS = {
     "glyphs": ["stream=glyphs"],
     "glyphs-domain": ["stream=glyphs", "stream.protocol=domain"],
 }
-FOLDERS = {"cifar100": ("cifar100_50x10", 30), "pacs": ("pacs_30x15", 20)}
+FOLDERS = {"cifar100": ("cifar100_50x10", 24), "pacs": ("pacs_30x15", 20)}
 BACKBONES = {
     "dinov2_s14_reg4_b": ["backbone={assets}/dinov2_s14_reg4_b.safetensors", "backbone.image_size=112"],
     "dinov2_s14_a": ["backbone={assets}/dinov2_s14_a.safetensors", "backbone.image_size=112"],

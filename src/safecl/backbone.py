@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from pickle import UnpicklingError
@@ -46,6 +47,8 @@ class Backbone:
     ``vit`` itself is never changed: a learner attaches its PET to a view of it.
     """
 
+    gathered: Callable[[Tensor], Tensor] | None = None  # the engine's, while several processes share a batch
+
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: Colours, std: Colours) -> None:
         # Convolutions like this layout, and the tokens that follow are then a view of their output.
         vit.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch takes it, its types do not
@@ -79,7 +82,8 @@ class Backbone:
         with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
             # The same tensor for the same pictures: by it views know that they have embedded them already.
             tokens: Tensor = network.forward_features(self._prepared(images, self._normalise))
-        return tokens[:, 0].float()
+        features = tokens[:, 0].float()
+        return features if self.gathered is None else self.gathered(features)
 
     def _normalise(self, images: Tensor) -> Tensor:
         mean, std = (images.new_tensor(c).view(3, 1, 1) for c in (self.mean, self.std))

@@ -8,6 +8,10 @@ class SafeclError(Exception):
     """Printed by the command line as it is, without a traceback; exit code 2."""
 
 
+class Stopped(Exception):
+    """The run was asked to stop and has saved its place."""
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> SafeclError:
     """The error for a name that is not one of ``known``; names the nearest right one."""
     names = sorted(known)

@@ -55,15 +55,15 @@ class Once:
     """The last result of a frozen function, given again for the very same input."""
 
     def __init__(self) -> None:
-        self._input: Tensor | None = None
-        self._stamp: tuple[int, bool] | None = None
-        self._result: Tensor | None = None
+        self._last: tuple[Tensor, tuple[int, bool], Tensor] | None = None  # one object, so that threads cannot mix it
 
     @torch.no_grad()
     def __call__(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         # A tensor counts its changes in place; one made in inference mode cannot be told apart from a changed one.
         version = -1 if x.is_inference() else x._version
-        stamp = version, torch.is_autocast_enabled(x.device.type)
-        if self._result is None or self._input is not x or self._stamp != stamp or version < 0:
-            self._input, self._stamp, self._result = x, stamp, function(x)
-        return self._result
+        stamp, last = (version, torch.is_autocast_enabled(x.device.type)), self._last
+        if last is not None and version >= 0 and last[0] is x and last[1] == stamp:
+            return last[2]
+        result = function(x)
+        self._last = x, stamp, result
+        return result

@@ -116,11 +116,12 @@ class RidgeHead(nn.Module):
         return [beta * unit if self.settings.scale == "relative" else beta for beta in self.settings.betas]
 
     @torch.no_grad()
-    def leave_one_out(self, features: Tensor, targets: Tensor) -> float:
-        """Mean squared error on each of the features (N, d) of a head fitted on all the others, at the best β."""
+    def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
         kernel, one_hot = self._kernel(features, targets)
         betas = self._grid(float(kernel.diagonal().mean()) or 1.0)
-        return float(leave_one_out_errors(kernel, one_hot, betas).min())
+        errors = leave_one_out_errors(kernel, one_hot, betas)
+        return errors[int(errors.mean(dim=1).argmin())]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error of every β on a fifth of this session, fitted on the rest of it: (B,)."""
@@ -157,7 +158,7 @@ def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[fl
 
     ``kernel``: all inner products (n, n). One eigendecomposition serves the whole grid.
     """
-    k, y = kernel.double().cpu(), one_hot.double().cpu()
+    k, y = kernel.cpu().double(), one_hot.cpu().double()
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
     errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
@@ -165,18 +166,18 @@ def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[fl
 
 
 def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]) -> Tensor:
-    """Mean over the rows of the squared error of a ridge regression fitted on all other rows, for every β: (B,).
+    """Squared error on each row of a ridge regression fitted on all other rows, for every β: (B, n).
 
     With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
     """
-    k, y = kernel.double().cpu(), one_hot.double().cpu()
+    k, y = kernel.cpu().double(), one_hot.cpu().double()
     values, vectors = torch.linalg.eigh(k)
     inside = vectors.T @ y
     errors = []
     for beta in betas:
         shrunk = 1 / (values.clamp(min=0) + beta)
         left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
-        errors.append(left.square().sum(dim=1).mean())
+        errors.append(left.square().sum(dim=1))
     return torch.stack(errors)
 
 

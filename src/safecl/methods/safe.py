@@ -177,7 +177,12 @@ class SAFE(Method):
             pilot.blend(start, end, share)
             targets, features = fit.features(rest, pilot)
             errors[share] = pilot.ridge.leave_one_out(features, targets)
-        return min(errors, key=errors.__getitem__)
+        chosen = 1.0
+        for share in SHARES[1:]:
+            gains = errors[chosen] - errors[share]
+            if gains.mean() > 2 * gains.std() / len(gains) ** 0.5:  # beyond what chance would do to so few pictures
+                chosen = share
+        return chosen
 
     def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
         """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.

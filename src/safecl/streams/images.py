@@ -151,14 +151,18 @@ def pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1)
 
 
-def augment(canvas: Tensor, aspects: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
+def augment(
+    canvas: Tensor, aspects: Tensor, transform: Transform, generator: torch.Generator, share: slice = slice(None)
+) -> Tensor:
     """A random crop, resized, and perhaps flipped, of each picture: float (n, 3, size, size) in [0, 1].
+
+    ``canvas`` may be a ``share`` of the batch whose ``aspects`` are given: it gets the crops it has in the whole.
 
     The same distribution as torchvision's RandomResizedCrop and RandomHorizontalFlip on the unsquashed picture.
     ``generator`` is on the CPU, so that a seed means the same crops on every device.
     """
-    boxes = random_boxes(aspects, transform, generator)
-    flipped = torch.rand(len(boxes), generator=generator) < transform.flip
+    boxes = random_boxes(aspects, transform, generator)[share]
+    flipped = (torch.rand(len(aspects), generator=generator) < transform.flip)[share]
     left, top, width, height = boxes.unbind(1)
     # affine_grid takes the box as centre and half-extent in [-1, 1]; a negative x scale mirrors it.
     theta = torch.zeros(len(boxes), 2, 3)

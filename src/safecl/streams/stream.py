@@ -33,7 +33,7 @@ class Session:
         self.number = number
         self.name = part.name
         self.classes = part.classes
-        self._open = True
+        self._open = [True]  # shared with its parts
         keep, hold = split(part.train.labels, held_out, np.random.default_rng([seed, number]))
         self.train: Pictures = _WhileOpen(self, part.train.subset(keep))
         self.validation: Pictures = _WhileOpen(self, part.train.subset(hold))
@@ -49,10 +49,10 @@ class Session:
         return some
 
     def close(self) -> None:
-        self._open = False
+        self._open[0] = False
 
     def check_open(self) -> None:
-        if not self._open:
+        if not self._open[0]:
             raise SessionClosedError(f"Session {self.number} ({self.name}) is over: its pictures cannot be read again.")
 
 

@@ -1,0 +1,92 @@
+"""Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from safecl.backbone import Backbone
+from safecl.streams.images import ArrayPictures, Label, Transform
+from safecl.streams.stream import Part, Protocol, Stream
+
+SIZE = 16  # pixels a side
+
+torch.set_num_threads(1)  # nothing here is large enough for two
+
+
+def scramble(module: nn.Module, seed: int = 0, deviation: float = 0.2) -> None:
+    """Move every parameter off its initial value, so that a bias or a scale left out shows in the output."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += deviation * torch.randn(parameter.shape, generator=generator)
+
+
+def make_vit(seed: int = 0, kind: Callable[..., VisionTransformer] = VisionTransformer, **options: Any) -> Any:
+    """A ViT of two blocks and width 24 whose every weight is random."""
+    shape = {"img_size": SIZE, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 0}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        vit = kind(**{**shape, **options}).eval()
+    scramble(vit, seed)
+    return vit
+
+
+def make_backbone(seed: int = 0, **options: Any) -> Backbone:
+    """A frozen tiny backbone that takes pixels to [-1, 1]."""
+    return Backbone(make_vit(seed, **options), "tiny", SIZE, (0.5,) * 3, (0.5,) * 3)
+
+
+def make_pictures(labels: Sequence[Label], seed: int = 0, shade: float = 0.0) -> ArrayPictures:
+    """One noisy picture a label; a label always has the same pattern, whatever it is and wherever it stands."""
+    noise = np.random.default_rng(seed)
+    arrays = np.empty((len(labels), SIZE, SIZE, 3), dtype=np.uint8)
+    for i, label in enumerate(labels):
+        pattern = np.random.default_rng(list(repr(label).encode())).uniform(40, 215, (4, 4, 3))
+        picture = np.kron(pattern, np.ones((SIZE // 4, SIZE // 4, 1))) + noise.normal(shade, 12, (SIZE, SIZE, 3))
+        arrays[i] = picture.clip(0, 255).astype(np.uint8)
+    return ArrayPictures(arrays, list(labels))
+
+
+def make_stream(
+    sessions: Sequence[Sequence[Label]], train: int = 3, test: int = 2, protocol: Protocol = "class", seed: int = 0
+) -> Stream:
+    """A stream with the labels of each session, ``train`` and ``test`` pictures a label; sessions may share labels."""
+    parts = []
+    for number, classes in enumerate(sessions):
+        pictures = [
+            make_pictures([label for label in classes for _ in range(each)], [seed, number, each], 10.0 * number)
+            for each in (train, test)
+        ]
+        parts.append(Part(f"session {number + 1}", tuple(classes), *pictures))
+    return Stream("tiny", parts, protocol, Transform(SIZE, margin=1.0))
+
+
+@pytest.fixture(name="make_vit", scope="session")
+def _make_vit() -> Callable[..., VisionTransformer]:
+    return make_vit
+
+
+@pytest.fixture(name="make_backbone", scope="session")
+def _make_backbone() -> Callable[..., Backbone]:
+    return make_backbone
+
+
+@pytest.fixture(name="make_stream", scope="session")
+def _make_stream() -> Callable[..., Stream]:
+    return make_stream
+
+
+@pytest.fixture(name="scramble", scope="session")
+def _scramble() -> Callable[..., None]:
+    return scramble
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    """Five pictures in [0, 1]."""
+    return torch.rand(5, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(7))

@@ -1,0 +1,98 @@
+"""Two learners' logits become one: Eq. (11)."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from safecl.heads import aggregate
+from safecl.heads.aggregate import entropy, weights
+
+LOGITS = arrays.arrays(np.float64, (3, 4), elements=st.floats(-50, 50))
+PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
+
+
+def brute_entropy(row: np.ndarray) -> float:
+    p = np.exp(row - row.max())
+    p = p / p.sum()
+    return float(-sum(v * np.log(v) for v in p if v > 0))
+
+
+def brute_weights(slow: np.ndarray, fast: np.ndarray, gamma: float) -> np.ndarray:
+    h = np.array([[-gamma * brute_entropy(a), -gamma * brute_entropy(b)] for a, b in zip(slow, fast, strict=True)])
+    e = np.exp(h - h.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 10.0])
+def test_entropy_weights_and_aggregate_are_the_printed_ones(dtype: torch.dtype, tolerance: float, gamma: float) -> None:
+    random = np.random.default_rng(0)
+    slow, fast = random.normal(0, 3, (6, 5)), random.normal(0, 3, (6, 5))
+    a, b = torch.tensor(slow, dtype=dtype), torch.tensor(fast, dtype=dtype)
+    alpha = brute_weights(slow, fast, gamma)
+    for found, expected in (
+        (entropy(a), [brute_entropy(row) for row in slow]),
+        (weights(a, b, gamma), alpha),
+        (aggregate(a, b, "entropy", gamma), alpha[:, :1] * slow + alpha[:, 1:] * fast),
+        (aggregate(a, b, "add"), slow + fast),
+        (aggregate(a, b, "max"), np.where(slow > fast, slow, fast)),
+    ):
+        assert found.dtype == dtype
+        assert np.allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@given(LOGITS, LOGITS)
+def test_without_gamma_the_aggregate_is_the_plain_mean_and_half_the_sum(slow: np.ndarray, fast: np.ndarray) -> None:
+    a, b = torch.from_numpy(slow), torch.from_numpy(fast)
+    mean, both = aggregate(a, b, "entropy", 0.0), aggregate(a, b, "add")
+    assert torch.allclose(mean, (a + b) / 2, atol=1e-12)
+    top = both.topk(2, dim=1).values
+    clear = top[:, 0] - top[:, 1] > 1e-9
+    assert torch.equal(mean.argmax(dim=1)[clear], both.argmax(dim=1)[clear])
+
+
+@given(LOGITS, LOGITS)
+def test_a_large_gamma_picks_the_learner_of_lower_entropy(slow: np.ndarray, fast: np.ndarray) -> None:
+    a, b = torch.from_numpy(slow), torch.from_numpy(fast)
+    clear = (entropy(a) - entropy(b)).abs() > 1e-6
+    chosen = torch.where((entropy(a) < entropy(b))[:, None], a, b)
+    assert torch.allclose(aggregate(a, b, "entropy", 1e9)[clear], chosen[clear], atol=1e-9)
+
+
+@given(LOGITS, LOGITS, st.floats(0, 100))
+def test_the_weights_are_a_distribution_and_do_not_care_who_is_called_slow(
+    slow: np.ndarray, fast: np.ndarray, gamma: float
+) -> None:
+    a, b = torch.from_numpy(slow), torch.from_numpy(fast)
+    alpha = weights(a, b, gamma)
+    assert torch.allclose(alpha.sum(dim=1), torch.ones(3, dtype=torch.float64))
+    assert torch.allclose(alpha, weights(b, a, gamma).flip(1), atol=1e-12)
+    assert torch.allclose(aggregate(a, b, "entropy", gamma), aggregate(b, a, "entropy", gamma), atol=1e-9)
+
+
+@given(LOGITS, st.sampled_from(["entropy", "add", "max"]), st.floats(0, 100))
+def test_equal_learners_agree_with_their_aggregate(logits: np.ndarray, rule, gamma: float) -> None:  # type: ignore[no-untyped-def]
+    z = torch.from_numpy(logits)
+    joint = aggregate(z, z, rule, gamma)
+    assert torch.allclose(joint / (2 if rule == "add" else 1), z, atol=1e-12)
+
+
+@given(LOGITS, st.floats(-20, 20))
+def test_entropy_lies_between_certainty_and_chance_and_ignores_a_shift(logits: np.ndarray, shift: float) -> None:
+    z = torch.from_numpy(logits)
+    h = entropy(z)
+    assert (h >= -1e-12).all() and (h <= np.log(4) + 1e-12).all()
+    assert torch.allclose(h, entropy(z + shift), atol=1e-9)
+
+
+def test_certainty_to_the_last_bit_is_finite() -> None:
+    certain = torch.tensor([[1e4, 0.0, -1e4]])
+    assert entropy(certain) == 0
+    assert aggregate(certain, -certain, "entropy", 100.0).isfinite().all()
+
+
+def test_one_class_is_certain() -> None:
+    assert torch.equal(entropy(torch.randn(3, 1)), torch.zeros(3))

@@ -1,0 +1,345 @@
+"""The promises that every method keeps. A method added to the catalogue is held to them without a line here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from PIL import Image
+from torch import Tensor
+
+from safecl.backbone import Backbone
+from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.fit import TrainSettings
+from safecl.engine.run import run
+from safecl.engine.track import Quiet
+from safecl.methods import METHODS, Method
+from safecl.methods.catalog import SETTINGS
+from safecl.methods.method import Loss
+from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.stream import Part, SessionClosedError, Stream
+
+Settings = dict[str, Any]
+MakeStream = Callable[..., Stream]
+CLASSES = [["a", "b", "g", "h"], ["c", "d", "e"], ["f"]]  # a first session of four is the least SAFE can rehearse on
+DOMAINS = [["a", "b", "c"]] * 3
+MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
+IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
+
+
+PROTOCOLS = {"class": CLASSES, "domain": DOMAINS, "mixed": MIXED}
+
+
+@dataclass
+class Story:
+    """What was seen of a method while it learned a stream; a list has an entry for each session."""
+
+    settings: Settings
+    sessions: list[list[str]]
+    method: Method
+    weights: dict[str, Tensor]  # of the backbone, before
+    reads: list[set[str]] = field(default_factory=list)
+    passes: list[list[int]] = field(default_factory=list)  # the networks that each batch of training went through
+    states: list[dict[str, Tensor]] = field(default_factory=list)
+    classes: list[list[Label]] = field(default_factory=list)
+    logits: list[dict[str, Tensor]] = field(default_factory=list)
+
+
+class Spied(Pictures):
+    """Pictures that note in a common diary that they were read."""
+
+    def __init__(self, name: str, pictures: Pictures, diary: set[str]) -> None:
+        self.name, self.pictures, self.diary, self.labels = name, pictures, diary, pictures.labels
+
+    def decode(self, index: int) -> Image.Image:
+        self.diary.add(self.name)
+        return self.pictures.decode(index)
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        self.diary.add(self.name)
+        return self.pictures.plain(indices, transform)
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        self.diary.add(self.name)
+        return self.pictures.canvas(indices, transform)
+
+
+def spied(stream: Stream, diary: set[str]) -> Stream:
+    """The same stream, with every collection of pictures watched."""
+    parts = [
+        Part(
+            part.name,
+            part.classes,
+            Spied(f"train {number}", part.train, diary),
+            Spied(f"test {number}", part.test, diary),
+        )
+        for number, part in enumerate(stream._parts, 1)
+    ]
+    return Stream(stream.name, parts, stream.protocol, stream.transform)
+
+
+def tell(settings: Settings, sessions: list[list[str]], backbone: Backbone, stream: Stream, tools: Any) -> Story:
+    """Let a method learn a stream, and watch."""
+    weights = {key: value.clone() for key, value in backbone.vit.state_dict().items()}
+    story = Story(settings, sessions, tools.new_method(backbone, settings), weights)
+    diary: set[str] = set()
+    passes: list[int] = []
+    stream = spied(stream, diary)
+    fit = tools.new_fit(story.method, stream)
+
+    def around(loss: Loss) -> Loss:
+        def counted(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+            passes.clear()
+            terms = loss(images, targets)
+            story.passes.append(list(passes))
+            return terms
+
+        return counted
+
+    def counted_features(self: Backbone, images: Tensor, view: Any = None) -> Tensor:
+        passes.append(id(self.vit if view is None else view))
+        return features(self, images, view)
+
+    features, fit.around = Backbone.features, around
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Backbone, "features", counted_features)
+        for session in stream:
+            diary.clear()
+            story.method.meet(session.classes)
+            story.method.learn(session, fit)
+            story.reads.append(set(diary))
+            story.states.append(tools.snapshot(story.method))
+            story.classes.append(list(story.method.classes))
+            with torch.no_grad():
+                story.logits.append(story.method.all_logits(IMAGES))
+    return story
+
+
+STORIES: dict[tuple[str, str], Story] = {}
+
+
+def told(settings: Settings, protocol: str, backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
+    """Each story is told once."""
+    key = (repr(settings), protocol)
+    if key not in STORIES:
+        sessions = PROTOCOLS[protocol]
+        STORIES[key] = tell(settings, sessions, backbone, make_stream(sessions), tools)
+    return STORIES[key]
+
+
+@pytest.fixture
+def story(watched: tuple[Settings, str], backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
+    return told(*watched, backbone, make_stream, tools)
+
+
+@pytest.fixture
+def class_story(variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
+    return told(variant, "class", backbone, make_stream, tools)
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert METHODS.keys() == SETTINGS.keys()
+    for name, method in METHODS.items():
+        assert method.name == name == SETTINGS[name]().name
+        assert method.outputs and len(set(method.outputs)) == len(method.outputs)
+
+
+# -- what a method may see ------------------------------------------------------------------------------------------
+
+
+def test_only_the_current_sessions_training_pictures_are_read(story: Story) -> None:
+    assert story.reads == [{f"train {number}"} for number in range(1, len(story.reads) + 1)]
+
+
+class Hoarder(METHODS["finetune"]):  # type: ignore[misc]
+    """A method that breaks the contract: it keeps the first session and trains on it later."""
+
+    kept: Any = None
+    kept_part: Any = None
+    trick: str = ""
+
+    def learn(self, session: Any, fit: Any) -> None:
+        if self.kept is None:
+            self.kept, self.kept_part = session, session.part(session.classes[:1])
+            super().learn(session, fit)
+            if self.trick == "part":
+                fit("once more", self.learner, self.kept_part, self.loss)
+            return
+        if self.trick == "fit":
+            fit("again", self.learner, self.kept, self.loss)
+        elif self.trick == "part":
+            fit("again", self.learner, self.kept_part, self.loss)
+        elif self.trick == "features":
+            fit.features(self.kept, self.learner)
+        else:
+            self.kept.train.plain([0], fit.transform)
+
+
+@pytest.mark.parametrize("trick", ["fit", "part", "features", "pictures"])
+def test_a_method_that_hoards_a_session_is_found_out(
+    trick: str, backbone: Backbone, make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "finetune", Hoarder)
+    monkeypatch.setattr(Hoarder, "trick", trick)
+    method, stream = tools.new_method(backbone, {"name": "finetune"}), make_stream(CLASSES)
+    with pytest.raises(SessionClosedError, match=r"Session 1 .* is over"):
+        tools.teach(method, stream)
+    assert len(method.classes) == 7  # in the second session, and not before
+
+
+def test_what_is_kept_does_not_grow_with_the_number_of_pictures(
+    class_story: Story, backbone: Backbone, make_stream: MakeStream, tools: Any
+) -> None:
+    method = tools.new_method(backbone, class_story.settings)
+    tools.teach(method, make_stream(CLASSES, train=7), last=2)
+    kept = {key: value.shape for key, value in method.state_dict().items()}
+    assert kept == {key: value.shape for key, value in class_story.states[1].items()}
+
+
+def test_the_number_of_classes_is_never_asked_for_and_labels_are_the_users_own(
+    variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any
+) -> None:
+    sessions: list[list[str | int]] = [["Hund", 7], [-3], ["", "7", "naïve\n"], [10**12, 0]]
+    method = tools.new_method(backbone, variant)
+    seen: list[str | int] = []
+    for number, labels in enumerate(sessions, 1):
+        # A stream of its own for each step: nothing in it knows what will come.
+        stream = make_stream([*[["never read"]] * (number - 1), labels], train=2)
+        tools.teach(method, stream, first=number, last=number)
+        seen += labels
+        assert method.classes == seen
+    shapes = {name: z.shape for name, z in method.all_logits(IMAGES).items()}
+    assert shapes == dict.fromkeys(method.outputs, (len(IMAGES), len(seen)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_result_depends_on_a_test_label(
+    name: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
+) -> None:
+    states, accuracies = [], []
+    for shuffled in (False, True):
+        stream = make_stream(MIXED)
+        if shuffled:
+            for part in stream._parts:
+                part.test.labels = ["never seen"] * len(part.test.labels)
+        method = tools.new_method(backbone, {"name": name})
+        folder = tmp_path / str(shuffled)
+        summary = run(
+            Accelerator(cpu=True), method, stream, TrainSettings(epochs=1, batch_size=4), stream.transform, 0, folder,
+            Quiet(), {},
+        )  # fmt: skip
+        states.append(tools.snapshot(method))
+        accuracies.append(summary["final"][name])
+    assert tools.same(*states)
+    assert accuracies[1] == 0 < accuracies[0]  # the labels did reach the evaluation
+
+
+# -- what a method gives --------------------------------------------------------------------------------------------
+
+
+def test_logits_cover_the_classes_seen_in_every_protocol(story: Story) -> None:
+    seen: list[str] = []
+    for number, labels in enumerate(story.sessions):
+        seen += [label for label in labels if label not in seen]
+        assert story.classes[number] == seen
+        assert tuple(story.logits[number]) == story.method.outputs
+        for logits in story.logits[number].values():
+            assert logits.shape == (len(IMAGES), len(seen)) and logits.isfinite().all()
+    assert torch.equal(story.method.logits(IMAGES), story.logits[-1][story.method.outputs[-1]])
+
+
+def test_a_picture_gets_the_same_logits_in_any_company(class_story: Story) -> None:
+    alone = torch.cat([class_story.method.logits(image[None]) for image in IMAGES])
+    assert torch.allclose(class_story.method.logits(IMAGES), alone, atol=1e-4)
+
+
+def test_what_was_learned_is_known_at_once(
+    variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any
+) -> None:
+    """Not a benchmark: on pictures this easy, a method that learns at all is far above chance (1 of 3)."""
+    stream = make_stream([["a", "b", "c"]], train=6, test=6)
+    method = tools.new_method(backbone, variant)
+    tools.teach(method, stream)
+    test = stream.test(1)
+    guesses = method.logits(test.plain(range(len(test)), stream.transform).float() / 255).argmax(dim=1)
+    right = sum(method.classes[int(guess)] == label for guess, label in zip(guesses, test.labels, strict=True))
+    assert right / len(test) > 0.6
+
+
+def test_one_forward_pass_a_batch_for_each_network(story: Story) -> None:
+    assert story.passes and all(story.passes)
+    assert all(len(batch) == len(set(batch)) for batch in story.passes)
+
+
+def test_the_backbone_is_left_as_it_was(story: Story, tools: Any) -> None:
+    backbone = story.method.backbone
+    assert tools.same(story.weights, backbone.vit.state_dict())
+    own = {value.data_ptr() for value in backbone.vit.state_dict().values()}
+    assert not own & {value.data_ptr() for value in story.method.state_dict().values()}
+
+
+# -- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def carry_on(story: Story, number: int, pet: str, stream: Stream, file: Path, tools: Any) -> Method:
+    """Save the state after session ``number``, restore it elsewhere, and learn the rest there."""
+    save_state(file, story.states[number - 1], {"classes": story.classes[number - 1]})
+    state, facts = load_state(file)
+    twin: Method = tools.new_method(story.method.backbone, story.settings, pet)
+    twin.restore(state, facts["classes"])
+    assert twin.classes == story.classes[number - 1]
+    assert tools.same(tools.snapshot(twin), story.states[number - 1])
+    with torch.no_grad():
+        for output, logits in twin.all_logits(IMAGES).items():
+            assert torch.equal(logits, story.logits[number - 1][output])
+    tools.teach(twin, stream, first=number + 1)
+    return twin
+
+
+def test_a_saved_method_answers_and_goes_on_as_if_it_had_never_been_saved(
+    story: Story, make_stream: MakeStream, tmp_path: Path, tools: Any
+) -> None:
+    for number in (1, 2):
+        file = tmp_path / f"{number}.safetensors"
+        twin = carry_on(story, number, "adapter", make_stream(story.sessions), file, tools)
+        assert tools.same(tools.snapshot(twin), story.states[-1])
+        assert torch.equal(twin.logits(IMAGES), story.method.logits(IMAGES))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("pet", ["ssf", "vpt_deep", "vpt_shallow", "lora", "none"])
+def test_a_saved_method_goes_on_whatever_its_pet(
+    name: str, pet: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
+) -> None:
+    method = tools.new_method(backbone, {"name": name}, pet)
+    tools.teach(method, make_stream(MIXED), last=2)
+    save_state(tmp_path / "state", method.state_dict(), {})
+    twin = tools.new_method(backbone, {"name": name}, pet)
+    twin.restore(load_state(tmp_path / "state")[0], method.classes)
+    for each in (method, twin):
+        tools.teach(each, make_stream(MIXED), first=3)
+    assert tools.same(tools.snapshot(method), tools.snapshot(twin))
+    assert torch.equal(method.logits(IMAGES), twin.logits(IMAGES))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_seed_gives_the_same_method_and_another_one_another(
+    name: str, backbone: Backbone, make_stream: MakeStream, tools: Any
+) -> None:
+    expected = told({"name": name}, "class", backbone, make_stream, tools).states[1]
+    torch.manual_seed(12345)  # the global generator is nobody's business
+    for seed in (0, 1):
+        method, stream = tools.new_method(backbone, {"name": name}, seed=seed), make_stream(CLASSES)
+        tools.teach(method, stream, last=2, fit=tools.new_fit(method, stream, seed=seed))
+        assert tools.same(tools.snapshot(method), expected) is (seed == 0)
+
+
+def test_the_facts_are_those_of_the_state(class_story: Story) -> None:
+    method = class_story.method
+    facts = method.facts()
+    assert facts["learnable"] == sum(p.numel() for p in method.parameters())
+    distinct = {value.data_ptr(): value.nbytes for value in method.state_dict().values()}
+    assert facts["bytes_kept"] == sum(distinct.values())

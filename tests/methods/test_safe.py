@@ -1,0 +1,556 @@
+"""SAFE against the paper: who is trained when, what the heads hold, what the losses and the answers are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+from safecl import config, losses
+from safecl.backbone import Backbone
+from safecl.engine.fit import TrainSettings
+from safecl.heads import RidgeHead, RidgeSettings, aggregate
+from safecl.methods import make_method
+from safecl.methods.safe import SAFE, SHARES, both
+from safecl.streams.stream import Session, Stream
+
+MakeStream = Callable[..., Stream]
+CLASSES = [["a", "b"], ["c", "d"], ["e"]]
+MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
+ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
+
+
+@pytest.fixture
+def new(backbone: Backbone, tools: Any) -> Callable[..., SAFE]:
+    """``new(ridge=…, pet=…, **switches)``: a SAFE that has learned nothing."""
+
+    def make(ridge: RidgeSettings = ONE_BETA, pet: str = "adapter", **switches: Any) -> SAFE:
+        return tools.new_method(backbone, {"name": "safe", **switches}, pet, ridge=ridge)
+
+    return make
+
+
+def plain(stream: Stream, number: int) -> Tensor:
+    """The plain views of a session's training pictures, wherever the stream is."""
+    train = stream._parts[number - 1].train
+    return train.plain(range(len(train)), stream.transform).float() / 255
+
+
+def targets(stream: Stream, number: int, classes: list[Any]) -> Tensor:
+    return torch.tensor([classes.index(label) for label in stream._parts[number - 1].train.labels])
+
+
+def unit(x: Tensor) -> np.ndarray:
+    return normalize(x.detach().double(), dim=1).numpy()
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    return {key: value.detach().clone() for key, value in module.state_dict().items()}
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+# -- Phase 1 and Phase 2 --------------------------------------------------------------------------------------------
+
+
+def test_after_the_first_session_fast_is_slow(
+    new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    method = new()
+    fit = tools.teach(method, make_stream(CLASSES), last=1)
+    assert fit.calls == [(1, "slow")]
+    assert equal(state_of(method.slow), state_of(method.fast))
+    answers = method.all_logits(images)
+    assert torch.equal(answers["slow"], answers["fast"])
+    assert torch.equal(answers["safe"].argmax(dim=1), answers["slow"].argmax(dim=1))
+
+
+def test_the_slow_learner_is_tuned_once_and_then_stays(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(), make_stream(CLASSES)
+    fresh = state_of(method.slow.pet)
+    fit = tools.teach(method, stream, last=1)
+    slow, scale, fast = state_of(method.slow.pet), method.slow.cosine.scale.clone(), state_of(method.fast.pet)
+    assert not equal(slow, fresh)
+    tools.teach(method, stream, first=2, fit=fit)
+    assert fit.calls == [(1, "slow"), (2, "fast"), (3, "fast")]
+    assert equal(state_of(method.slow.pet), slow) and torch.equal(method.slow.cosine.scale, scale)
+    assert not equal(state_of(method.fast.pet), fast)
+    assert not any(parameter.requires_grad for parameter in method.slow.parameters())
+
+
+def test_every_session_starts_from_the_fast_learner_of_the_one_before(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(), make_stream(CLASSES)
+    fit = tools.new_fit(method, stream)
+    starts: list[dict[str, Tensor]] = []
+    fit.on_fit = lambda name, learner, session: starts.append(state_of(learner.pet))
+    ends = []
+    for number in (1, 2, 3):
+        tools.teach(method, stream, number, number, fit)
+        ends.append(state_of(method.fast.pet))
+    assert equal(starts[1], ends[0]) and equal(starts[2], ends[1])
+
+
+# -- how far the tuning goes ----------------------------------------------------------------------------------------
+
+FOUR = [["a", "b", "c", "d"], ["e", "f"]]
+
+
+def test_the_rehearsal_tunes_on_half_of_the_classes_and_asks_the_other_half(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, stream = new(), make_stream(FOUR)
+    fit = tools.new_fit(method, stream)
+    trained: list[tuple[str, set[int]]] = []
+    seen: dict[str, tuple[Any, ...]] = {}
+    fit.on_fit = lambda name, learner, session: seen.update({name: session.classes})
+    real = fit.around
+
+    def around(loss: Any) -> Any:
+        name = fit.calls[-1][1]
+        return lambda x, y: trained.append((name, set(y.tolist()))) or real(loss)(x, y)
+
+    fit.around = around
+    asked: list[set[int]] = []
+    monkeypatch.setattr(
+        RidgeHead, "leave_one_out", lambda self, features, y: asked.append(set(y.tolist())) or torch.ones(len(y))
+    )
+    tools.teach(method, stream, last=1, fit=fit)
+    assert [name for _, name in fit.calls] == ["pilot", "slow"]
+    assert seen == {"pilot": ("a", "c"), "slow": ("a", "b", "c", "d")}
+    assert set().union(*(y for name, y in trained if name == "pilot")) == {0, 2}
+    assert asked == [{1, 3}] * len(SHARES)
+
+
+@pytest.mark.parametrize("best", SHARES)
+def test_as_much_of_the_tuning_is_kept_as_was_best_in_the_rehearsal(
+    best: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = new(rehearse=False, pet="ssf")
+    start = free.slow.tuning()
+    tools.teach(free, make_stream(FOUR), last=1)
+    end = free.slow.tuning()
+    method, errors = new(pet="ssf"), iter([torch.full((6,), abs(share - best)) for share in SHARES])
+    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, features, targets: next(errors))
+    tools.teach(method, make_stream(FOUR), last=1)
+    for name, value in method.slow.tuning().items():
+        assert torch.allclose(value, (1 - best) * start[name] + best * end[name], atol=1e-6)
+    assert best < 1 or equal(method.slow.tuning(), end)
+
+
+def test_a_gain_that_may_be_chance_keeps_the_whole_tuning(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, method = new(rehearse=False), new()
+    tools.teach(free, make_stream(FOUR), last=1)
+    noise = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    errors = iter([torch.ones(6), *(1 - 0.1 * k + k * noise for k in range(1, len(SHARES)))])
+    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, features, targets: next(errors))
+    tools.teach(method, make_stream(FOUR), last=1)
+    assert equal(method.slow.tuning(), free.slow.tuning())
+
+
+def test_too_few_classes_are_not_rehearsed_on(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
+    method = new()
+    assert tools.teach(method, make_stream([["a", "b", "c"]])).calls == [(1, "slow")]
+
+
+@pytest.mark.parametrize("trust", [None, 1e6, 1e-2, 1e-9])
+def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
+    trust: float | None,
+    new: Callable[..., SAFE],
+    make_stream: MakeStream,
+    scramble: Callable[..., None],
+    tools: Any,
+) -> None:
+    method, stream = new(trust=trust, pet="ssf"), make_stream(CLASSES)
+    fit = tools.teach(method, stream, last=1)
+    start, ends = method.fast.tuning(), []
+    train = fit.__class__.__call__
+
+    def far(self: Any, name: str, learner: Any, session: Session, loss: Any) -> None:
+        train(self, name, learner, session, loss)
+        scramble(learner.pet, deviation=0.05)  # training takes it away from the slow learner
+        ends.append(learner.tuning())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit.__class__, "__call__", far)
+        tools.teach(method, stream, 2, 2, fit)
+    x, found = plain(stream, 2), method.fast.tuning()
+    slow = unit(method.slow.features(x))
+    apart = 1 - (slow.mean(axis=0) ** 2).sum()
+    for share in (1.0, 0.75, 0.5, 0.25, 0.0):
+        method.fast.blend(start, ends[0], share)
+        distance = np.mean(1 - (slow * unit(method.fast.features(x))).sum(axis=1))
+        if trust is None or distance <= trust * apart:
+            break
+    assert all(torch.allclose(value, found[name], atol=1e-6) for name, value in method.fast.tuning().items())
+    assert {None: share == 1, 1e6: share == 1, 1e-2: 0 < share < 1, 1e-9: share == 0}[trust]
+
+
+# -- the cosine heads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sessions", [CLASSES, MIXED], ids=["class", "mixed"])
+def test_the_slow_rows_are_centroids_of_all_pictures_seen(
+    sessions: list[list[str]], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(), make_stream(sessions)
+    fit = tools.new_fit(method, stream)
+    features: list[np.ndarray] = []
+    labels: list[int] = []
+    for number in range(1, len(sessions) + 1):
+        tools.teach(method, stream, number, number, fit)
+        features.extend(unit(method.slow.features(plain(stream, number))))
+        labels.extend(targets(stream, number, method.classes).tolist())
+        expected = [
+            np.mean([f for f, label in zip(features, labels, strict=True) if label == c], axis=0)
+            for c in range(len(method.classes))
+        ]
+        assert np.allclose(method.slow.cosine.weight.detach(), expected, atol=1e-6)
+
+
+def test_the_fast_rows_of_new_classes_start_at_their_centroids_and_old_ones_where_they_were(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(), make_stream(MIXED)
+    fit = tools.teach(method, stream, last=1)
+    old = method.fast.cosine.weight.detach().clone()
+    x, y = plain(stream, 2), torch.tensor([2, 2, 2, 0, 0, 0])  # c is new, a is known
+    seen: list[Tensor] = []
+
+    def look(name: str, learner: Any, session: Session) -> None:
+        expected = unit(method.fast.features(x))[y == 2].mean(axis=0)
+        assert np.allclose(learner.cosine.weight[2].detach(), expected, atol=1e-6)
+        assert torch.equal(learner.cosine.weight[:2], old)
+        seen.append(learner.cosine.weight.detach().clone())
+
+    fit.on_fit = look
+    tools.teach(method, stream, 2, 2, fit)
+    assert len(seen) == 1 and not torch.equal(method.fast.cosine.weight, seen[0])  # and then they are trained
+
+
+def test_zero_rows_stay_zero_in_the_slow_head_and_start_at_zero_in_the_fast_one(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(new_rows="zero", slow_rows="keep"), make_stream(CLASSES)
+    fit = tools.teach(method, stream, last=1)
+    head = method.slow.cosine.weight.detach().clone()
+    starts: list[Tensor] = []
+    fit.on_fit = lambda name, learner, session: starts.append(learner.cosine.weight.detach().clone())
+    tools.teach(method, stream, 2, fit=fit)
+    assert torch.equal(method.slow.cosine.weight[:2], head) and not method.slow.cosine.weight[2:].any()
+    assert not starts[0][2:].any() and not starts[1][4:].any()
+    assert method.fast.cosine.weight.any(dim=1).all()
+
+
+@pytest.mark.parametrize("rule", ["imprint", "keep"])
+def test_the_slow_head_after_the_first_session_is_imprinted_or_kept(
+    rule: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(slow_rows=rule), make_stream(CLASSES)
+    tools.teach(method, stream, last=1)
+    x, y = plain(stream, 1), targets(stream, 1, method.classes)
+    centroids = [unit(method.slow.features(x))[y == c].mean(axis=0) for c in range(2)]
+    assert np.allclose(method.slow.cosine.weight.detach(), centroids, atol=1e-6) is (rule == "imprint")
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_the_scale_is_trained_and_goes_back_if_asked(
+    reset: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(scale=7.0, reset_scale=reset), make_stream(CLASSES)
+    fit = tools.teach(method, stream, last=1)
+    assert (method.slow.cosine.scale == 7.0) == reset
+    assert torch.equal(method.fast.cosine.scale, method.slow.cosine.scale)
+    tools.teach(method, stream, 2, fit=fit)
+    assert not torch.equal(method.fast.cosine.scale, method.slow.cosine.scale)
+
+
+# -- the losses -----------------------------------------------------------------------------------------------------
+
+
+def in_session(number: int, method: SAFE, stream: Stream, tools: Any, look: Callable[[Any, Session], None]) -> None:
+    """Call ``look`` at the moment when training starts in session ``number``."""
+    fit = tools.new_fit(method, stream)
+    fit.on_fit = lambda name, learner, session: look(learner, session) if session.number == number else None
+    tools.teach(method, stream, last=number, fit=fit)
+
+
+@pytest.mark.parametrize("transfer", ["correlation", "fa", "la", "ssa", "none"])
+def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
+    transfer: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    options = {"transfer_share": None, "lambda_diag": 0.3, "lambda_rdn": 7.0, "lambda_distil": 2.0}
+    method = new(transfer=transfer, transfer_normalisation="l2", transfer_reduction="sum", **options)
+    stream = make_stream(CLASSES)
+
+    def look(learner: Any, session: Session) -> None:
+        x, y = plain(stream, 1), targets(stream, 1, method.classes)
+        method.slow.eval()
+        found = method.slow_loss(method.slow, x, y)
+        f, g = method.slow.features(x), method.backbone.features(x)
+        expected = {"cls": cross_entropy(method.slow.cosine(f), y)}
+        if transfer == "correlation":
+            m = losses.cross_correlation(g, f)
+            expected |= {"diag": 0.3 * losses.diagonal(m, "sum"), "rdn": 7.0 * losses.redundancy(m, "sum")}
+        elif transfer == "fa":
+            expected["fa"] = 2.0 * losses.feature_alignment(g, f)
+        elif transfer == "la":
+            prototypes = torch.tensor(np.stack([unit(g)[y == c].mean(axis=0) for c in range(2)]), dtype=torch.float32)
+            expected["la"] = 2.0 * losses.logit_alignment(g, f, prototypes)
+        elif transfer == "ssa":
+            expected["ssa"] = 2.0 * losses.covariance_alignment(g, f)
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert torch.allclose(found[key], value, atol=1e-6), key
+
+    in_session(1, method, stream, tools, look)
+
+
+def test_no_transfer_term_pulls_with_more_than_its_share(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, stream = new(transfer_share=0.2, lambda_diag=1e6, lambda_rdn=1e-9, pet="ssf"), make_stream(CLASSES)
+
+    def look(learner: Any, session: Session) -> None:
+        captured: list[Tensor] = []
+        real = method.slow.features
+        with monkeypatch.context() as patch:
+            patch.setattr(method.slow, "features", lambda x: captured.append(real(x)) or captured[-1])
+            terms = method.slow_loss(method.slow, plain(stream, 1), targets(stream, 1, method.classes))
+        norms = {key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm() for key, t in terms.items()}
+        assert norms.keys() == {"cls", "diag", "rdn"}
+        assert torch.allclose(norms["diag"], 0.2 * norms["cls"], rtol=1e-3)
+        assert 0 < norms["rdn"] < 1e-6 * norms["cls"]
+
+    in_session(1, method, stream, tools, look)
+
+
+@pytest.mark.parametrize("pooling", ["two_means", "concat"])
+def test_the_fast_loss_is_classification_crossing_and_alignment(
+    pooling: Any, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(lambda_cross=0.5, lambda_cos=20.0, cross_pooling=pooling), make_stream(CLASSES)
+
+    def look(learner: Any, session: Session) -> None:
+        x, y = plain(stream, 2), targets(stream, 2, method.classes)
+        method.fast.eval()
+        method.zero_grad()  # slow still has the gradients of its last step
+        with torch.no_grad():  # move it away from slow first
+            for parameter in method.fast.pet.parameters():
+                parameter += 0.1 * torch.ones_like(parameter)
+        found = method.fast_loss(x, y)
+        f, g = method.fast.features(x), method.slow.features(x)
+        fast, slow = method.fast.cosine, method.slow.cosine
+        assert method.known == 2 and fast.classes == slow.classes == 4
+        expected = {
+            "cls": cross_entropy(fast(f), y),
+            "f2s": 0.5 * losses.crossing(slow, f, y, fast.weight[:2], pooling),
+            "s2f": 0.5 * losses.crossing(fast, g, y, slow.weight[:2], pooling),
+            "cos": 20.0 * losses.alignment(g, f),
+        }
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert torch.allclose(found[key], value, atol=1e-5), key
+        sum(found.values()).backward()  # type: ignore[union-attr]
+        assert all(p.grad is not None for p in method.fast.parameters())
+        assert all(p.grad is None for p in [*method.slow.parameters(), *method.backbone.vit.parameters()])
+        method.zero_grad()
+
+    in_session(2, method, stream, tools, look)
+
+
+@pytest.mark.parametrize(
+    ("switches", "terms"),
+    [
+        ({"teacher": "none"}, {"cls"}),
+        ({"lambda_cross": 0.0}, {"cls", "cos"}),
+        ({"lambda_cos": 0.0}, {"cls", "f2s", "s2f"}),
+        ({"teacher": "ptm"}, {"cls", "f2s", "s2f", "cos"}),
+    ],
+    ids=str,
+)
+def test_a_term_without_a_weight_or_a_teacher_is_not_there(
+    switches: dict[str, Any], terms: set[str], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(**switches), make_stream(CLASSES)
+    found: list[set[str]] = []
+    in_session(
+        2,
+        method,
+        stream,
+        tools,
+        lambda learner, session: found.append(
+            set(method.fast_loss(plain(stream, 2), targets(stream, 2, method.classes)))
+        ),
+    )
+    assert found == [terms]
+
+
+@pytest.mark.parametrize("teacher", ["slow", "ptm", "previous"])
+@pytest.mark.parametrize("new_rows", ["imprint", "zero"])
+def test_the_teacher_is_who_it_should_be_and_has_a_row_for_every_class(
+    teacher: str, new_rows: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(teacher=teacher, new_rows=new_rows), make_stream(CLASSES)
+    fit = tools.teach(method, stream, last=2)
+    x = plain(stream, 3)
+    expected = {
+        "slow": method.slow.features(x),
+        "ptm": method.backbone.features(x),
+        "previous": method.fast.features(x).detach().clone(),
+    }[teacher]
+
+    def look(name: str, learner: Any, session: Session) -> None:
+        assert method.teacher is not None
+        assert torch.equal(method.teacher.features(x), expected)
+        assert method.teacher.cosine.classes == 5
+        assert not any(p.requires_grad for p in method.teacher.parameters())
+        last = method.teacher.cosine.weight[4]
+        if teacher == "ptm" or new_rows == "imprint":  # prototypes of the PTM are centroids always
+            assert np.allclose(last.detach(), unit(expected).mean(axis=0), atol=1e-6)
+        else:
+            assert not last.any()
+
+    fit.on_fit = look
+    tools.teach(method, stream, 3, 3, fit)
+    assert not any(key.startswith("teacher") for key in method.state_dict())  # it serves one session
+
+
+# -- the ridge heads and the answer ---------------------------------------------------------------------------------
+
+
+def project(head: Any, features: Tensor) -> np.ndarray:
+    """ReLU(W_randᵀ φ) in float64."""
+    return np.maximum(features.detach().double().numpy() @ head.projection.double().numpy(), 0)
+
+
+def projected(learner: Any, images: Tensor) -> np.ndarray:
+    return project(learner.ridge, learner.features(images))
+
+
+def by_hand(added: list[tuple[np.ndarray, Tensor]], classes: int) -> np.ndarray:
+    """(G + βI)⁻¹ W̃ in float64 from projected features and targets."""
+    h, y = np.concatenate([h for h, _ in added]), np.eye(classes)[torch.cat([y for _, y in added])]
+    return np.linalg.solve(h.T @ h + 5.0 * np.eye(h.shape[1]), h.T @ y)
+
+
+@pytest.mark.parametrize("sessions", [CLASSES, MIXED], ids=["class", "mixed"])
+@pytest.mark.parametrize("statistics", ["separate", "shared"])
+def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_order(
+    statistics: str,
+    sessions: list[list[str]],
+    new: Callable[..., SAFE],
+    make_stream: MakeStream,
+    scramble: Callable[..., None],
+    tools: Any,
+) -> None:
+    method, stream = new(statistics=statistics), make_stream(sessions)
+    fit = tools.new_fit(method, stream)
+    fit.on_fit = lambda name, learner, session: scramble(learner.pet, session.number)  # it moves far in training
+    added: dict[str, list[tuple[np.ndarray, Tensor]]] = {"fast": [], "slow": [], "shared": []}
+    for number in range(1, len(sessions) + 1):
+        tools.teach(method, stream, number, number, fit)
+        x, y = plain(stream, number), targets(stream, number, method.classes)
+        for name, learner in (("fast", method.fast), ("slow", method.slow)):  # fast is solved before slow is added
+            h = projected(learner, x)
+            added[name].append((h, y))
+            added["shared"].append((h, y))
+            used = added["shared" if statistics == "shared" else name]
+            expected = h @ by_hand(used, len(method.classes))
+            assert np.allclose(learner.logits(x).detach(), expected, atol=1e-4)
+    shared = method.slow.ridge.statistics is method.fast.ridge.statistics
+    assert shared is (statistics == "shared")
+
+
+def test_both_learners_project_with_the_same_random_matrix(new: Callable[..., SAFE]) -> None:
+    method = new()
+    assert torch.equal(method.slow.ridge.projection, method.fast.ridge.projection)
+
+
+@pytest.mark.parametrize("rule", ["entropy", "add", "max"])
+def test_the_answer_is_the_aggregate_of_both_learners(
+    rule: Any, new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    method = new(aggregation=rule, gamma=3.0, temperature=4.0)
+    tools.teach(method, make_stream(CLASSES))
+    found = method.all_logits(images)
+    for name, learner in (("slow", method.slow), ("fast", method.fast)):
+        assert torch.allclose(found[name], 4.0 * learner.logits(images), atol=1e-6)
+    assert torch.equal(found["safe"], aggregate(found["slow"], found["fast"], rule, 3.0))
+
+
+def test_a_learned_temperature_is_the_scale_of_each_head(
+    new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    method = new(temperature="learned")
+    tools.teach(method, make_stream(CLASSES))
+    found = method.all_logits(images)
+    for name, learner in (("slow", method.slow), ("fast", method.fast)):
+        assert torch.allclose(found[name], learner.cosine.scale * learner.logits(images), atol=1e-6)
+
+
+def test_concat_is_one_ridge_regression_on_both_features(
+    new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    method, stream = new(aggregation="concat"), make_stream(CLASSES)
+    fit = tools.new_fit(method, stream)
+    assert method.joint is not None
+    added = []
+    for number in (1, 2, 3):
+        tools.teach(method, stream, number, number, fit)
+        x, y = plain(stream, number), targets(stream, number, method.classes)
+        added.append((project(method.joint, both(method.slow.features(x), method.fast.features(x))), y))
+    features = both(method.slow.features(images), method.fast.features(images))
+    assert features.shape == (5, 48)
+    assert torch.allclose(features.square().sum(dim=1), torch.full((5,), 2.0), atol=1e-5)
+    expected = project(method.joint, features) @ by_hand(added, 5)
+    assert np.allclose(method.logits(images).detach(), expected, atol=1e-4)
+
+
+# -- presets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["paper", "published", "default"])
+@pytest.mark.parametrize("sessions", [[["a", "b"], ["c"]], [["a", "b"], ["a", "b"]]], ids=["class", "domain"])
+def test_the_presets_learn_two_sessions(
+    preset: str, sessions: list[list[str]], backbone: Backbone, make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    settings = config.load(preset, ["ridge.size=50", "train.epochs=2", "train.later_epochs=1", "train.batch_size=4"])
+    method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
+    stream = make_stream(sessions)
+    tools.teach(method, stream, fit=tools.new_fit(method, stream, settings.train))
+    for logits in method.all_logits(images).values():
+        assert logits.shape == (5, len(method.classes)) and logits.isfinite().all()
+
+
+def test_the_published_preset_is_the_released_code() -> None:
+    """Where the released code differs from the paper, by its own configuration for ImageNet-A."""
+    paper, published = (config.load(name, []) for name in ("paper", "published"))
+    assert isinstance(paper.train, TrainSettings)
+    for settings, expected in (
+        (paper, {"transfer_reduction": "mean", "lambda_diag": 0.1, "lambda_rdn": 100, "lambda_cos": 50, "gamma": 1,
+                 "new_rows": "imprint", "slow_rows": "imprint", "cross_pooling": "two_means", "lambda_cross": 1,
+                 "statistics": "separate", "transfer_normalisation": "l2", "teacher": "slow"}),
+        (published, {"transfer_reduction": "sum", "lambda_diag": 0.01, "lambda_rdn": 10, "lambda_cos": 1, "gamma": 100,
+                     "new_rows": "zero", "slow_rows": "keep", "cross_pooling": "concat", "lambda_cross": 0,
+                     "statistics": "shared", "transfer_normalisation": "l2", "cos_reduction": "sum", "scale": 10,
+                     "reset_scale": True, "temperature": "learned"}),
+    ):  # fmt: skip
+        chosen = settings.method.model_dump()
+        assert {key: chosen[key] for key in expected} == expected
+    for settings in (paper, published):
+        assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)
+        assert (settings.train.momentum, settings.train.weight_decay, settings.ridge.size) == (0.9, 5e-4, 10_000)
+        assert settings.backbone.normalisation == "none"
+    assert (published.train.later_epochs, published.train.later_horizon) == (15, 20)
+    assert published.ridge.betas == tuple(10.0**k for k in range(3, 9))

@@ -1,0 +1,91 @@
+"""A ViT written out by hand, in float64, from a state dict: what each PET is compared with."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
+
+State = dict[str, Tensor]
+After = Callable[[str, Tensor], Tensor]
+
+
+def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-6) -> Tensor:
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = (x - mean).square().mean(dim=-1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+def reference(
+    vit: VisionTransformer,
+    images: Tensor,
+    after: After = lambda place, x: x,
+    beside: Callable[[int, Tensor], Tensor] | None = None,
+    prompts: dict[int, Tensor] | None = None,
+    dropped: tuple[int, ...] = (),
+    weights: State | None = None,
+) -> Tensor:
+    """All tokens after the final norm: (N, L, d).
+
+    ``after(place, x)`` may change the output of any layer (SSF); ``beside(i, x)`` is added next to the MLP of
+    block i, from the residual stream (adapter); ``prompts[i]`` are appended before block i, and after each block of
+    ``dropped`` as many tokens are cut off at the end (VPT); ``weights`` stand in for those of ``vit``.
+    """
+    w = {key: value.double() for key, value in (weights or vit.state_dict()).items()}
+    x = images.double()
+    n, patch, heads = len(x), vit.patch_embed.patch_size[0], vit.blocks[0].attn.num_heads
+    cells = x.unfold(2, patch, patch).unfold(3, patch, patch)  # (N, 3, rows, columns, patch, patch)
+    cells = cells.permute(0, 2, 3, 1, 4, 5).reshape(n, -1, 3 * patch * patch)
+    x = cells @ w["patch_embed.proj.weight"].flatten(1).T + w["patch_embed.proj.bias"]
+    x = after("patches", x)
+    first = [w[key].expand(n, -1, -1) for key in ("cls_token", "dist_token", "reg_token") if key in w]
+    if vit.no_embed_class:
+        x = torch.cat([*first, x + w["pos_embed"]], dim=1)
+    else:
+        x = torch.cat([*first, x], dim=1) + w["pos_embed"]
+    for i in range(len(vit.blocks)):
+
+        def layer(name: str, i: int = i) -> tuple[Tensor, Tensor]:
+            return w[f"blocks.{i}.{name}.weight"], w[f"blocks.{i}.{name}.bias"]
+
+        def linear(name: str, x: Tensor, i: int = i) -> Tensor:
+            weight, bias = layer(name, i)
+            return after(f"{i}_{name.split('.')[-1]}", x @ weight.T + bias)
+
+        if prompts and i in prompts:
+            x = torch.cat([x, prompts[i].double().expand(n, -1, -1)], dim=1)
+        y = after(f"{i}_norm1", norm(x, *layer("norm1")))
+        q, k, v = linear("attn.qkv", y).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]), dim=-1) @ v
+        y = linear("attn.proj", mixed.transpose(1, 2).flatten(2))
+        x = x + y * w.get(f"blocks.{i}.ls1.gamma", 1)
+        y = after(f"{i}_norm2", norm(x, *layer("norm2")))
+        y = linear("mlp.fc1", y)
+        y = linear("mlp.fc2", y * (1 + torch.erf(y / math.sqrt(2))) / 2)
+        a = beside(i, x) if beside is not None else 0
+        x = x + y * w.get(f"blocks.{i}.ls2.gamma", 1) + a
+        if i in dropped:
+            x = x[:, : x.shape[1] - len(next(iter((prompts or {}).values())))]
+    return after("norm", norm(x, w["norm.weight"], w["norm.bias"]))
+
+
+@pytest.fixture(name="reference", scope="session")
+def _reference() -> Callable[..., Tensor]:
+    return reference
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "vit": {},
+    "dinov2 with registers": {"reg_tokens": 4, "init_values": 1e-5, "no_embed_class": True},
+    "deit": {"kind": VisionTransformerDistilled},
+}
+
+
+@pytest.fixture(params=FAMILIES, scope="session")
+def vit(request: pytest.FixtureRequest, make_vit: Callable[..., VisionTransformer]) -> VisionTransformer:
+    """A frozen tiny network of each family."""
+    return make_vit(**FAMILIES[request.param]).requires_grad_(False)

@@ -1,0 +1,170 @@
+"""What every PET promises, whatever it is: it attaches to a ViT that it does not own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import timm
+import torch
+from timm.layers import SwiGLUPacked
+from timm.models.vision_transformer import ResPostBlock, VisionTransformer
+from torch import Tensor
+
+from safecl.errors import SafeclError
+from safecl.pet import PetSettings, attach, fold
+
+KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora"]
+COUNTS = {"adapter": 1_189_632, "ssf": 205_824, "vpt_shallow": 3_840, "vpt_deep": 46_080}
+
+
+@pytest.fixture(scope="module")
+def vit_b16() -> VisionTransformer:
+    """The paper's network, without a single weight in memory."""
+    with torch.device("meta"):
+        return timm.create_model("vit_base_patch16_224.augreg_in21k", pretrained=False, num_classes=0)
+
+
+def step(view: VisionTransformer, pet: torch.nn.Module, images: Tensor, rate: float = 0.5) -> list[Tensor]:
+    """One step of plain gradient descent on something; gives the gradients."""
+    loss = view.forward_features(images)[:, 0].pow(3).sum()
+    gradients = list(torch.autograd.grad(loss, list(pet.parameters())))
+    with torch.no_grad():
+        for parameter, gradient in zip(pet.parameters(), gradients, strict=True):
+            parameter -= rate * gradient / gradient.norm().clamp(min=1e-9)
+    return gradients
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_parameter_counts_on_vit_b16_are_those_of_the_paper(kind: Any, vit_b16: VisionTransformer) -> None:
+    _, pet = attach(vit_b16, PetSettings(kind=kind))
+    assert sum(parameter.numel() for parameter in pet.parameters()) == COUNTS[kind]
+
+
+def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> None:
+    def count(**settings: Any) -> int:
+        return sum(p.numel() for p in attach(vit_b16, PetSettings(**settings))[1].parameters())
+
+    assert count(kind="adapter", bottleneck=16) == 304_320
+    assert count(kind="lora", rank=5) == 12 * (2 * 5 * 768 + 2 * 768 * 5)
+    assert count(kind="vpt_deep", tokens=30) == 12 * 30 * 768
+    assert count(kind="none") == 0
+
+
+@pytest.mark.parametrize("kind", ["adapter", "lora", "none"])
+def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
+    view, pet = attach(vit, PetSettings(kind=kind))
+    pet.train()
+    assert torch.allclose(view.forward_features(images), vit.forward_features(images), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["ssf", "vpt_deep", "vpt_shallow"])
+def test_scales_and_prompts_change_the_network_from_the_start(
+    kind: Any, vit: VisionTransformer, images: Tensor
+) -> None:
+    view, _ = attach(vit, PetSettings(kind=kind))
+    difference = view.forward_features(images)[:, 0] - vit.forward_features(images)[:, 0]
+    assert difference.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "none"])
+def test_a_view_shares_every_weight_with_its_vit_and_with_other_views(kind: Any, vit: VisionTransformer) -> None:
+    own = {tensor.data_ptr() for tensor in vit.state_dict().values()}
+    for _ in range(2):
+        view, pet = attach(vit, PetSettings(kind=kind))
+        new = {tensor.data_ptr() for tensor in pet.state_dict().values()}
+        seen = {tensor.data_ptr() for tensor in view.state_dict().values()}
+        assert new <= seen <= own | new and not own & new
+        assert len(seen) > len(new)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_pet_can_be_trained(kind: Any, vit: VisionTransformer) -> None:
+    view, pet = attach(vit, PetSettings(kind=kind))
+    trainable = {id(p) for p in view.parameters() if p.requires_grad}
+    assert trainable == {id(p) for p in pet.parameters()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_a_view_leaves_the_vit_and_other_views_as_they_were(
+    kind: Any, vit: VisionTransformer, images: Tensor
+) -> None:
+    other, _ = attach(vit, PetSettings(kind=kind))
+    weights = {key: value.clone() for key, value in vit.state_dict().items()}
+    before, beside = vit.forward_features(images), other.forward_features(images)
+    modules = [type(module) for module in vit.modules()]
+    view, pet = attach(vit, PetSettings(kind=kind))
+    start = view.forward_features(images).detach()
+    for _ in range(3):
+        step(view, pet, images)
+    assert not torch.allclose(view.forward_features(images), start, atol=1e-3)
+    assert [type(module) for module in vit.modules()] == modules
+    assert all(torch.equal(value, weights[key]) for key, value in vit.state_dict().items())
+    assert torch.equal(vit.forward_features(images), before)
+    assert torch.equal(other.forward_features(images), beside)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_reaches_every_parameter_after_one_step(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
+    view, pet = attach(vit, PetSettings(kind=kind))
+    first = dict(zip((name for name, _ in pet.named_parameters()), step(view, pet, images), strict=True))
+    # What stands behind a zero matrix waits for one step: the way in of an adapter and of LoRA.
+    waiting = {name for name in first if "down" in name} if kind in ("adapter", "lora") else set()
+    assert {name for name, gradient in first.items() if not gradient.any()} == waiting
+    assert all(gradient.any() for gradient in step(view, pet, images))
+
+
+@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora"])
+def test_the_seed_fixes_the_initial_values(kind: Any, vit: VisionTransformer) -> None:
+    def values(seed: int) -> Tensor:
+        _, pet = attach(vit, PetSettings(kind=kind), seed)
+        return torch.cat([p.detach().flatten() for p in pet.parameters()])
+
+    state = torch.random.get_rng_state()
+    assert torch.equal(values(1), values(1)) and not torch.equal(values(1), values(2))
+    if kind != "adapter":  # nn.Linear draws from the global generator before it is overwritten
+        assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", ["ssf", "lora"])
+def test_folded_and_unfolded_agree(
+    kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
+) -> None:
+    view, pet = attach(vit, PetSettings(kind=kind))
+    scramble(pet, seed=3, deviation=0.3)
+    unfolded = view.forward_features(images)
+    folded = fold(view)
+    assert torch.allclose(folded.forward_features(images), unfolded, atol=1e-4)
+    assert not torch.allclose(unfolded, vit.forward_features(images), atol=1e-2)
+    # The fold is a copy: neither the view nor the ViT under it has changed.
+    assert torch.equal(view.forward_features(images), unfolded)
+
+
+@pytest.mark.parametrize("kind", ["adapter", "vpt_deep", "vpt_shallow", "none"])
+def test_what_cannot_be_folded_stays_beside_the_weights(
+    kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
+) -> None:
+    view, pet = attach(vit, PetSettings(kind=kind))
+    scramble(pet, seed=3)
+    pet.eval()
+    assert torch.equal(fold(view).forward_features(images), view.forward_features(images))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gated_mlps_and_missing_biases_are_no_obstacle(
+    kind: Any, make_vit: Callable[..., VisionTransformer], images: Tensor, scramble: Callable[..., None]
+) -> None:
+    vit = make_vit(mlp_layer=SwiGLUPacked, qkv_bias=False, proj_bias=False).requires_grad_(False)
+    view, pet = attach(vit, PetSettings(kind=kind))
+    scramble(pet, seed=3)
+    pet.eval()
+    assert torch.allclose(fold(view).forward_features(images), view.forward_features(images), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_of_another_make_are_refused_in_a_sentence(
+    kind: Any, make_vit: Callable[..., VisionTransformer]
+) -> None:
+    vit = make_vit(block_fn=ResPostBlock)
+    with pytest.raises(SafeclError, match=r"^A PET needs the plain pre-norm blocks .* ResPostBlock\.$"):
+        attach(vit, PetSettings(kind=kind))
+    attach(vit, PetSettings(kind="none"))
