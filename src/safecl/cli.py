@@ -12,7 +12,7 @@ import typer
 
 from safecl import __version__
 from safecl.cli_data import app as data_app
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, Stopped
 
 app = typer.Typer(
     name="safecl",
@@ -54,24 +54,29 @@ def run(
     quiet: Quiet = False,
     fresh: Fresh = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after a stop; the same command does so too.")] = False,
+    track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
 ) -> None:
     """Run a method over a stream. The same command again goes on where it was stopped.
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
-    from safecl.config import load
+    from safecl.config import load, source_text
     from safecl.engine.track import make_tracker
     from safecl.launch import default_folder, launch, start_anew
 
     settings = load(config, words or [])
     place = folder or default_folder(settings)
-    if fresh:
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started; one speaks for all
+    if fresh and first:
         start_anew(place)
-    if resume and not (place / "resolved.yaml").exists():
+    if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
     tracker = make_tracker("quiet" if quiet else "auto")
     command = shlex.join(["safecl", "run", config, *(words or [])])
-    summary = launch(settings, place, tracker, {"command": command})
+    given = f"# {command}\n{source_text(config)}"
+    summary = launch(settings, place, tracker, {"command": command}, given, track or [])
+    if not first:
+        return
     _write_page([place], place / "report.html", f"{settings.method.name} on {settings.stream.name}")
     for output, value in summary["final"].items():
         typer.echo(f"{output}: {value:.2%} on all classes at the end, {summary['average'][output]:.2%} on average")
@@ -88,6 +93,46 @@ def report(
     Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html
     """
     typer.echo(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+
+
+@app.command()
+def runs(
+    root: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder that holds the runs.")] = Path("runs"),
+) -> None:
+    """List the runs in a folder: what they are, how far they are, how well they did.
+
+    Example:  safecl runs   or   safecl runs experiments
+    """
+    from safecl.cli_runs import list_runs, make_console
+
+    list_runs(root, make_console())
+
+
+@app.command()
+def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+    """Show one run: what it is, and its numbers session by session.
+
+    Example:  safecl show runs/demo/safe
+    """
+    from safecl.cli_runs import make_console, show_run
+
+    show_run(folder, make_console())
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    page: Annotated[Path | None, typer.Option(help="Also draw them into this page.")] = None,
+) -> None:
+    """Put runs side by side: their numbers, and the settings in which they differ.
+
+    Example:  safecl compare runs/demo/safe runs/demo/ranpac --page compare.html
+    """
+    from safecl.cli_runs import compare_runs, make_console
+
+    compare_runs(folders, make_console())
+    if page is not None:
+        typer.echo(str(_write_page(folders, page, "Runs compared")))
 
 
 @app.command()
@@ -142,6 +187,10 @@ def main() -> None:
         where = f"{error.filename}: " if error.filename else ""
         typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
         code = 2
+    except Stopped:
+        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+            typer.echo("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
+        code = 130
     except KeyboardInterrupt:
         typer.echo("safecl: stopped.", err=True)
         code = 130

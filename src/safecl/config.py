@@ -36,6 +36,8 @@ class StreamSettings(Settings):
     train: int | None = Field(None, gt=0, description="glyphs: training pictures a class")
     test: int | None = Field(None, gt=0, description="glyphs: test pictures a class")
     held_out: float | None = Field(None, ge=0, lt=1, description="part of each session kept for validation")
+    order: tuple[str | int, ...] | None = Field(None, description="the classes in the order wanted")
+    split_seed: int | None = Field(None, ge=0, description="own pictures without a test folder: which are drawn")
     test_fraction: float | None = Field(None, ge=0, lt=1, description="own pictures without a test folder: how many")
     unreadable: Literal["refuse", "skip"] | None = Field(None, description="own pictures that cannot be read")
     duplicates: Literal["refuse", "allow"] | None = Field(None, description="one picture in two classes")
@@ -44,6 +46,7 @@ class StreamSettings(Settings):
     label: str | None = Field(None, description="hf: the column of labels")
     margin: float | None = Field(None, ge=1, description="resized side over input side before the central crop")
     scale: tuple[float, float] | None = Field(None, description="smallest and largest area of a random crop")
+    ratio: tuple[float, float] | None = Field(None, description="narrowest and widest aspect of a random crop")
     flip: float | None = Field(None, ge=0, le=1, description="how often a picture is mirrored")
     cache: bool | str | None = Field(None, description="keep decoded pictures on disk: on, off, or a folder")
 
@@ -109,22 +112,25 @@ def presets() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
-def _read(source: str) -> dict[str, Any]:
+def source_text(source: str) -> str:
+    """A preset or a YAML file as it is written."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SafeclError(f"The configuration {source} does not exist.")
         try:
-            text = path.read_text()
+            return path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
-    else:
-        name = ALIASES.get(source, source)
-        if name not in presets():
-            raise unknown("preset", source, [*presets(), *ALIASES])
-        text = (resources.files("safecl") / "presets" / f"{name}.yaml").read_text()
+    name = ALIASES.get(source, source)
+    if name not in presets():
+        raise unknown("preset", source, [*presets(), *ALIASES])
+    return (resources.files("safecl") / "presets" / f"{name}.yaml").read_text()
+
+
+def _read(source: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(text) or {}
+        values = yaml.safe_load(source_text(source)) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""

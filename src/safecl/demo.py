@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -35,22 +36,26 @@ def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = 
 
 
 NEXT = """
-Next, on your own pictures (a folder with one folder of pictures for each class):
-  [bold]safecl data check folder:PATH[/bold]                    is everything readable, is anything there twice?
-  [bold]safecl run safe stream=folder:PATH[/bold]               learn it session by session
-  [bold]safecl run safe stream=folder:PATH pet=adapter[/bold]   the same with another kind of tuning"""
+Next, on your own pictures (PATH holds one folder of pictures a class):
+  [bold]safecl data check folder:PATH[/bold]                    is every picture readable?
+  [bold]safecl run safe stream=folder:PATH[/bold]               learn them, session by session
+  [bold]safecl run safe stream=folder:PATH pet=adapter[/bold]   with another kind of tuning"""
 
 
 def table(histories: dict[str, History]) -> Table:
-    """After each session: accuracy on all classes seen, forgetting so far, seconds."""
-    drawn = Table(title="Accuracy on all classes seen so far, and forgetting")
-    drawn.add_column("session", justify="right")
-    drawn.add_column("classes", justify="right")
-    for name in ("slow", "fast", "SAFE", "forgets", "s", "RanPAC", "forgets", "s", "fine-tuning", "forgets", "s"):
-        drawn.add_column(name, justify="right", style="bold" if name == "SAFE" else "")
+    """After each session: accuracy on all classes seen so far, forgetting so far, seconds. Fits into 80 columns."""
+    drawn = Table(
+        title="Accuracy in percent on all classes seen so far",
+        caption="seen: classes; f: forgetting, points lost on earlier sessions; s: seconds",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    names = ("", "seen", "slow", "fast", "SAFE", "f", "s", "RanPAC", "f", "s", "fine-tuned", "f", "s")
+    for name in names:
+        drawn.add_column(name, justify="right", style="bold" if name == "SAFE" else "dim" if name in ("f", "s") else "")
     safe, ranpac, tuned = (histories[method].lines for method in METHODS)
     for lines in zip(safe, ranpac, tuned, strict=True):
-        cells = [*(_percent(lines[0], "pooled", output) for output in ("slow", "fast"))]
+        cells = [_percent(lines[0], "pooled", output) for output in ("slow", "fast")]
         for line, output in zip(lines, METHODS, strict=True):
             cells += [_percent(line, "pooled", output), _percent(line, "forgetting", output)]
             cells.append(f"{line['seconds']['total']:.0f}")
@@ -59,4 +64,4 @@ def table(histories: dict[str, History]) -> Table:
 
 
 def _percent(line: dict[str, Any], kind: str, output: str) -> str:
-    return f"{line[kind][output]:.1%}"
+    return f"{100 * line[kind][output]:.1f}"

@@ -1,5 +1,6 @@
 """Files that are either whole or not there: written aside, synced, renamed."""
 
+import contextlib
 import json
 import os
 import zlib
@@ -40,6 +41,36 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
+    data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    try:
+        with path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.truncate(path, before)
+                raise
+    except OSError as error:
+        raise SafeclError(
+            f"{path} could not be written ({error.strerror}); what was saved before is intact."
+        ) from error
+
+
+def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
+    """The lines of sessions up to ``upto``; one that was torn by a kill is left out."""
+    found = []
+    for text in path.read_bytes().split(b"\n") if path.exists() else []:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            line = json.loads(text)
+            if line["session"] <= upto:
+                found.append(line)
+    return found
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from torchvision.transforms.functional import to_pil_image
 
 from safecl.engine.checkpoint import write_json
 from safecl.engine.feed import Feed
+from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
@@ -20,8 +21,16 @@ EXAMPLES = 24
 @torch.no_grad()
 def write_examples(folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device) -> None:
     """Draw test pictures evenly from the sessions, by chance and not by result."""
-    pictures = folder / "examples"
-    pictures.mkdir(exist_ok=True)
+    try:
+        write_json(folder / "examples.json", _draw(folder, method, stream, transform, device))
+    except OSError as error:
+        raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
+
+
+def _draw(
+    folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device
+) -> list[dict[str, Any]]:
+    (folder / "examples").mkdir(exist_ok=True)
     each = max(EXAMPLES // len(stream), 1)
     notes: list[dict[str, Any]] = []
     for number in range(1, len(stream) + 1):
@@ -41,7 +50,7 @@ def write_examples(folder: Path, method: Method, stream: Stream, transform: Tran
                         "confidence": _confidence(answers[method.outputs[-1]][k]),
                     }
                 )
-    write_json(folder / "examples.json", notes)
+    return notes
 
 
 def _confidence(logits: Tensor) -> float:

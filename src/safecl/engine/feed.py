@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from safecl.streams.images import Pictures, Transform, augment
+from safecl.streams.images import Pictures, Transform
+from safecl.streams.loader import batches
 
-READ = 256  # pictures read at a time
-HELD_CPU, HELD_DEVICE = 1 << 30, 8 << 30  # bytes of uint8 pictures kept for the length of a phase
+READ_CPU, READ_DEVICE = 64, 256  # pictures in one pass without gradients; a stop is heard between two of them
+HELD_CPU, HELD_DEVICE = 1 << 30, 8 << 30  # bytes of uint8 pictures kept for the length of a phase, at most
 
 
 class Feed:
@@ -17,31 +18,52 @@ class Feed:
     def __init__(self, pictures: Pictures, transform: Transform, device: torch.device) -> None:
         self.pictures, self.transform, self.device = pictures, transform, device
         self._canvases: tuple[Tensor, Tensor] | None = None
-        limit = HELD_CPU if device.type == "cpu" else HELD_DEVICE
-        self._holds = len(pictures) * 3 * transform.resize**2 <= limit
+        self._holds = len(pictures) * 3 * transform.resize**2 <= _limit(device)
 
-    def augmented(self, indices: Sequence[int], generator: torch.Generator) -> Tensor:
-        """Random crops of the pictures at ``indices``: float (n, 3, size, size) in [0, 1]."""
+    def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """The whole pictures of each chunk as squares on the device, and their aspects (on the CPU).
+
+        The chunks have one length, but for a shorter last one. Pictures that are not held are read ahead.
+        """
+        if not chunks:
+            return
         if self._holds:
             canvases, aspects = self._held()
-            chosen = torch.as_tensor(indices)
-            return augment(canvases[chosen.to(self.device)], aspects[chosen], self.transform, generator)
-        canvases, aspects = self.pictures.canvas(indices, self.transform)
-        return augment(canvases.to(self.device, non_blocking=True), aspects, self.transform, generator)
+            for chunk in chunks:
+                chosen = torch.as_tensor(chunk)
+                yield canvases[chosen.to(self.device)], aspects[chosen]
+            return
+        order = [int(i) for chunk in chunks for i in chunk]
+        for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):
+            assert batch.aspects is not None
+            yield self._move(batch.pictures), batch.aspects
 
-    def plain(self, indices: Sequence[int], size: int = READ) -> Iterator[Tensor]:
-        """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]."""
-        for start in range(0, len(indices), size):
-            views = self.pictures.plain(indices[start : start + size], self.transform)
-            yield views.to(self.device, non_blocking=True).float() / 255
+    def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
+        """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
+        for batch in batches(self.pictures, indices, size or reads(self.device), "plain", self.transform):
+            yield self._move(batch.pictures).float() / 255
 
     def _held(self) -> tuple[Tensor, Tensor]:
         if self._canvases is None:
-            every = range(len(self.pictures))
-            read = [
-                self.pictures.canvas(every[start : start + READ], self.transform)
-                for start in range(0, len(every), READ)
-            ]
-            canvases = torch.cat([canvas for canvas, _ in read]).to(self.device)
-            self._canvases = canvases, torch.cat([aspects for _, aspects in read])
+            every = batches(self.pictures, range(len(self.pictures)), READ_DEVICE, "canvas", self.transform)
+            read = [(batch.pictures, batch.aspects) for batch in every]
+            aspects = torch.cat([aspects for _, aspects in read if aspects is not None])
+            self._canvases = torch.cat([canvas for canvas, _ in read]).to(self.device), aspects
         return self._canvases
+
+    def _move(self, pictures: Tensor) -> Tensor:
+        # Only from pinned memory does a copy run beside what the device is doing.
+        ready = pictures.pin_memory() if self.device.type == "cuda" else pictures
+        return ready.to(self.device, non_blocking=True)
+
+
+def reads(device: torch.device) -> int:
+    """How many pictures go through a network at a time where nothing is trained."""
+    return READ_CPU if device.type == "cpu" else READ_DEVICE
+
+
+def _limit(device: torch.device) -> int:
+    """Bytes of pictures to hold: never more than a quarter of what the device has left."""
+    if device.type == "cuda":
+        return min(HELD_DEVICE, torch.cuda.mem_get_info(device)[0] // 4)
+    return HELD_CPU if device.type == "cpu" else HELD_DEVICE

@@ -2,26 +2,30 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.feed import Feed
-from safecl.engine.track import Phase, Tracker
-from safecl.errors import SafeclError
+from safecl.engine.feed import Feed, reads
+from safecl.engine.memory import peak, reset_peak
+from safecl.engine.place import Means, Place
+from safecl.engine.processes import Processes
+from safecl.engine.track import Tracker
+from safecl.errors import SafeclError, Stopped
 from safecl.learner import Learner
 from safecl.methods.method import Loss, Method
 from safecl.randomness import derive, generator
 from safecl.settings import Settings
-from safecl.streams.images import Transform
+from safecl.streams.images import Transform, augment
 from safecl.streams.stream import Session
+
+NOTE = 10  # steps between two looks at the loss; each waits for the device
 
 
 class TrainSettings(Settings):
@@ -29,7 +33,8 @@ class TrainSettings(Settings):
 
     epochs: PositiveInt = 20
     later_epochs: PositiveInt | None = Field(None, description="as epochs if not given")
-    batch_size: PositiveInt = 48
+    batch_size: PositiveInt = Field(48, description="pictures a step, over all processes")
+    accumulate: PositiveInt = Field(1, description="in how many pieces a batch goes through the network")
     lr: PositiveFloat = 0.01
     later_lr: PositiveFloat | None = Field(None, description="as lr if not given")
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -41,9 +46,11 @@ class TrainSettings(Settings):
     later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
     save_seconds: PositiveFloat = Field(60.0, description="how often a phase saves where it is")
 
-
-class Stopped(Exception):
-    """The run was asked to stop and has saved its place."""
+    @model_validator(mode="after")
+    def _pieces(self) -> "TrainSettings":
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"accumulate={self.accumulate} must divide batch_size={self.batch_size}")
+        return self
 
 
 class Fitting:
@@ -62,210 +69,189 @@ class Fitting:
     ) -> None:
         self.accelerator, self.method, self.settings = accelerator, method, settings
         self.transform, self.seed, self.tracker, self.folder, self.stop = transform, seed, tracker, folder, stop
+        self.processes = Processes(accelerator)
+        self.steps = 0  # taken in all phases that are finished
+        self.forget()
+
+    def forget(self) -> None:
+        """A session is over: what was noted of it, and its pictures, are not needed any more."""
         self.losses: list[dict[str, Any]] = []
-        self.seconds = {"fit": 0.0, "features": 0.0}
-        self.pictures_seen = 0
+        self.phases: list[dict[str, Any]] = []
+        self.spent = 0.0  # seconds of this process in phases; theirs may go back before its start
+        self.peak = 0  # bytes, in what has been measured so far
         self._feed: tuple[Session, Feed] | None = None
 
     def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
         """Train what requires gradients in ``learner``; if the loss diverges, again at a tenth of the rate."""
-        started = time.monotonic()
-        start = {key: value.detach().clone() for key, value in _trainable(learner).items()}
+        began, parameters = time.monotonic(), trainable(learner)
+        start = {key: value.detach().clone() for key, value in parameters.items()}
+        file = None if self.folder is None else self.folder / f"fit_{session.number}_{name}.safetensors"
+        place = Place() if file is None else self.processes.once(lambda: Place.load(file, parameters, self.tracker.say))
+        self.losses = place.losses = place.losses or self.losses
+        self.measure()
         learner.train()
-        for slower in (1.0, 0.1, 0.01):
-            if self._train(name, learner, session, loss, slower):
-                break
+        while not self._train(name, learner, session, loss, place, file):
+            if place.slower < 0.02:
+                raise SafeclError(
+                    f"Training {name} diverged in session {session.number} even at a hundredth of train.lr; "
+                    "lower train.lr."
+                )
             self.tracker.say(f"Session {session.number}, {name}: the loss diverged; again at a tenth of the rate.")
+            place.step, place.slower, place.means = 0, place.slower / 10, Means()
             with torch.no_grad():
-                for key, value in _trainable(learner).items():
+                for key, value in parameters.items():
                     value.copy_(start[key])
-        else:
-            raise SafeclError(
-                f"Training {name} diverged in session {session.number} even at a hundredth of train.lr; lower train.lr."
-            )
         learner.eval()
-        self.seconds["fit"] += time.monotonic() - started
+        self.spent += time.monotonic() - began
+        self.steps += place.step
+        seen, seconds = len(session.train) * self._epochs(session), max(place.seconds, 1e-9)
+        times = {"steps": place.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
+        self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
 
-    def _train(self, name: str, learner: nn.Module, session: Session, loss: Loss, slower: float) -> bool:
-        """One attempt; False if the loss stopped being finite."""
-        s, device, first = self.settings, self.accelerator.device, session.number == 1
-        parameters = _trainable(learner)
-        epochs = s.epochs if first else s.later_epochs or s.epochs
+    def _train(
+        self, name: str, learner: nn.Module, session: Session, loss: Loss, place: Place, file: Path | None
+    ) -> bool:
+        """One attempt from ``place`` on; False if the loss stopped being finite."""
+        s, processes, device = self.settings, self.processes, self.processes.device
+        parameters, first = trainable(learner), session.number == 1
+        epochs = self._epochs(session)
         horizon = epochs if first else s.later_horizon or epochs
-        rate = (s.lr if first else s.later_lr or s.lr) * slower
+        rate = (s.lr if first else s.later_lr or s.lr) * place.slower
         clip = s.clip if first else s.later_clip
         feed, targets = self._open(session), self._targets(session)
-        n = len(targets)
-        per_epoch = math.ceil(n / s.batch_size)
+        n, size = len(targets), s.batch_size
+        per_epoch = math.ceil(n / size)
         total = epochs * per_epoch
         optimiser = torch.optim.SGD(parameters.values(), rate, s.momentum, weight_decay=s.weight_decay)
-        place = f"{session.number}_{name}"
-        step = self._resume(place, slower, parameters, optimiser)
-        saved, finite, sums = time.monotonic(), torch.ones((), dtype=torch.bool, device=device), _Means()
-        with self.tracker.phase(f"Session {session.number}  {name}", total) as phase:
-            phase.advance(step)
-            while step < total:
-                epoch, at = divmod(step, per_epoch)
-                order = torch.randperm(n, generator=generator(self.seed, "order", session.number, epoch))
-                batch = self._mine(order[at * s.batch_size : (at + 1) * s.batch_size])
-                draw = generator(self.seed, "augment", session.number, step, self.accelerator.process_index)
-                torch.manual_seed(derive(self.seed, "dropout", session.number, step))
+        place.enter(parameters, optimiser)
+        started, finite, sums = time.monotonic(), torch.ones((), dtype=torch.bool, device=device), place.means
+        saved, before, here = started, place.seconds, place.step
+        with self.tracker.phase(f"Session {session.number}  {name}", total, here) as phase:
+            while place.step < total:
+                epoch, at = divmod(place.step, per_epoch)
+                if at == 0 or place.step == here:  # a new epoch, or the middle of one after a stop
+                    order = torch.randperm(n, generator=generator(self.seed, "order", session.number, epoch))
+                    batches = [_cut(batch, size // s.accumulate) for batch in _cut(order, size)]
+                    canvases = feed.canvases([p[processes.share(len(p))].tolist() for b in batches[at:] for p in b])
+                # Masks of dropout are drawn by each process for its own pictures.
+                torch.manual_seed(derive(self.seed, "dropout", session.number, place.step) + processes.index)
                 for group in optimiser.param_groups:
-                    group["lr"] = rate * _schedule(s, step, per_epoch, total, horizon)
-                images = feed.augmented(batch.tolist(), draw)
-                terms = loss(images, targets[batch.to(targets.device)])
-                value = torch.stack(list(terms.values())).sum()
+                    group["lr"] = rate * _schedule(s, place.step, per_epoch, total, horizon)
                 optimiser.zero_grad(set_to_none=True)
-                torch.autograd.backward(value)
-                self._average_gradients(parameters)
+                seen, past = sum(map(len, batches[at])), 0
+                for piece in batches[at]:
+                    mine, (canvas, aspects) = processes.share(len(piece)), next(canvases)
+                    rows = slice(past + mine.start, past + mine.stop)  # of the batch, for which the crops are drawn
+                    draw = generator(self.seed, "augment", session.number, place.step, 0)
+                    images = augment(canvas, _spread(aspects, rows, seen), self.transform, draw, rows)
+                    past += len(piece)
+                    with processes.together(self.method, len(piece)):
+                        terms = loss(images, targets[piece.to(device)])
+                    terms = {key: term * (len(piece) / seen) for key, term in terms.items()}
+                    value = torch.stack(list(terms.values())).sum()
+                    torch.autograd.backward(value)
+                    finite &= value.detach().isfinite()
+                    sums.add(value, terms)
+                processes.average_gradients(parameters)
                 if clip is not None:
                     nn.utils.clip_grad_norm_(parameters.values(), clip)
                 optimiser.step()
-                step += 1
-                finite &= value.detach().isfinite()
-                sums.add(value, terms)
-                self.pictures_seen += len(batch)
-                if step % 10 == 0 or step % per_epoch == 0:
+                place.step += 1
+                sums.count += 1
+                look = place.step % NOTE == 0 or place.step % per_epoch == 0
+                if look:
                     if not finite:
                         return False
-                    self._note(session, name, step, epoch, sums, optimiser, phase)
+                    means, speed = sums.take(), size * (place.step - here) / (time.monotonic() - started)
+                    self._note(session, name, place.step, epoch, means, optimiser.param_groups[0]["lr"])
+                    said = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
+                    phase.advance(0, f"epoch {epoch + 1}/{epochs}  {said}  {speed:.0f} images/s")
                 phase.advance()
-                if self.stop() or time.monotonic() - saved > s.save_seconds:
-                    self._save(place, slower, step, parameters, optimiser)
-                    saved = time.monotonic()
-                    if self.stop():
-                        raise Stopped
+                if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
+                    due = self.stop() or time.monotonic() - saved > s.save_seconds
+                    if processes.any(due):
+                        saved = time.monotonic()
+                        place.seconds = before + saved - started
+                        self._save(place, file, parameters, optimiser)
+                        if processes.any(self.stop()):
+                            raise Stopped
         finite &= torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all()  # the last step
-        if finite:
-            self._save(place, slower, step, parameters, optimiser)
+        if finite and here < total:
+            place.seconds = before + time.monotonic() - started
+            self._save(place, file, parameters, optimiser)
         return bool(finite)
 
     @torch.no_grad()
     def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
         """(targets, features of each learner) over the plain views of the session, the same on every process."""
-        started = time.monotonic()
-        targets = self._targets(session)
+        targets, feed = self._targets(session), self._open(session)
         found: list[list[Tensor]] = [[] for _ in learners]
-        mine = self._share(len(targets))
-        with self.tracker.phase(f"Session {session.number}  features", len(mine)) as phase:
-            for images in self._open(session).plain(mine):
+        with self.tracker.phase(f"Session {session.number}  features", len(targets)) as phase:
+            for images in self.views(feed):
                 for learner, chunks in zip(learners, found, strict=True):
                     chunks.append(learner.features(images))
-                phase.advance(len(images))
-        result = tuple(self._gather(torch.cat(chunks), len(targets)) for chunks in found)
-        self.seconds["features"] += time.monotonic() - started
-        return targets, *result
+                phase.advance(len(images) * self.processes.count)
+        return targets, *(self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found)
+
+    def views(self, feed: Feed) -> Iterator[Tensor]:
+        """The plain views of this process's share of the pictures; a stop is heard between two batches."""
+        n, count = len(feed.pictures), self.processes.count
+        mine = feed.plain(range(n)[self.processes.share(n)])
+        for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
+            if self.processes.any(self.stop()):
+                raise Stopped
+            images = next(mine, None)
+            if images is not None:
+                yield images
+
+    def measure(self) -> int:
+        """Peak memory since this was last called."""
+        found = peak(self.processes.device)
+        self.peak = max(self.peak, found)
+        reset_peak(self.processes.device)
+        return found
+
+    def _epochs(self, session: Session) -> int:
+        later = self.settings.later_epochs or self.settings.epochs
+        return self.settings.epochs if session.number == 1 else later
 
     def _open(self, session: Session) -> Feed:
         session.check_open()  # a feed may still hold the pictures of a session that is over
         if self._feed is None or self._feed[0] is not session:
-            self._feed = session, Feed(session.train, self.transform, self.accelerator.device)
+            self._feed = session, Feed(session.train, self.transform, self.processes.device)
         return self._feed[1]
 
     def _targets(self, session: Session) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
-        return torch.tensor([index[label] for label in session.train.labels], device=self.accelerator.device)
-
-    # -- many processes, one answer ------------------------------------------------------------------------------
-
-    def _mine(self, batch: Tensor) -> Tensor:
-        """This process's part of a global batch; all of one that is too small to give everyone a picture."""
-        if len(batch) < self.accelerator.num_processes:
-            return batch
-        return batch[self.accelerator.process_index :: self.accelerator.num_processes]
-
-    def _share(self, n: int) -> range:
-        """This process's run of n pictures."""
-        each = math.ceil(n / self.accelerator.num_processes)
-        return range(n)[self.accelerator.process_index * each : (self.accelerator.process_index + 1) * each]
-
-    def _gather(self, mine: Tensor, n: int) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return mine
-        each = math.ceil(n / self.accelerator.num_processes)
-        padded = mine.new_zeros(each, *mine.shape[1:])
-        padded[: len(mine)] = mine
-        everything: Tensor = self.accelerator.gather(padded)
-        return everything[:n]
-
-    def _average_gradients(self, parameters: dict[str, nn.Parameter]) -> None:
-        if self.accelerator.num_processes == 1:
-            return
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters.values()]
-        flat = self.accelerator.reduce(torch.cat([g.flatten() for g in gradients]), "mean")
-        for parameter, part in zip(parameters.values(), flat.split([g.numel() for g in gradients]), strict=True):
-            parameter.grad = part.view_as(parameter)
-
-    # -- where a phase is ----------------------------------------------------------------------------------------
-
-    def _file(self, place: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"fit_{place}.safetensors"
+        return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
 
     def _save(
-        self, place: str, slower: float, step: int, parameters: dict[str, nn.Parameter], optimiser: torch.optim.SGD
+        self, place: Place, file: Path | None, parameters: dict[str, nn.Parameter], optimiser: torch.optim.SGD
     ) -> None:
-        file = self._file(place)
-        if file is None or not self.accelerator.is_main_process:
-            return
-        tensors: dict[str, Tensor] = dict(parameters)
-        for i, parameter in enumerate(parameters.values()):
-            buffer = optimiser.state[parameter].get("momentum_buffer")
-            if buffer is not None:
-                tensors[f"momentum/{i}"] = buffer
-        save_state(file, tensors, {"step": step, "slower": slower, "losses": self.losses})
+        if file is not None:
+            self.processes.once(lambda: place.save(file, parameters, optimiser))
 
-    def _resume(
-        self, place: str, slower: float, parameters: dict[str, nn.Parameter], optimiser: torch.optim.SGD
-    ) -> int:
-        """Go on at the step an earlier process saved; 0 if there is none."""
-        file = self._file(place)
-        if file is None or not file.exists():
-            return 0
-        try:
-            tensors, facts = load_state(file)
-        except SafeclError as error:
-            self.tracker.say(f"{error} The phase starts again.")
-            return 0
-        if facts["slower"] != slower:
-            return 0
-        with torch.no_grad():
-            for i, (key, parameter) in enumerate(parameters.items()):
-                parameter.copy_(tensors[key])
-                if f"momentum/{i}" in tensors:
-                    optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum/{i}"].to(parameter)
-        self.losses = list(facts["losses"])
-        return int(facts["step"])
-
-    def _note(
-        self, session: Session, name: str, step: int, epoch: int, sums: "_Means", optimiser: Any, phase: Phase
-    ) -> None:
-        means = sums.take()
-        rate = optimiser.param_groups[0]["lr"]
+    def _note(self, session: Session, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
+        terms = {key: value for key, value in means.items() if key != "loss"}
         line = {"session": session.number, "phase": name, "step": step, "epoch": epoch, "lr": rate}
-        self.losses.append({**line, "loss": means.pop("loss"), "terms": means})
-        phase.advance(0, "  ".join(f"{key} {value:.3f}" for key, value in means.items()))
+        self.losses.append({**line, "loss": means["loss"], "terms": terms})
+        values = {f"{name}/{key}": value for key, value in means.items()}
+        self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + step)
 
 
-class _Means:
-    """Means of the loss and its terms since they were last taken; on the device until then."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self.count = 0
-
-    def add(self, value: Tensor, terms: dict[str, Tensor]) -> None:
-        for key, term in {"loss": value, **terms}.items():
-            self.sums[key] = self.sums[key] + term.detach() if key in self.sums else term.detach()
-        self.count += 1
-
-    def take(self) -> dict[str, float]:
-        means = {key: float(total) / self.count for key, total in self.sums.items()}
-        self.sums, self.count = {}, 0
-        return means
-
-
-def _trainable(learner: nn.Module) -> dict[str, nn.Parameter]:
+def trainable(learner: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in learner.named_parameters() if p.requires_grad}
+
+
+def _cut(positions: Tensor, size: int) -> list[Tensor]:
+    return [positions[start : start + size] for start in range(0, len(positions), size)]
+
+
+def _spread(aspects: Tensor, rows: slice, n: int) -> Tensor:
+    """The aspects of some rows at their places in a batch of n; what stands at the others does not matter."""
+    whole = torch.ones(n)
+    whole[rows] = aspects
+    return whole
 
 
 def _schedule(s: TrainSettings, step: int, per_epoch: int, total: int, horizon: int) -> float:

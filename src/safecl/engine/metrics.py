@@ -65,7 +65,7 @@ class History:
         return line
 
     def summary(self) -> dict[str, Any]:
-        """Final and average accuracy, forgetting and backward transfer, by output."""
+        """Final and average accuracy, forgetting and transfer, by output."""
         last = self.lines[-1]
         mean = {o: sum(line["pooled"][o] for line in self.lines) / len(self.lines) for o in self.outputs}
         return {
@@ -74,7 +74,19 @@ class History:
             "final_task_mean": last["task_mean"],
             "forgetting": last["forgetting"],
             "bwt": {output: backward_transfer(self.rows(output)) for output in self.outputs},
+            "fwt": self._fwt(),
             "sessions": len(self.lines),
             "classes": last.get("classes_seen"),
             "seconds": sum(line["seconds"]["total"] for line in self.lines if "seconds" in line),
         }
+
+    def _fwt(self) -> dict[str, float] | None:
+        """Where each session was tested before it was learned; the reference is a guess among the classes known then.
+
+        None for class-incremental streams: classes that nobody has shown cannot be answered.
+        """
+        before = list(zip(self.lines, range(1, len(self.lines)), strict=False))
+        if not before or any(len(line["test_counts"]) <= i or "classes_seen" not in line for line, i in before):
+            return None
+        guess = [0.0, *(1 / line["classes_seen"] for line, _ in before)]
+        return {output: forward_transfer(self.rows(output), guess) for output in self.outputs}

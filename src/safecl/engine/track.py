@@ -4,7 +4,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
 
@@ -20,7 +23,7 @@ class Tracker(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def phase(self, title: str, total: int) -> AbstractContextManager[Phase]: ...
+    def phase(self, title: str, total: int, done: int = 0) -> AbstractContextManager[Phase]: ...
 
 
 class Quiet:
@@ -30,7 +33,7 @@ class Quiet:
         pass
 
     @contextmanager
-    def phase(self, title: str, total: int) -> Iterator[Phase]:
+    def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
         yield self
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -38,7 +41,7 @@ class Quiet:
 
 
 class Plain:
-    """A line at the end of each phase, and one every half minute of a long one."""
+    """A line at the end of each phase that has something to say, and one every half minute of a long one."""
 
     def __init__(self, every: float = 30.0) -> None:
         self.every = every
@@ -47,16 +50,18 @@ class Plain:
         print(text, flush=True)
 
     @contextmanager
-    def phase(self, title: str, total: int) -> Iterator[Phase]:
-        phase = _PlainPhase(self, title, total)
+    def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
+        phase = _PlainPhase(self, title, total, done)
         yield phase
         took = time.monotonic() - phase.started
-        self.say(f"{title}: done in {took:.1f} s{'  ' + phase.note if phase.note else ''}")
+        if phase.note or took >= self.every:
+            self.say(f"{title}: done in {took:.1f} s  {phase.note}".rstrip())
 
 
 class _PlainPhase:
-    def __init__(self, plain: Plain, title: str, total: int) -> None:
-        self.plain, self.title, self.total, self.done, self.note = plain, title, total, 0, ""
+    def __init__(self, plain: Plain, title: str, total: int, done: int) -> None:
+        self.plain, self.title, self.total, self.done, self.note = plain, title, total, done, ""
+        self.skipped = done  # by an earlier process; it says nothing of how fast this one is
         self.started = self.said = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -64,7 +69,7 @@ class _PlainPhase:
         now = time.monotonic()
         if now - self.said >= self.plain.every:
             self.said = now
-            left = (now - self.started) * (self.total - self.done) / max(self.done, 1)
+            left = (now - self.started) * (self.total - self.done) / max(self.done - self.skipped, 1)
             self.plain.say(f"{self.title}: {self.done}/{self.total}, {left:.0f} s left  {self.note}")
 
 
@@ -80,12 +85,12 @@ class Live:
         self.console.print(text, highlight=False)
 
     @contextmanager
-    def phase(self, title: str, total: int) -> Iterator[Phase]:
+    def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=16),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -93,16 +98,18 @@ class Live:
             TextColumn("{task.fields[note]}"),
         )
         with Progress(*columns, console=self.console) as progress:
-            yield _LivePhase(progress, progress.add_task(title, total=total, note=""))
+            phase = _LivePhase(progress, progress.add_task(title, total=total, completed=done, note=""))
+            yield phase
+            progress.live.transient = not phase.note  # a line that had nothing to say makes room for the next
 
 
 class _LivePhase:
-    def __init__(self, progress: "object", task: int) -> None:
-        self.progress, self.task = progress, task
+    def __init__(self, progress: "Progress", task: "TaskID") -> None:
+        self.progress, self.task, self.note = progress, task, ""
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        fields = {"note": note} if note else {}
-        self.progress.update(self.task, advance=steps, **fields)  # type: ignore[attr-defined]
+        self.note = note or self.note
+        self.progress.update(self.task, advance=steps, note=self.note)
 
 
 def make_tracker(show: Show = "auto") -> Tracker:

@@ -20,7 +20,7 @@ from safecl.errors import SafeclError
 from safecl.settings import Settings
 
 CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
-CHOOSING = 4096  # pictures of a session that take part in the choice of β, at most
+CHOOSING = 2048  # pictures of a session that take part in the choice of β, at most
 
 
 class RidgeSettings(Settings):

@@ -1,0 +1,67 @@
+"""What a reader of a run's folder will want to know of where its numbers come from."""
+
+import contextlib
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+import safecl
+from safecl.engine.processes import Processes
+from safecl.methods.method import Method
+from safecl.streams.stream import Stream
+
+LIBRARIES = ("torch", "torchvision", "timm", "accelerate", "numpy", "safetensors")
+
+
+def describe(processes: Processes, method: Method, stream: Stream, seed: int) -> dict[str, Any]:
+    """What is known before the first session; the report draws its page from it."""
+    sessions = [{"name": name, "classes": list(classes)} for name, classes in stream.sessions]
+    return {
+        "version": safecl.__version__,
+        "method": method.name,
+        "main": method.outputs[-1],
+        "outputs": list(method.outputs),
+        "stream": {"name": stream.name, "protocol": stream.protocol, "split": stream.split, "sessions": sessions},
+        "backbone": {"name": method.backbone.name, "width": method.backbone.width, "size": method.backbone.size},
+        "seed": seed,
+        "device": str(processes.device),
+        "processes": processes.count,
+        "hardware": hardware(processes.device),
+        "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "git": revision(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def owner(method: Method, stream: Stream, seed: int) -> dict[str, Any]:
+    """What a state file must agree on with the run that wants to go on from it."""
+    names = {"method": method.name, "backbone": method.backbone.name, "stream": stream.name, "seed": seed}
+    return {**names, "width": method.backbone.width, "protocol": stream.protocol, "sessions": len(stream)}
+
+
+def sizes(method: Method) -> dict[str, int]:
+    """Numbers that are trained, and numbers that are kept, each counted once."""
+    kept = {tensor.data_ptr(): tensor.numel() for tensor in method.state_dict().values()}
+    return {"learnable": method.facts()["learnable"], "stored": sum(kept.values())}
+
+
+def hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+
+
+def revision() -> str | None:
+    """The git revision of the working folder, if it is one; with a + where files have been changed since."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        head, changes = (
+            subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+        return head + ("+" if changes else "")
+    return None

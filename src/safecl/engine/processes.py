@@ -1,0 +1,125 @@
+"""Several processes, one answer: who takes which pictures, and how the parts become the whole again."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from torch import Tensor, nn
+
+from safecl.errors import SafeclError
+from safecl.methods.method import Method
+
+T = TypeVar("T")
+
+
+class Processes:
+    """What one process needs to know of the others. With one process every method is the plain thing."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
+        self.index, self.count = int(accelerator.process_index), int(accelerator.num_processes)
+        self.main: bool = self.index == 0
+        self.device: torch.device = accelerator.device
+
+    def share(self, n: int) -> slice:
+        """This process's run of n pictures; where they do not reach for everyone, a spare look at the first one.
+
+        Nobody is ever left without a picture, so that all take the same way through the code.
+        """
+        start, stop = self._bounds(self.index, n)
+        return slice(start, stop) if start < stop or not n else slice(0, 1)
+
+    def gather(self, mine: Tensor, n: int) -> Tensor:
+        """Rows for all n pictures from those that each process made for its share; gradients flow to its own."""
+        if self.count == 1:
+            return mine
+        every: Tensor = _Gather.apply(mine, self, n)  # type: ignore[no-untyped-call]  # torch's own
+        return every
+
+    @contextmanager
+    def together(self, method: Method, n: int) -> Iterator[None]:
+        """Meanwhile the features of a share are those of the whole batch of n pictures, on every process.
+
+        So a loss sees the batch that one process would have seen, also where it is no mean over pictures.
+        """
+        if self.count == 1:
+            yield
+            return
+        method.backbone.gathered = lambda features: self.gather(features, n)
+        try:
+            yield
+        finally:
+            method.backbone.gathered = None
+
+    def average_gradients(self, parameters: dict[str, nn.Parameter]) -> None:
+        """The mean over processes, which is the gradient of the whole batch: see ``_Gather``."""
+        if self.count == 1:
+            return
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters.values()]
+        flat = self.accelerator.reduce(torch.cat([g.flatten() for g in gradients]), "mean")
+        for parameter, part in zip(parameters.values(), flat.split([g.numel() for g in gradients]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process says so."""
+        if self.count == 1:
+            return flag
+        said = self.accelerator.reduce(torch.tensor(float(flag), device=self.device), "sum")
+        return bool(said > 0)
+
+    def once(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives on the main process, which alone touches the run folder; its error stops everyone."""
+        if self.count == 1:
+            return work()
+        answer: list[Any] = [None, None]
+        if self.main:
+            try:
+                answer[0] = work()
+            except SafeclError as error:
+                answer[1] = error
+        failure = answer[1]
+        answer[1] = None if failure is None else str(failure)
+        broadcast_object_list(answer)
+        if failure is not None:
+            raise failure
+        if answer[1] is not None:
+            raise SystemExit(2)  # the main process says why
+        result: T = answer[0]
+        return result
+
+    def _bounds(self, index: int, n: int) -> tuple[int, int]:
+        # The first ones take what is left over, so that a process's share of a smaller batch is never a larger one.
+        each, over = divmod(n, self.count)
+        start = index * each + min(index, over)
+        return start, start + each + (index < over)
+
+
+class _Gather(torch.autograd.Function):
+    """Every process's rows on every process.
+
+    All of them then compute the very same loss, so each knows the gradient of its own rows without asking. It is
+    given back times the number of processes, since gradients of parameters are averaged in the end: that of a head,
+    which is the same everywhere, stays what it is, and that of the network below, of which every process has its
+    share, becomes the sum.
+    """
+
+    @staticmethod
+    def forward(context: Any, mine: Tensor, processes: Processes, n: int) -> Tensor:
+        context.processes, context.n, context.rows = processes, n, len(mine)
+        bounds = [processes._bounds(index, n) for index in range(processes.count)]
+        most = max(stop - start for start, stop in bounds)
+        padded = mine.new_zeros(most, *mine.shape[1:])
+        padded[: len(mine)] = mine
+        every = processes.accelerator.gather(padded).split(most)
+        return torch.cat([part[: stop - start] for part, (start, stop) in zip(every, bounds, strict=True)])
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        start, stop = context.processes._bounds(context.processes.index, context.n)
+        own = gradient.new_zeros(context.rows, *gradient.shape[1:])
+        own[: stop - start] = gradient[start:stop] * context.processes.count
+        return own, None, None

@@ -1,0 +1,97 @@
+"""SIGKILL at 25 random instants: a real signal, a real process, a real folder."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from safecl.engine.checkpoint import load_state
+
+SCRIPT = Path(__file__).parent / "tiny_run.py"
+KILLS = 25
+
+
+class Server:
+    """A process that forks a run on demand, so that 50 runs import torch once."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), ".", "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, folder: Path, kill_after: float | None = None) -> tuple[int, float]:
+        """Run in ``folder``, with a SIGKILL after some seconds; gives the exit code and the seconds it took."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(folder, file=self.process.stdin, flush=True)
+        child, started = int(self.process.stdout.readline()), time.monotonic()
+        # The server cannot reap the child, nor its number be given away, before the code is read below.
+        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        if timer is not None:
+            timer.start()
+        code = int(self.process.stdout.readline())
+        took = time.monotonic() - started
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        return code, took
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    started = Server()
+    yield started
+    assert started.process.stdin is not None
+    started.process.stdin.close()
+    started.process.wait(timeout=30)
+
+
+def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.Tensor]]:
+    """Metrics without clocks, losses, summary without clocks, and the last state."""
+    metrics, losses = (
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in ("metrics.jsonl", "losses.jsonl")
+    )
+    clocks = ("seconds", "phases", "images_per_second", "peak_memory")
+    metrics = [{key: value for key, value in line.items() if key not in clocks} for line in metrics]
+    summary = json.loads((folder / "summary.json").read_text())
+    summary.pop("seconds")
+    state, _ = load_state(sorted((folder / "state").glob("session_*.safetensors"))[-1])
+    return metrics, losses, summary, state
+
+
+@pytest.mark.timeout(600)
+def test_a_run_killed_25_times_at_random_instants_ends_the_same(server: Server, tmp_path: Path) -> None:
+    code, length = server.run(tmp_path / "straight")
+    assert code == 0
+    metrics, losses, summary, state = contents(tmp_path / "straight")
+    chance, killed, number = random.Random(0), 0, 0
+    while killed < KILLS:
+        number += 1
+        assert number < 3 * KILLS, "most runs ended before they were killed"
+        folder = tmp_path / str(number)
+        code, _ = server.run(folder, kill_after=chance.uniform(0, 0.95 * length))
+        if code == 0:
+            continue  # it was faster than the clock
+        assert code == -signal.SIGKILL
+        killed += 1
+        assert server.run(folder)[0] == 0
+        again = contents(folder)
+        assert again[:3] == (metrics, losses, summary), number
+        assert again[3].keys() == state.keys()
+        assert all(torch.equal(again[3][name], value) for name, value in state.items()), number
+        assert not list((folder / "state").glob("fit_*")) and not list((folder / "state").glob(".*.part"))

@@ -1,0 +1,125 @@
+"""Accuracy, forgetting and transfer against their definitions, on random matrices with tests of unequal size."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safecl.engine.metrics import History, backward_transfer, forgetting, forward_transfer, pooled, task_mean
+
+
+def matrix(seed: int, sessions: int, domain: bool = False) -> list[list[float]]:
+    """R as it grows: row t has t entries, or all of them where every domain is tested every time."""
+    random = np.random.default_rng(seed)
+    return [random.uniform(size=sessions if domain else t).tolist() for t in range(1, sessions + 1)]
+
+
+@given(st.integers(0, 2**31), st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_pooled_accuracy_is_that_over_all_pictures_whatever_the_sizes(seed: int, counts: list[int]) -> None:
+    random = np.random.default_rng(seed)
+    right = [random.integers(0, 2, n) for n in counts]
+    accuracies = [float(np.mean(r)) for r in right]
+    assert pooled(accuracies, counts) == pytest.approx(np.mean(np.concatenate(right)))
+    assert task_mean(accuracies) == pytest.approx(np.mean(accuracies))
+
+
+def test_pooled_and_mean_differ_where_sizes_do() -> None:
+    assert pooled([1.0, 0.0], [9, 1]) == pytest.approx(0.9)
+    assert task_mean([1.0, 0.0]) == pytest.approx(0.5)
+    assert pooled([], []) == 0.0
+
+
+@given(st.integers(0, 2**31), st.integers(1, 7), st.booleans())
+def test_forgetting_and_transfer_are_the_printed_sums(seed: int, t: int, domain: bool) -> None:
+    rows = matrix(seed, t, domain)
+    r = {(i + 1, j + 1): value for i, row in enumerate(rows) for j, value in enumerate(row)}  # R_{i,j}, from 1
+    lost = [max(r[k, i] for k in range(i, t)) - r[t, i] for i in range(1, t)]
+    moved = [r[t, i] - r[i, i] for i in range(1, t)]
+    assert forgetting(rows) == pytest.approx(np.mean(lost) if t > 1 else 0.0)
+    assert backward_transfer(rows) == pytest.approx(np.mean(moved) if t > 1 else 0.0)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 7))
+def test_forward_transfer_is_what_a_domain_gains_before_it_is_seen(seed: int, t: int) -> None:
+    rows = matrix(seed, t, domain=True)
+    base = np.random.default_rng(seed + 1).uniform(size=t).tolist()
+    gained = [rows[i - 2][i - 1] - base[i - 1] for i in range(2, t + 1)]
+    assert forward_transfer(rows, base) == pytest.approx(np.mean(gained) if t > 1 else 0.0)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.booleans())
+def test_forward_transfer_is_told_where_it_can_be(seed: int, t: int, domain: bool) -> None:
+    """Domains are tested before they are learned; classes nobody has shown cannot be answered."""
+    rows, history = matrix(seed, t, domain), History(("safe",))
+    for i, row in enumerate(rows, start=1):
+        history.add(i, {"safe": row}, [5] * len(row), classes_seen=10 + i)
+    found = history.summary()["fwt"]
+    if domain and t > 1:
+        gained = [rows[i - 2][i - 1] - 1 / (10 + i - 1) for i in range(2, t + 1)]
+        assert found["safe"] == pytest.approx(np.mean(gained))
+    else:
+        assert found is None
+
+
+@given(st.integers(0, 2**31), st.lists(st.integers(1, 30), min_size=1, max_size=6))
+def test_metrics_are_those_of_single_answers_with_more_than_100_classes(seed: int, counts: list[int]) -> None:
+    """Brute force: every answer to every picture of every session after each, and counting by hand."""
+    random, classes, history = np.random.default_rng(seed), 130, History(("safe",))
+    truth = [random.integers(0, classes, n) for n in counts]
+    right: list[list[np.ndarray]] = []
+    for t in range(1, len(counts) + 1):
+        guesses = [np.where(random.random(len(y)) < 0.6, y, random.integers(0, classes, len(y))) for y in truth[:t]]
+        right.append([g == y for g, y in zip(guesses, truth, strict=False)])
+        history.add(t, {"safe": [float(r.mean()) for r in right[-1]]}, counts[:t])
+    summary, r = history.summary(), [[float(x.mean()) for x in row] for row in right]
+    everything = [np.concatenate(row) for row in right]
+    assert summary["final"]["safe"] == pytest.approx(everything[-1].mean())
+    assert summary["average"]["safe"] == pytest.approx(np.mean([x.mean() for x in everything]))
+    last = len(counts) - 1
+    lost = [max(r[k][i] for k in range(i, last)) - r[last][i] for i in range(last)]
+    assert summary["forgetting"]["safe"] == pytest.approx(np.mean(lost) if lost else 0.0)
+    assert summary["bwt"]["safe"] == pytest.approx(np.mean([r[last][i] - r[i][i] for i in range(last)] or [0.0]))
+
+
+@given(st.integers(0, 2**31), st.integers(2, 7))
+def test_what_was_never_better_is_not_forgotten(seed: int, t: int) -> None:
+    final = np.random.default_rng(seed).uniform(size=t).tolist()
+    steady = [final[: i + 1] for i in range(t)]
+    assert forgetting(steady) == pytest.approx(0) and backward_transfer(steady) == pytest.approx(0)
+    assert -forgetting(matrix(seed, t)) <= backward_transfer(matrix(seed, t)) + 1e-12
+
+
+def test_a_history_notes_every_output_and_sums_up() -> None:
+    counts, outputs = [10, 30, 5], ("slow", "safe")
+    rows = {output: matrix(seed, 3) for seed, output in enumerate(outputs)}
+    history = History(outputs)
+    for t in (1, 2, 3):
+        accuracy = {output: rows[output][t - 1] for output in outputs}
+        line = history.add(t, accuracy, counts[:t], classes_seen=4 * t, seconds={"total": 2.0})
+        json.dumps(line)
+        assert line["session"] == t and line["test_counts"] == counts[:t]
+        for output in outputs:
+            assert line["pooled"][output] == pytest.approx(np.average(rows[output][t - 1], weights=counts[:t]))
+            assert line["task_mean"][output] == pytest.approx(np.mean(rows[output][t - 1]))
+            assert line["forgetting"][output] == pytest.approx(forgetting(rows[output][:t]))
+    summary = history.summary()
+    for output in outputs:
+        every = [np.average(row, weights=counts[: len(row)]) for row in rows[output]]
+        assert summary["final"][output] == pytest.approx(every[-1])
+        assert summary["average"][output] == pytest.approx(np.mean(every))
+        assert summary["final_task_mean"][output] == pytest.approx(np.mean(rows[output][-1]))
+        assert summary["forgetting"][output] == pytest.approx(forgetting(rows[output]))
+        assert summary["bwt"][output] == pytest.approx(backward_transfer(rows[output]))
+    assert (summary["sessions"], summary["classes"], summary["seconds"]) == (3, 12, 6.0)
+
+
+def test_a_history_is_read_back_from_its_folder(tmp_path: Path) -> None:
+    history = History(("slow", "safe"))
+    for t in (1, 2):
+        history.add(t, {"slow": [0.5] * t, "safe": [0.25] * t}, [3] * t)
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history.lines))
+    again = History.read(tmp_path)
+    assert again.outputs == history.outputs and again.summary() == history.summary()

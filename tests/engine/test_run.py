@@ -1,0 +1,372 @@
+"""A run in its folder: it may be killed at any instant and ends the same; it is done once, and by one process."""
+
+import errno
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from safecl.backbone import Backbone
+from safecl.engine import checkpoint
+from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.fit import TrainSettings
+from safecl.engine.run import run
+from safecl.engine.track import Quiet
+from safecl.errors import SafeclError, Stopped
+from safecl.heads import RidgeSettings
+from safecl.methods import Method, make_method
+from safecl.methods.catalog import SETTINGS
+from safecl.methods.ranpac import RanPAC
+from safecl.pet import PetSettings
+from safecl.report.runs import read_run
+from safecl.streams.stream import Stream
+
+MakeStream = Callable[..., Stream]
+SESSIONS = [["a", "b"], ["c"], ["d", "a"]]
+TRAIN = TrainSettings(epochs=1, batch_size=4, save_seconds=1e-9)  # saves its place after every step
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+class Notes(Quiet):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def go(make_backbone: Callable[..., Backbone], make_stream: MakeStream) -> Callable[..., tuple[Any, Method]]:
+    """``go(folder)``: the same run, from a new process as it were; gives its summary and the method."""
+    backbone = make_backbone(depth=1)
+
+    def start(
+        folder: Path, name: str = "ranpac", sessions: Any = SESSIONS, tracker: Any = None, **options: Any
+    ) -> tuple[Any, Method]:
+        stream = make_stream(sessions, **options)
+        pet, ridge = PetSettings(kind="adapter", bottleneck=4), RidgeSettings(size=20)
+        method = make_method(SETTINGS[name](), backbone, pet, ridge, 0)
+        facts = {"command": "safecl run"}
+        summary = run(
+            Accelerator(cpu=True), method, stream, TRAIN, stream.transform, 0, folder, tracker or Quiet(), facts
+        )
+        return summary, method
+
+    return start
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The metrics, without what a clock or a memory gauge says."""
+    found = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+    clocks = ("seconds", "phases", "images_per_second", "peak_memory")
+    return [{key: value for key, value in line.items() if key not in clocks} for line in found]
+
+
+def losses(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (folder / "losses.jsonl").read_text().splitlines()]
+
+
+def final_state(folder: Path) -> dict[str, torch.Tensor]:
+    return load_state(sorted((folder / "state").glob("session_*.safetensors"))[-1])[0]
+
+
+@pytest.mark.parametrize(("name", "done"), [("ranpac", False), ("ranpac", True), ("safe", True)])
+def test_a_run_killed_at_any_instant_ends_as_if_it_had_not_been(
+    name: str, done: bool, go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instant: just before, or just after (``done``), a file gets its name."""
+    rename = os.replace
+
+    def kill_at(instant: int | None) -> Callable[..., None]:
+        def count(*paths: Any) -> None:
+            nonlocal commits
+            commits += 1
+            if commits != instant or done:
+                rename(*paths)
+            if commits == instant:
+                raise Killed
+
+        return count
+
+    def start(folder: Path, instant: int | None) -> Any:
+        nonlocal commits
+        commits = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", kill_at(instant))
+            return go(folder, name)[0]
+
+    commits = 0
+    summary = start(tmp_path / "straight", None)
+    total, expected, state = commits, lines(tmp_path / "straight"), final_state(tmp_path / "straight")
+    assert total > 10
+    for instant in range(1, total + 1, 1 if name == "ranpac" else 2):
+        folder = tmp_path / str(instant)
+        with pytest.raises(Killed):
+            start(folder, instant)
+        again, _ = go(folder, name)
+        found = final_state(folder)
+        assert lines(folder) == expected, instant
+        assert losses(folder) == losses(tmp_path / "straight"), instant
+        assert json.loads((folder / "summary.json").read_text())["final"] == summary["final"]
+        assert not list((folder / "state").glob("fit_*"))
+        assert all(torch.equal(found[key], value) for key, value in state.items()), instant
+        assert again["final"] == summary["final"] and again["average"] == summary["average"]
+
+
+def test_a_finished_run_is_only_read(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    first, taught = go(tmp_path)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.name != "lock" and path.is_file()}
+    notes = Notes()
+    second, restored = go(tmp_path, tracker=notes)
+    assert second == first and any("finished" in text for text in notes.said)
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    images = torch.rand(2, 3, 16, 16)
+    assert torch.equal(taught.logits(images), restored.logits(images))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops_and_the_run_goes_on(
+    number: int, go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = go(tmp_path / "straight")
+    real, calls = torch.optim.SGD.step, [0]
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 1:
+            os.kill(os.getpid(), number)
+        return real(self, *arguments)
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.SGD, "step", interrupted)
+        with pytest.raises(Stopped):
+            go(tmp_path / "stopped")
+    assert signal.getsignal(number) is before
+    assert not (tmp_path / "stopped" / "summary.json").exists()
+    assert go(tmp_path / "stopped")[0]["final"] == expected["final"]
+
+
+def test_a_stop_is_heard_while_a_run_tests_itself(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = go(tmp_path / "straight")
+    real, calls = RanPAC.all_logits, [0]
+
+    def interrupted(self: Any, images: torch.Tensor) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:  # the first of two tests after session 2
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, images)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RanPAC, "all_logits", interrupted)
+        with pytest.raises(Stopped):
+            go(tmp_path / "stopped")
+    assert calls[0] == 2
+    assert go(tmp_path / "stopped")[0]["final"] == expected["final"]
+    assert lines(tmp_path / "stopped") == lines(tmp_path / "straight")
+
+
+def test_a_damaged_last_state_falls_back_to_the_one_before(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    expected, _ = go(tmp_path)
+    newest = sorted((tmp_path / "state").glob("session_*.safetensors"))[-1]
+    newest.write_bytes(newest.read_bytes()[:50])
+    notes = Notes()
+    again, _ = go(tmp_path, tracker=notes)
+    assert again["final"] == expected["final"]
+    assert any("damaged" in text for text in notes.said)
+
+
+def test_a_state_of_another_run_is_refused_and_the_one_before_used(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    expected, _ = go(tmp_path / "one")
+    go(tmp_path / "other", "finetune")
+    newest, foreign = (
+        sorted((tmp_path / name / "state").glob("session_*.safetensors"))[-1] for name in ("one", "other")
+    )
+    newest.write_bytes(foreign.read_bytes())
+    notes = Notes()
+    assert go(tmp_path / "one", tracker=notes)[0]["final"] == expected["final"]
+    assert any("belongs to another run" in text and "The state before it is used" in text for text in notes.said)
+
+
+def test_a_state_of_a_newer_version_is_refused_and_the_one_before_used(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = go(tmp_path)
+    newest = sorted((tmp_path / "state").glob("session_*.safetensors"))[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "FORMAT", 99)
+        save_state(newest, {}, {})
+    notes = Notes()
+    assert go(tmp_path, tracker=notes)[0]["final"] == expected["final"]
+    assert any("newer safecl" in text for text in notes.said)
+
+
+def test_finished_phases_of_a_session_are_not_trained_again(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first session of SAFE is a pilot and then the slow learner; a stop comes in between."""
+    sessions = [["a", "b", "c", "d"], ["e"]]
+    expected, _ = go(tmp_path / "straight", "safe", sessions)
+    real, steps = torch.optim.SGD.step, [0]
+
+    def killed(self: Any, *arguments: Any) -> Any:
+        steps[0] += 1
+        if steps[0] == 5:  # the pilot has two steps in one epoch, the slow learner three
+            raise Killed
+        return real(self, *arguments)
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        steps[0] += 1
+        return real(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(torch.optim.SGD, "step", killed)
+        go(tmp_path / "killed", "safe", sessions)
+    assert (tmp_path / "killed" / "state" / "fit_1_pilot.safetensors").exists()
+    steps[0] = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.SGD, "step", counted)
+        assert go(tmp_path / "killed", "safe", sessions)[0]["final"] == expected["final"]
+    assert steps[0] == 1 + 1  # what was left of the slow learner, and the fast one in session 2
+    assert losses(tmp_path / "killed") == losses(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("harm", [errno.ENOSPC, errno.EIO, "gone"])
+def test_a_disk_that_fills_up_or_goes_loses_no_good_state(
+    harm: int | str, go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every commit of the run in turn: one sentence, the last good state stays, and the run ends as it would."""
+    folder, expected = tmp_path / "run", go(tmp_path / "straight")[0]
+    real, fails = os.fsync, [0]
+    aside = tmp_path / "aside"
+
+    def failing(descriptor: int) -> None:
+        fails[0] -= 1
+        if fails[0] != 0:
+            return real(descriptor)
+        if harm == "gone":
+            folder.rename(aside)
+            return real(descriptor)
+        raise OSError(harm, os.strerror(harm))  # type: ignore[arg-type]
+
+    def good() -> int:
+        states = sorted((folder / "state").glob("session_*"), reverse=True)
+        return max((load_state(file)[1]["session"] for file in states), default=0)
+
+    reached, at = 0, 1
+    while True:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing)
+            fails[0] = at
+            try:
+                summary, _ = go(folder)
+                break
+            except SafeclError as error:
+                assert "could not be written" in str(error) and "\n" not in str(error)
+        if harm == "gone":
+            aside.rename(folder) if not folder.exists() else None
+        assert good() >= reached
+        reached, at = good(), at + 3
+    assert summary["final"] == expected["final"] and reached >= 1
+    assert losses(folder) == losses(tmp_path / "straight") and lines(folder) == lines(tmp_path / "straight")
+
+
+def test_a_folder_has_one_run_at_a_time(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SafeclError, match="Another run is using"):
+            go(tmp_path)
+    go(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(SafeclError, match="cannot be written"):
+        go(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["safe", "ranpac", "finetune"])
+def test_a_run_says_what_it_is_and_what_it_took(
+    name: str, go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    summary, method = go(tmp_path, name)
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert facts["method"] == name and facts["processes"] == 1 and facts["libraries"]["torch"] and facts["hardware"]
+    assert facts["parameters"]["learnable"] == sum(p.numel() for p in method.parameters())
+    assert summary["fwt"] is None  # classes that nobody has shown
+    for line in [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]:
+        seconds = line["seconds"]
+        assert seconds["total"] == pytest.approx(seconds["fit"] + seconds["statistics"] + seconds["evaluate"])
+        assert seconds["fit"] == pytest.approx(sum(phase["seconds"] for phase in line["phases"]))
+        assert line["peak_memory"] >= max([1, *(phase["peak_memory"] for phase in line["phases"])])
+        assert line["bytes_kept"] >= 4 * line["parameters"]["stored"]
+    run = read_run(tmp_path)  # and a reader of the folder finds it all
+    assert run.done == run.total == 3 and run.facts.parameters.learnable == facts["parameters"]["learnable"]
+
+
+def test_a_tracker_of_experiments_gets_losses_and_metrics(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[int, dict[str, float]]] = []
+    monkeypatch.setattr(Accelerator, "log", lambda self, values, step: logged.append((step, values)))
+    go(tmp_path)
+    assert [step for step, _ in logged] == sorted(step for step, _ in logged)
+    names = {name for _, values in logged for name in values}
+    assert {"ranpac/loss", "ranpac/lr", "pooled/ranpac", "forgetting/ranpac", "peak_memory"} <= names
+    assert all(isinstance(value, int | float) for _, values in logged for value in values.values())
+
+
+@pytest.mark.parametrize("name", ["safe", "ranpac", "finetune"])
+def test_the_accuracies_are_those_of_the_answers(
+    name: str, go: Callable[..., tuple[Any, Method]], make_stream: MakeStream, tmp_path: Path
+) -> None:
+    summary, method = go(tmp_path, name)
+    stream = make_stream(SESSIONS)
+    accuracy: dict[str, list[float]] = {output: [] for output in method.outputs}
+    counts = []
+    for number in (1, 2, 3):
+        test = stream.test(number)
+        counts.append(len(test))
+        answers = method.all_logits(test.plain(range(len(test)), stream.transform).float() / 255)
+        for output, logits in answers.items():
+            guesses = [method.classes[int(i)] for i in logits.argmax(dim=1)]
+            accuracy[output].append(float(np.mean([a == b for a, b in zip(guesses, test.labels, strict=True)])))
+    last = lines(tmp_path)[-1]
+    assert last["accuracy"] == accuracy and last["test_counts"] == counts
+    for output in method.outputs:
+        assert summary["final"][output] == pytest.approx(np.average(accuracy[output], weights=counts))
+
+
+def test_class_streams_are_tested_on_what_was_seen_and_domain_streams_on_every_domain(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    go(tmp_path / "class")
+    assert [len(line["test_counts"]) for line in lines(tmp_path / "class")] == [1, 2, 3]
+    summary, _ = go(tmp_path / "domain", sessions=[["a", "b"]] * 3, protocol="domain")
+    rows = [line["accuracy"]["ranpac"] for line in lines(tmp_path / "domain")]
+    assert summary["fwt"]["ranpac"] == pytest.approx((rows[0][1] + rows[1][2]) / 2 - 1 / 2)  # above a guess of two
+    assert [len(line["test_counts"]) for line in lines(tmp_path / "domain")] == [3, 3, 3]
