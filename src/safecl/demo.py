@@ -22,7 +22,7 @@ def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = 
         start_anew(folder / method)
     tracker, histories = make_tracker(show), {}
     for method, title in METHODS.items():
-        settings = load("demo", [f"method={method}", *words])
+        settings = load("demo", [*([] if method == "safe" else [f"method={method}"]), *words])
         tracker.say(f"{title} on {settings.stream.name}, backbone {settings.backbone.name}, PET {settings.pet.kind}")
         place = folder / method
         launch(settings, place, tracker, {"command": " ".join(["safecl demo", *words])})
