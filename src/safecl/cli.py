@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from safecl import __version__
@@ -17,12 +16,16 @@ from safecl.errors import SafeclError, Stopped
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
+    epilog="Examples:  safecl demo  ·  safecl run safe stream=folder:photos  ·  safecl runs  ·  safecl COMMAND --help",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+
+# The base of click's own errors. Newer versions of typer carry a copy of click, so it is asked for by its name.
+USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings, e.g. pet=adapter seed=1.")]
 Folder = Annotated[Path | None, typer.Option(help="Where the run is kept; below runs/ if not given.")]
@@ -172,13 +175,13 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = 130
-    except click.ClickException as error:
-        error.show()
-        code = 2
     except SafeclError as error:
         typer.echo(f"safecl: {error}", err=True)
+        code = 2
+    except USAGE as error:
+        typer.echo(f"safecl: {error.format_message()} See safecl --help.", err=True)
         code = 2
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.

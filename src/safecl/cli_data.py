@@ -7,13 +7,17 @@ import typer
 
 app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=True)
 
+Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
 Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:PATH, parquet:PATH, hf:NAME.")]
 Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared [SAFECL_DATA, or ./data].")]
 
 
 @app.command("list")
 def list_(root: Root = None) -> None:
-    """Every named stream: size, sessions, and whether it is prepared."""
+    """Every named stream: size, sessions, and whether it is prepared.
+
+    Example:  safecl data list
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -36,13 +40,16 @@ def list_(root: Root = None) -> None:
 
 @app.command()
 def prepare(
-    name: Name,
+    name: Dataset,
     source: Annotated[Path | None, typer.Option("--from", help="An archive, or a folder.")] = None,
     root: Root = None,
     download: Annotated[bool, typer.Option(help="Fetch what is open to software.")] = False,
     any_md5: Annotated[bool, typer.Option("--any-md5", help="Accept an archive whose md5 is unknown.")] = False,
 ) -> None:
-    """Lay a named dataset out below ROOT, from its official or its processed archive."""
+    """Lay a named dataset out below ROOT, from its official or its processed archive.
+
+    Example:  safecl data prepare cifar100 --from cifar-100-python.tar.gz --root data
+    """
     from safecl.errors import SafeclError
     from safecl.streams.catalog import data_root
     from safecl.streams.prepare import download as fetch
@@ -58,8 +65,15 @@ def prepare(
 
 
 @app.command()
-def check(name: Name, root: Root = None, workers: int = 2) -> None:
-    """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem."""
+def check(
+    name: Name,
+    root: Root = None,
+    workers: Annotated[int, typer.Option(min=1, help="Pictures read at the same time.")] = 2,
+) -> None:
+    """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
+
+    Example:  safecl data check folder:photos
+    """
     from safecl.streams.catalog import canonical, check_by_name
 
     report = check_by_name(canonical(name), root, workers)
@@ -74,11 +88,14 @@ def show(
     name: Name,
     out: Annotated[Path, typer.Option(help="Folder for the sheets.")] = Path("sheets"),
     root: Root = None,
-    first: int | None = None,
-    step: int | None = None,
-    per_class: int = 8,
+    first: Annotated[int | None, typer.Option(min=1, help="Classes in the first session.")] = None,
+    step: Annotated[int | None, typer.Option(min=1, help="Classes in every later session.")] = None,
+    per_class: Annotated[int, typer.Option(min=1, help="Pictures of each class.")] = 8,
 ) -> None:
-    """A contact sheet of each session as PNG."""
+    """A contact sheet of each session as PNG.
+
+    Example:  safecl data show glyphs --out sheets
+    """
     from safecl.streams.catalog import open_stream
     from safecl.streams.show import show as draw
 

@@ -176,11 +176,13 @@ def _sentence(errors: list[ErrorDetails], source: str, method: str) -> SafeclErr
     key, given = ".".join(place), error.get("input")
     if extra:
         inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
-        return unknown("setting", key, inside or known)
+        nearest = unknown("setting", key, inside or known)
+        listed = len(inside or known) <= 20 or "did you mean" in str(nearest)
+        return nearest if listed else SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")
     if error["type"] == "literal_error":
         choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
         return unknown(f"{key} =", str(given), [*choices, "a number"] if numbers else choices)
-    wrong = f"{key}={given} in {source} is wrong"
+    wrong = f"{key}={given}{f' in {source}' if source.endswith(('.yaml', '.yml')) else ''} is wrong"
     if error["type"] in ("model_type", "model_attributes_type"):
         inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
         return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")

@@ -43,11 +43,12 @@ def launch(
     which the numbers go as well.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
-    Processes(accelerator).once(lambda: check_folder(settings, folder, given))
     precision = choose_precision(settings.precision, accelerator.device)
     backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
     stream = open_stream(settings.stream.name, size=backbone.size, seed=settings.seed, **settings.stream.options())
     method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
+    # Only now: settings that name nothing leave no folder behind.
+    Processes(accelerator).once(lambda: check_folder(settings, folder, given))
     details = {**(facts or {}), "pet": settings.pet.kind, "precision": str(backbone.dtype).removeprefix("torch.")}
     if trackers:
         accelerator.init_trackers("safecl", {"folder": folder.name, **_scalars(settings.model_dump(mode="json"))})

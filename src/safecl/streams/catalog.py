@@ -92,6 +92,8 @@ def open_stream(
 def read(name: str, root: str | Path | None = None, *, protocol: str | None = None, **options: Any) -> Collection:
     """The pictures behind a name, not yet cut into sessions."""
     kind, _, rest = name.partition(":") if ":" in name else (canonical(name), "", "")
+    if f"{kind}:" in [form.partition(":")[0] + ":" for form in FORMS] and not rest:
+        raise SafeclError(f"The stream {name!r} lacks what comes after the colon, for example {kind}:pictures.")
     if kind == "folder":
         return read_folder(rest, protocol=protocol, **options)
     if kind in ("csv", "parquet"):
@@ -115,6 +117,8 @@ def read_dataset(dataset: Dataset, root: Path) -> Collection:
 
 def check_by_name(name: str, root: str | Path | None = None, workers: int = 2) -> Report:
     """What ``safecl data check`` says about a prepared dataset or about own pictures."""
+    if name == "glyphs":
+        raise SafeclError("The glyphs stream is drawn while it is read, so there is nothing to check.")
     dataset = DATASETS.get(name)
     if dataset is None:
         found: dict[str, Any] = (
