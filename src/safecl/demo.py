@@ -38,7 +38,7 @@ def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = 
 NEXT = """
 Next, on your own pictures (PATH holds one folder of pictures a class):
   [bold]safecl data check folder:PATH[/bold]                    is every picture readable?
-  [bold]safecl run safe stream=folder:PATH[/bold]               learn them, session by session
+  [bold]safecl run safe stream=folder:PATH[/bold]               learn session by session
   [bold]safecl run safe stream=folder:PATH pet=adapter[/bold]   with another kind of tuning"""
 
 
