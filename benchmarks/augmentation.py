@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("words", nargs="*", help="key=value words for every run")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     feed._limit = lambda device: 0  # canvases that are held would be one crop for ever
     rows = []
     for seed in map(int, options.seeds.split(",")):

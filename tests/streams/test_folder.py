@@ -36,6 +36,10 @@ def test_train_and_test_folders_are_taken_as_they_are(class_folder, test: str) -
     assert (len(data.train), len(data.test), data.classes) == (5, 2, ("ant", "bee"))
 
 
+def test_a_class_may_be_called_train(class_folder) -> None:
+    assert read_folder(class_folder({"bus": 5, "train": 5, "tram": 5})).classes == ("bus", "train", "tram")
+
+
 def test_test_is_preferred_to_val(class_folder) -> None:
     counts = {"train/a": 2, "train/b": 2, "val/a": 1, "val/b": 1, "test/a": 3, "test/b": 3}
     assert len(read_folder(class_folder(counts)).test) == 6

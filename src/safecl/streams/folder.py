@@ -93,7 +93,9 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
     """The training folder and, where there is one, the test folder."""
     names = {entry.name.lower(): entry for entry in top.iterdir() if entry.is_dir()}
     train = next((names[name] for name in TRAIN if name in names), None)
-    if train is None:
+    # Among other folders, one that holds no folders is a class: trains are photographed, too.
+    alone = names.keys() <= {*TRAIN, *TEST}
+    if train is None or not (alone or any(entry.is_dir() for entry in train.iterdir())):
         return top, None
     return train, next((names[name] for name in TEST if name in names), None)
 
