@@ -92,7 +92,7 @@ def open_stream(
 def read(name: str, root: str | Path | None = None, *, protocol: str | None = None, **options: Any) -> Collection:
     """The pictures behind a name, not yet cut into sessions."""
     kind, _, rest = name.partition(":") if ":" in name else (canonical(name), "", "")
-    if f"{kind}:" in [form.partition(":")[0] + ":" for form in FORMS] and not rest:
+    if name.endswith(":") and kind in OPTIONS:
         raise SafeclError(f"The stream {name!r} lacks what comes after the colon, for example {kind}:pictures.")
     if kind == "folder":
         return read_folder(rest, protocol=protocol, **options)
