@@ -30,7 +30,7 @@ def test_a_batch_is_embedded_once_for_all_learners(make_backbone: Callable[..., 
     def count(module: object, inputs: object, output: object) -> None:
         calls[0] += 1
 
-    backbone.vit.patch_embed.proj.register_forward_hook(count)
+    backbone.vit.patch_embed.norm.register_forward_hook(count)
     found = [learner.features(images) for learner in (*learners, backbone)]
     assert calls[0] == 1
     for one, other in zip(found, expected, strict=True):

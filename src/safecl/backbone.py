@@ -12,13 +12,17 @@ import timm
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
+from timm.layers import PatchEmbed
 from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
+from safecl.attention import use_attention
 from safecl.errors import SafeclError, unknown
+from safecl.gelu import use_gelu
+from safecl.norm import use_norm
 from safecl.settings import Settings
-from safecl.view import Once, shared_view
+from safecl.view import Once, cls_feature, shared_view
 
 EMBEDDED = "safecl_micro"
 Normalisation: TypeAlias = Literal["none", "half", "imagenet", "auto"]
@@ -50,25 +54,25 @@ class Backbone:
     gathered: Callable[[Tensor], Tensor] | None = None  # the engine's, while several processes share a batch
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: Colours, std: Colours) -> None:
-        # Convolutions like this layout, and the tokens that follow are then a view of their output.
-        vit.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch takes it, its types do not
+        for use in (use_attention, use_gelu, use_norm):
+            use(vit)
+        if not isinstance(vit.patch_embed, PatchEmbed):  # a stem of convolutions, which like this layout
+            vit.patch_embed.to(memory_format=torch.channels_last)
         self.vit = vit.eval().requires_grad_(False)
         self._ptm = shared_view(vit)
-        self._prepared = Once()
         self.name, self.size, self.width = name, size, int(vit.embed_dim)
         self.mean, self.std = mean, std
-        self.dtype = torch.float32
+        self.to(torch.device("cpu"))
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Backbone":
-        """Move it, and choose the precision of its matrix products; all else stays float32.
+        """Move it, and choose the precision of weights and activations. Pictures and features stay float32.
 
-        The frozen matrices are kept in ``dtype``, so that a forward pass does not cast them anew.
+        So does what is learned: a PET rounds its numbers where they enter the network, never those it keeps.
         """
-        self.vit.to(device)
-        for module in self.vit.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                module.to(dtype)
-        self.dtype = dtype
+        self.vit.to(device, dtype)
+        factor = 1 / torch.tensor(self.std, device=device).view(3, 1, 1)
+        self._colours = factor, -torch.tensor(self.mean, device=device).view(3, 1, 1) * factor
+        self.dtype, self._prepared = dtype, Once()  # pictures that were prepared before are not what is wanted now
         return self
 
     @property
@@ -79,15 +83,13 @@ class Backbone:
     def features(self, images: Tensor, view: VisionTransformer | None = None) -> Tensor:
         """Pictures in [0, 1], (N, 3, size, size) → CLS features (N, d) in float32, of ``view`` or of the PTM."""
         network = self._ptm if view is None else view
-        with torch.autocast(images.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            # The same tensor for the same pictures: by it views know that they have embedded them already.
-            tokens: Tensor = network.forward_features(self._prepared(images, self._normalise))
-        features = tokens[:, 0].float()
+        # The same tensor for the same pictures: by it views know that they have embedded them already.
+        features = cls_feature(network, self._prepared(images, self._normalise)).float()
         return features if self.gathered is None else self.gathered(features)
 
     def _normalise(self, images: Tensor) -> Tensor:
-        mean, std = (images.new_tensor(c).view(3, 1, 1) for c in (self.mean, self.std))
-        return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
+        factor, offset = self._colours
+        return torch.addcmul(offset, images, factor).to(self.dtype)
 
 
 def load_backbone(settings: BackboneSettings) -> Backbone:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from safecl.backbone import Backbone
 from safecl.heads import CosineHead, RidgeHead, RidgeSettings
-from safecl.pet import PetSettings, attach
+from safecl.pet import PetSettings, attach, fold
 
 
 class Learner(nn.Module):
@@ -18,14 +18,14 @@ class Learner(nn.Module):
         self.backbone, self._options = backbone, (pet, ridge, scale, seed)
         # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
         view, self.pet = attach(backbone.vit, pet, seed)
-        self._view = [view]
+        self._views = [view, view]  # with the PET in it, and as it is used: folded, once nothing changes any more
         self.cosine = CosineHead(backbone.width, scale)
         self.ridge = RidgeHead(backbone.width, ridge, seed)
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
     def features(self, images: Tensor) -> Tensor:
         """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
-        return self.backbone.features(images, self._view[0])
+        return self.backbone.features(images, self._views[1])
 
     def logits(self, images: Tensor) -> Tensor:
         """z of Eq. (9): (N, C)."""
@@ -45,8 +45,9 @@ class Learner(nn.Module):
         self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
 
     def freeze(self) -> None:
-        """No more training: neither PET nor cosine head."""
+        """No more training, neither of the PET nor of the cosine head; what can be folded into the weights is."""
         self.requires_grad_(False).eval()
+        self._views[1] = fold(self._views[0])
 
     def copy(self) -> "Learner":
         """A learner of its own, trainable, that starts as this one."""

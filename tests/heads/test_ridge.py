@@ -8,6 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from safecl.errors import SafeclError
 from safecl.heads import RidgeHead, RidgeSettings
@@ -113,25 +115,42 @@ def test_a_singular_gram_matrix_is_solved_in_every_precision() -> None:
         assert torch.allclose(h.to(dtype) @ weight, torch.full((5, 5), 0.2, dtype=dtype), atol=1e-3)
 
 
-def test_a_failed_factor_falls_back_to_float64_and_then_to_a_larger_beta(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failures", [1, 3])
+def test_where_no_factor_can_be_made_that_of_a_larger_beta_leads_to_the_same_weights(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     h = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
     gram, sums = h.T @ h, h.T @ torch.eye(30)
     expected = torch.linalg.solve(gram.double() + torch.eye(8), sums.double()).float()
-    real, tried = module._factor, []
+    real, tried = torch.linalg.cholesky_ex, []
 
-    def fail(gram: torch.Tensor, beta: float, precision: torch.dtype) -> tuple[torch.Tensor, bool]:
-        tried.append((precision, beta))
-        factor, failed = real(gram, beta, precision)
-        return factor, failed or len(tried) <= failures
+    def fail(matrix: torch.Tensor, out: tuple[torch.Tensor, torch.Tensor]) -> None:
+        tried.append(float((matrix.diagonal() - gram.diagonal()).mean()))
+        real(matrix, out=out)
+        if len(tried) <= failures:
+            out[1].fill_(3)
 
-    monkeypatch.setattr(module, "_factor", fail)
-    failures = 1
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", fail)
     assert torch.allclose(solve(gram, sums, 1.0), expected, atol=1e-5)
-    assert tried == [(torch.float32, 1.0), (torch.float64, 1.0)]
-    tried.clear()
-    failures = 2
-    assert torch.allclose(solve(gram, sums, 0.1), expected, atol=1e-5)
-    assert [beta for _, beta in tried] == [0.1, 0.1, 1.0]
+    assert tried == pytest.approx([10.0**i for i in range(failures + 1)], rel=1e-3)
+
+
+def test_a_factor_stands_where_one_copy_of_the_gram_matrix_stood() -> None:
+    """The memory of a solve is the Gram matrix and its factor."""
+    h = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
+    made: list[torch.Tensor] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            made.extend(x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.shape == (8, 8))
+            return result
+
+    gram, sums = h.T @ h, h.T @ torch.eye(30)[:, :3]
+    with Watch():
+        solve(gram, sums, 1.0)
+    rooms = {x.untyped_storage().data_ptr() for x in made if x.dtype == torch.float32}
+    assert len(rooms - {gram.untyped_storage().data_ptr()}) == 1
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e6])

@@ -5,25 +5,30 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
+from safecl.engine.packing import pack, symmetric, unpack
 from safecl.errors import SafeclError
 
-FORMAT = 1
+FORMAT = 2  # 2: symmetric matrices are packed
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",
+          torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
+Buffer: TypeAlias = bytes | memoryview
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path`` in one step: after a crash there is the old file or the new one, never a part."""
+def write_bytes(path: Path, *parts: Buffer) -> None:
+    """Put ``parts`` at ``path`` in one step: after a crash there is the old file or the new one, nothing in between."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with aside.open("wb") as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -74,23 +79,27 @@ def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and facts in one safetensors file. A tensor that stands under two names is stored once."""
+    """Tensors and facts in one safetensors file. A tensor that stands under two names, or mirrored, is stored once."""
     first: dict[Any, str] = {}
     alias: dict[str, str] = {}
     unique: dict[str, Tensor] = {}
     stored: set[int] = set()
+    packed: dict[str, int] = {}
     for name, tensor in tensors.items():
         same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         owner = first.setdefault(same, name) if tensor.numel() else name
         if owner != name:
             alias[name] = owner
             continue
-        plain = tensor.detach().cpu().contiguous()
+        if symmetric(tensor):
+            packed[name], tensor = len(tensor), pack(tensor)
+        plain = _on_host(tensor.detach()).contiguous()
         memory = plain.untyped_storage().data_ptr()
         unique[name] = plain.clone() if memory in stored else plain  # a view of a neighbour gets its own copy
         stored.add(memory)
-    facts_and_alias = {"facts": json.dumps(facts), "alias": json.dumps(alias)}
-    write_bytes(path, save(unique, {"format": str(FORMAT), "checksum": _checksum(unique), **facts_and_alias}))
+    more = {"facts": json.dumps(facts), "alias": json.dumps(alias), "packed": json.dumps(packed)}
+    bodies = {name: _bytes(tensor) for name, tensor in unique.items()}
+    write_bytes(path, _header(unique, {"format": str(FORMAT), "checksum": _checksum(bodies), **more}), *bodies.values())
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -106,19 +115,46 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         if int(header["format"]) > FORMAT:
             raise SafeclError(f"The state file {path} was written by a newer safecl; update to read it.")
-        if "checksum" in header and header["checksum"] != _checksum(tensors):
+        found = _checksum({name: _bytes(tensor) for name, tensor in tensors.items()})
+        if header["format"] == str(FORMAT) and header["checksum"] != found:
             raise SafeclError(f"The state file {path} is damaged: its contents are not what was written.")
+        for name, size in json.loads(header.get("packed", "{}")).items():
+            tensors[name] = unpack(tensors[name], size)
         aliases = {name: tensors[owner] for name, owner in json.loads(header["alias"]).items()}
         return tensors | aliases, json.loads(header["facts"])
-    except (AttributeError, KeyError, ValueError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    value = 0
-    for name in sorted(tensors):
-        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, value)
-    return str(value)
+def _on_host(tensor: Tensor) -> Tensor:
+    if not tensor.is_cuda:
+        return tensor.cpu()
+    # Into pinned memory, which is many times faster, and which torch keeps for the next session.
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
+
+
+def _header(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """What a safetensors file begins with; the library itself would first put all of the file together in memory."""
+    table: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.nbytes
+        table[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(table).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _bytes(tensor: Tensor) -> Buffer:
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def _checksum(bodies: Mapping[str, Buffer]) -> str:
+    """Of all bytes, and of which tensor they belong to; large tensors are summed side by side."""
+    names = sorted(bodies)
+    with ThreadPoolExecutor() as pool:
+        sums = dict(zip(names, pool.map(lambda name: zlib.crc32(bodies[name]), names), strict=True))
+    return str(zlib.crc32(json.dumps(sums).encode()))
 
 
 def _sync_folder(folder: Path) -> None:

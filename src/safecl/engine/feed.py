@@ -31,7 +31,7 @@ class Feed:
             canvases, aspects = self._held()
             for chunk in chunks:
                 chosen = torch.as_tensor(chunk)
-                yield canvases[chosen.to(self.device)], aspects[chosen]
+                yield canvases[chosen.to(self.device, non_blocking=True)], aspects[chosen]
             return
         order = [int(i) for chunk in chunks for i in chunk]
         for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):

@@ -16,13 +16,14 @@ from safecl.engine.feed import Feed, reads
 from safecl.engine.memory import peak, reset_peak
 from safecl.engine.place import Means, Place
 from safecl.engine.processes import Processes
+from safecl.engine.replay import Replay
 from safecl.engine.track import Tracker
 from safecl.errors import SafeclError, Stopped
 from safecl.learner import Learner
 from safecl.methods.method import Loss, Method
 from safecl.randomness import derive, generator
 from safecl.settings import Settings
-from safecl.streams.images import Transform, augment
+from safecl.streams.images import Transform, cut_out, random_crops
 from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device
@@ -44,6 +45,7 @@ class TrainSettings(Settings):
     warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
     clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
     later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
+    graphs: bool = Field(True, description="on CUDA, record a step once and replay it")
     save_seconds: PositiveFloat = Field(60.0, description="how often a phase saves where it is")
 
     @model_validator(mode="after")
@@ -118,52 +120,52 @@ class Fitting:
         horizon = epochs if first else s.later_horizon or epochs
         rate = (s.lr if first else s.later_lr or s.lr) * place.slower
         clip = s.clip if first else s.later_clip
-        feed, targets = self._open(session), self._targets(session)
-        n, size = len(targets), s.batch_size
-        per_epoch = math.ceil(n / size)
+        size = s.batch_size
+        per_epoch = math.ceil(len(session.train) / size)
         total = epochs * per_epoch
-        optimiser = torch.optim.SGD(parameters.values(), rate, s.momentum, weight_decay=s.weight_decay)
+        now = torch.zeros((), device=device)  # the rate, where a recorded step finds it
+        optimiser = torch.optim.SGD(parameters.values(), now, s.momentum, weight_decay=s.weight_decay, fused=True)
         place.enter(parameters, optimiser)
-        started, finite, sums = time.monotonic(), torch.ones((), dtype=torch.bool, device=device), place.means
-        saved, before, here = started, place.seconds, place.step
+
+        def step(canvas: Tensor, crops: Tensor, targets: Tensor) -> dict[str, Tensor]:
+            """From a batch (this process's canvases of it, their crops, all targets) to new weights, and the loss."""
+            optimiser.zero_grad(set_to_none=True)
+            values: dict[str, Tensor] = {}
+            for rows, mine in self._pieces(len(targets)):
+                images = cut_out(canvas[mine], crops[mine], self.transform.size)
+                with processes.together(self.method, rows.stop - rows.start):
+                    terms = loss(images, targets[rows])
+                share = (rows.stop - rows.start) / len(targets)
+                terms = {key: term * share for key, term in terms.items()}
+                terms = {"loss": torch.stack(list(terms.values())).sum(), **terms}
+                terms["loss"].backward()  # type: ignore[no-untyped-call]  # torch's own
+                values = {key: term.detach() + values.get(key, 0) for key, term in terms.items()}
+            processes.average_gradients(parameters)
+            if clip is not None:
+                nn.utils.clip_grad_norm_(parameters.values(), clip)
+            optimiser.step()
+            return values
+
+        take = Replay(step, device, s.graphs and processes.count == 1, self.tracker.say)
+        started, sums, here, before = time.monotonic(), place.means, place.step, place.seconds
+        saved, inputs = started, self._inputs(session, here, total)
+        following = next(inputs, None)
         with self.tracker.phase(f"Session {session.number}  {name}", total, here) as phase:
-            while place.step < total:
-                epoch, at = divmod(place.step, per_epoch)
-                if at == 0 or place.step == here:  # a new epoch, or the middle of one after a stop
-                    order = torch.randperm(n, generator=generator(self.seed, "order", session.number, epoch))
-                    batches = [_cut(batch, size // s.accumulate) for batch in _cut(order, size)]
-                    canvases = feed.canvases([p[processes.share(len(p))].tolist() for b in batches[at:] for p in b])
+            while following is not None:
                 # Masks of dropout are drawn by each process for its own pictures.
                 torch.manual_seed(derive(self.seed, "dropout", session.number, place.step) + processes.index)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate * _schedule(s, place.step, per_epoch, total, horizon)
-                optimiser.zero_grad(set_to_none=True)
-                seen, past = sum(map(len, batches[at])), 0
-                for piece in batches[at]:
-                    mine, (canvas, aspects) = processes.share(len(piece)), next(canvases)
-                    rows = slice(past + mine.start, past + mine.stop)  # of the batch, for which the crops are drawn
-                    draw = generator(self.seed, "augment", session.number, place.step, 0)
-                    images = augment(canvas, _spread(aspects, rows, seen), self.transform, draw, rows)
-                    past += len(piece)
-                    with processes.together(self.method, len(piece)):
-                        terms = loss(images, targets[piece.to(device)])
-                    terms = {key: term * (len(piece) / seen) for key, term in terms.items()}
-                    value = torch.stack(list(terms.values())).sum()
-                    torch.autograd.backward(value)
-                    finite &= value.detach().isfinite()
-                    sums.add(value, terms)
-                processes.average_gradients(parameters)
-                if clip is not None:
-                    nn.utils.clip_grad_norm_(parameters.values(), clip)
-                optimiser.step()
+                lr = rate * _schedule(s, place.step, per_epoch, total, horizon)
+                now.fill_(lr)
+                sums.add(take(*following))
+                following = next(inputs, None)  # made ready while the device works
                 place.step += 1
-                sums.count += 1
                 look = place.step % NOTE == 0 or place.step % per_epoch == 0
                 if look:
-                    if not finite:
-                        return False
                     means, speed = sums.take(), size * (place.step - here) / (time.monotonic() - started)
-                    self._note(session, name, place.step, epoch, means, optimiser.param_groups[0]["lr"])
+                    if not math.isfinite(means["loss"]):
+                        return False
+                    epoch = (place.step - 1) // per_epoch
+                    self._note(session, name, place.step, epoch, means, lr)
                     said = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
                     phase.advance(0, f"epoch {epoch + 1}/{epochs}  {said}  {speed:.0f} images/s")
                 phase.advance()
@@ -175,11 +177,28 @@ class Fitting:
                         self._save(place, file, parameters, optimiser)
                         if processes.any(self.stop()):
                             raise Stopped
-        finite &= torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all()  # the last step
+        finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
         if finite and here < total:
             place.seconds = before + time.monotonic() - started
             self._save(place, file, parameters, optimiser)
-        return bool(finite)
+        return finite
+
+    def _inputs(self, session: Session, start: int, total: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """For each step from ``start`` on: this process's canvases of the batch, their crops, and all targets of it."""
+        feed, targets, size = self._open(session), self._targets(session), self.settings.batch_size
+        per_epoch = math.ceil(len(targets) / size)
+        for step in range(start, total):
+            epoch, at = divmod(step, per_epoch)
+            if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
+                order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
+                batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[order.to(targets.device, non_blocking=True)]))
+                canvases = feed.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
+            (canvas, aspects), these = next(canvases), labels.pop(0)
+            # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.
+            mine = self._mine(len(these))
+            every = torch.ones(len(these)).index_copy(0, mine, aspects)
+            crops = random_crops(every, self.transform, generator(self.seed, "augment", session.number, step, 0))
+            yield canvas, crops[mine].to(targets.device, non_blocking=True), these
 
     @torch.no_grad()
     def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
@@ -210,6 +229,22 @@ class Fitting:
         self.peak = max(self.peak, found)
         reset_peak(self.processes.device)
         return found
+
+    def _pieces(self, n: int) -> Iterator[tuple[slice, slice]]:
+        """The pieces in which a batch of n goes through the network: their rows, and where this process has its own."""
+        size, at = self.settings.batch_size // self.settings.accumulate, 0
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            mine = self.processes.share(rows.stop - rows.start)
+            yield rows, slice(at, at := at + mine.stop - mine.start)
+
+    def _mine(self, n: int) -> Tensor:
+        """The rows of a batch of n pictures that this process takes."""
+        parts = []
+        for rows, _ in self._pieces(n):
+            mine = self.processes.share(rows.stop - rows.start)
+            parts.append(torch.arange(rows.start + mine.start, rows.start + mine.stop))
+        return torch.cat(parts)
 
     def _epochs(self, session: Session) -> int:
         later = self.settings.later_epochs or self.settings.epochs
@@ -245,13 +280,6 @@ def trainable(learner: nn.Module) -> dict[str, nn.Parameter]:
 
 def _cut(positions: Tensor, size: int) -> list[Tensor]:
     return [positions[start : start + size] for start in range(0, len(positions), size)]
-
-
-def _spread(aspects: Tensor, rows: slice, n: int) -> Tensor:
-    """The aspects of some rows at their places in a batch of n; what stands at the others does not matter."""
-    whole = torch.ones(n)
-    whole[rows] = aspects
-    return whole
 
 
 def _schedule(s: TrainSettings, step: int, per_epoch: int, total: int, horizon: int) -> float:

@@ -21,12 +21,16 @@ class Means:
         self.sums: dict[str, Tensor] = {}
         self.count = 0
 
-    def add(self, value: Tensor, terms: dict[str, Tensor]) -> None:
-        for key, term in {"loss": value, **terms}.items():
-            self.sums[key] = self.sums[key] + term.detach() if key in self.sums else term.detach()
+    def add(self, values: dict[str, Tensor]) -> None:
+        """Those of one step."""
+        for key, value in values.items():
+            self.sums[key] = self.sums[key] + value if key in self.sums else value.clone()
+        self.count += 1
 
     def take(self) -> dict[str, float]:
-        means = {key: float(total) / self.count for key, total in self.sums.items()}
+        """One wait for the device, however many there are."""
+        totals = torch.stack(list(self.sums.values())).tolist()
+        means = {key: total / self.count for key, total in zip(self.sums, totals, strict=True)}
         self.sums, self.count = {}, 0
         return means
 
@@ -74,12 +78,12 @@ class Place:
 
     @torch.no_grad()
     def enter(self, parameters: Parameters, optimiser: torch.optim.SGD) -> None:
-        """Give the weights and the momentum the values they had here; nothing at the beginning of a phase."""
+        """Give the weights and the momentum the values they had here; at the beginning of a phase that is none."""
         for i, (name, parameter) in enumerate(parameters.items()):
             if name in self.tensors:
                 parameter.copy_(self.tensors[name])
-            if f"momentum/{i}" in self.tensors:
-                optimiser.state[parameter]["momentum_buffer"] = self.tensors[f"momentum/{i}"].to(parameter)
+            momentum = self.tensors.get(f"momentum/{i}", torch.zeros_like(parameter))
+            optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter)
         for name, tensor in self.tensors.items():
             if name.startswith("loss/"):
                 self.means.sums[name.removeprefix("loss/")] = tensor.to(parameter.device)

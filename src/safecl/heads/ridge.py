@@ -1,13 +1,16 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
 Precision: projected features and statistics are float32, or float64 in a head that was made so with ``.double()``.
-The weights come from a Cholesky factor in that precision, refined against float64 residuals; where that does not
-converge the factor is made in float64. A β below the rounding noise of G would fit that noise, so it is raised to
-it. Matrix products must not use TF32, which is torch's default.
+The weights come from one Cholesky factor in that precision, which then guides conjugate gradients with float64
+residuals to the solution. A β below the rounding noise of G would fit that noise, so it is raised to it. Matrix
+products must not use TF32, which is torch's default.
+
+Memory: G, and while solving its factor: 2 × M² numbers. Features are expanded to M numbers a chunk at a time.
 """
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -58,7 +61,10 @@ class Statistics(nn.Module):
         """Add a chunk: projected features (n, M), class indices (n,)."""
         if not len(self.gram):
             self.gram = projected.new_zeros(self.size, self.size)
-        self.gram.addmm_(projected.T, projected)
+        for start in range(0, self.size, CHUNK):  # the lower half, block by block; the other half mirrors it
+            here = slice(start, start + CHUNK)
+            self.gram[here, : here.stop].addmm_(projected[:, here].T, projected[:, : here.stop])
+            self.gram[:start, here] = self.gram[here, :start].T
         missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
         self.sums = F.pad(self.sums.to(projected), (0, missing))
         self.sums.index_add_(1, targets, projected.T)
@@ -75,9 +81,7 @@ class RidgeHead(nn.Module):
     def __init__(self, width: int, settings: RidgeSettings, seed: int = 0) -> None:
         super().__init__()
         self.settings, self.seed = settings, seed
-        # numpy's legacy generator is frozen for good, so the projection is made again from its seed, never stored.
-        random = np.random.RandomState(seed).standard_normal((width, settings.size))
-        self.register_buffer("projection", torch.from_numpy(random.astype(np.float32)), persistent=False)
+        self.register_buffer("projection", random_projection(width, settings.size, seed), persistent=False)
         self.statistics = Statistics(settings.size)
         self.register_buffer("weight", torch.zeros(settings.size, 0))
         self.register_buffer("errors", torch.zeros(len(settings.betas)))
@@ -153,12 +157,18 @@ class RidgeHead(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
+@lru_cache(maxsize=2)
+def random_projection(width: int, size: int, seed: int) -> Tensor:
+    """W_rand (d, M), which nobody may change. numpy's legacy generator is frozen for good, so it is never stored."""
+    return torch.from_numpy(np.random.RandomState(seed).standard_normal((width, size)).astype(np.float32))
+
+
 def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[float]) -> Tensor:
     """Squared error on the last rows of a ridge regression fitted on the first ``fitted`` ones, for every β: (B,).
 
     ``kernel``: all inner products (n, n). One eigendecomposition serves the whole grid.
     """
-    k, y = kernel.cpu().double(), one_hot.cpu().double()
+    k, y = _precise(kernel), _precise(one_hot)
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
     errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
@@ -170,7 +180,7 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
 
     With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
     """
-    k, y = kernel.cpu().double(), one_hot.cpu().double()
+    k, y = _precise(kernel), _precise(one_hot)
     values, vectors = torch.linalg.eigh(k)
     inside = vectors.T @ y
     errors = []
@@ -181,35 +191,52 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
     return torch.stack(errors)
 
 
-def solve(gram: Tensor, sums: Tensor, beta: float, refinements: int = 5) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G."""
+def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G.
+
+    A Cholesky factor in the precision of G is nearly the inverse. Conjugate gradients with that factor and float64
+    residuals get the rest in a few steps, so no float64 copy of G is ever made.
+    """
     if gram.device.type == "mps":  # has no float64
-        return solve(gram.cpu(), sums.cpu(), beta, refinements).to(gram.device)
+        return solve(gram.cpu(), sums.cpu(), beta, steps).to(gram.device)
     finfo = torch.finfo(gram.dtype)
     beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
-    for precision in dict.fromkeys((gram.dtype, torch.float64)):
-        factor, failed = _factor(gram, beta, precision)
-        if failed:
-            continue
-        weight = torch.cholesky_solve(sums.to(precision), factor).double()
-        for _ in range(refinements):
-            residual = _residual(gram, weight, sums, beta)
-            if residual.norm() <= 10 * finfo.eps * sums.double().norm():
-                return weight.to(gram.dtype)
-            weight += torch.cholesky_solve(residual.to(precision), factor).double()
-    if failed:  # G is singular to working precision and β too small to help
-        return solve(gram, sums, beta * 10, refinements)
+    factor, right = _factor(gram, beta), sums.double()
+    weight = torch.zeros_like(right)
+    residual, direction, before = right.clone(), weight, torch.ones_like(right[0])
+    for _ in range(steps):
+        if residual.norm() <= 10 * finfo.eps * right.norm():
+            break
+        near = torch.cholesky_solve(residual.to(gram.dtype), factor).double()
+        size = (residual * near).sum(dim=0)
+        direction = near + direction * (size / before)
+        image = _times(gram, direction, beta)
+        length = size / (direction * image).sum(dim=0).clamp(min=finfo.tiny)
+        weight += length * direction
+        residual -= length * image
+        before = size.clamp(min=finfo.tiny)
     return weight.to(gram.dtype)
 
 
-def _factor(gram: Tensor, beta: float, precision: torch.dtype) -> tuple[Tensor, bool]:
-    regular = gram.to(precision, copy=True)
-    regular.diagonal().add_(beta)
-    factor, info = torch.linalg.cholesky_ex(regular)
-    return factor, bool(info)
+def _factor(gram: Tensor, beta: float) -> Tensor:
+    """The Cholesky factor of G + βI, made in place of one copy; of a larger β where G is singular to working precision."""
+    while True:
+        copy = gram.clone()
+        copy.diagonal().add_(beta)
+        factor, info = copy.mT, torch.zeros((), dtype=torch.int32, device=gram.device)
+        torch.linalg.cholesky_ex(factor, out=(factor, info))
+        if not info or not math.isfinite(beta):
+            return factor
+        beta *= 10
+        del copy, factor
 
 
-def _residual(gram: Tensor, weight: Tensor, sums: Tensor, beta: float) -> Tensor:
-    """W̃ − (G + βI) W in float64, without a float64 copy of G."""
+def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
+    """(G + βI) W in float64, without a float64 copy of G."""
     rows = [gram[start : start + CHUNK].double() @ weight for start in range(0, len(gram), CHUNK)]
-    return sums.double() - torch.cat(rows) - beta * weight
+    return torch.cat(rows) + beta * weight
+
+
+def _precise(tensor: Tensor) -> Tensor:
+    """In float64, where there is such a thing."""
+    return tensor.double() if tensor.device.type == "cuda" else tensor.cpu().double()

@@ -1,8 +1,10 @@
 """Adapter (AdaptFormer, parallel): a small bottleneck beside the MLP of every block."""
 
+import copy
 import math
 
 import torch
+import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -25,15 +27,16 @@ class Adapter(nn.Module):
                 zero.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(torch.relu(self.down(x)))
-        up: Tensor = self.up(hidden)
-        return self.scale * up
+        down, up = self.down, self.up
+        hidden = self.dropout(torch.relu(F.linear(x, down.weight.to(x.dtype), down.bias.to(x.dtype))))
+        # s is taken into the small matrix, not into all that comes out of it.
+        return F.linear(hidden, (self.scale * up.weight).to(x.dtype), (self.scale * up.bias).to(x.dtype))
 
 
 class AdaptedMlp(nn.Module):
     """x ↦ MLP(LN2(x)) + adapter(x): the adapter reads the residual stream before LN2."""
 
-    def __init__(self, norm: nn.Module, mlp: nn.Module, layer_scale: nn.Module, adapter: Adapter) -> None:
+    def __init__(self, norm: nn.Module, mlp: nn.Module, layer_scale: nn.Module, adapter: nn.Module) -> None:
         super().__init__()
         self.norm, self.mlp, self.layer_scale, self.adapter = norm, mlp, layer_scale, adapter
 
@@ -54,3 +57,15 @@ def attach_adapter(
         block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
         block.norm2, block.ls2 = nn.Identity(), nn.Identity()
     return adapters
+
+
+@torch.no_grad()
+def fold_adapter(vit: VisionTransformer) -> None:
+    """Take the factor of every adapter into its weights, and those into the precision of the network, for good."""
+    for mlp in vit.modules():
+        if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):
+            down, up = copy.deepcopy(mlp.adapter.down), copy.deepcopy(mlp.adapter.up)
+            for parameter in up.parameters():
+                parameter.mul_(mlp.adapter.scale)
+            dtype = next(mlp.mlp.parameters()).dtype
+            mlp.adapter = nn.Sequential(down, nn.ReLU(), up).to(dtype).requires_grad_(False)

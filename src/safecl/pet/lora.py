@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -21,9 +22,10 @@ class LowRank(nn.Module):
         self.factor = alpha / rank
 
     def forward(self, x: Tensor) -> Tensor:
-        query, value = (x @ self.down.T).chunk(2, dim=-1)
-        q, v = query @ self.up_query.T, value @ self.up_value.T
-        return self.factor * torch.cat([q, torch.zeros_like(q), v], dim=-1)
+        query, value = F.linear(x, self.down.to(x.dtype)).chunk(2, dim=-1)
+        up_query, up_value = ((self.factor * up).to(x.dtype) for up in (self.up_query, self.up_value))
+        q, v = F.linear(query, up_query), F.linear(value, up_value)
+        return torch.cat([q, torch.zeros_like(q), v], dim=-1)
 
     def matrix(self) -> Tensor:
         """The change of the weight matrix: (3·d_attn, d)."""
@@ -62,5 +64,5 @@ def fold_lora(vit: VisionTransformer) -> None:
         for name, child in list(owner.named_children()):
             if isinstance(child, LoraLinear):
                 folded = child.layer
-                folded.weight = nn.Parameter(folded.weight + child.lora.matrix(), requires_grad=False)
+                folded.weight = nn.Parameter(folded.weight + child.lora.matrix().to(folded.weight.dtype), requires_grad=False)
                 setattr(owner, name, folded)

@@ -8,7 +8,7 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import nn
 
 from safecl.errors import SafeclError
-from safecl.pet.adapter import attach_adapter
+from safecl.pet.adapter import attach_adapter, fold_adapter
 from safecl.pet.lora import attach_lora, fold_lora
 from safecl.pet.ssf import attach_ssf, fold_ssf
 from safecl.pet.vpt import attach_vpt
@@ -55,8 +55,8 @@ def attach(vit: VisionTransformer, pet: PetSettings, seed: int = 0) -> tuple[Vis
 
 
 def fold(view: VisionTransformer) -> VisionTransformer:
-    """A copy of ``view`` whose SSF and LoRA are multiplied into its weights; other PETs stay beside them."""
+    """A copy of ``view`` to be used and no more trained: SSF and LoRA go into its weights, an adapter stays beside."""
     folded = shared_view(view)
-    fold_ssf(folded)
-    fold_lora(folded)
+    for each in (fold_ssf, fold_lora, fold_adapter):
+        each(folded)
     return folded

@@ -6,6 +6,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from safecl.view import cls_of
+
 
 class Prompts(nn.Module):
     """Learnable tokens (n, d), zero at first, without position embedding or dropout."""
@@ -27,10 +29,15 @@ class PromptedBlock(nn.Module):
         self.block, self.prompts, self.drop = block, prompts, drop
 
     def forward(self, x: Tensor, **options: Any) -> Tensor:
-        if self.prompts is not None:
-            x = self.prompts(x)
-        y: Tensor = self.block(x, **options)
+        y: Tensor = self.block(self._prompted(x), **options)
         return y[:, : y.shape[1] - self.drop]
+
+    def cls_of(self, x: Tensor) -> Tensor:
+        """What ``safecl.view.cls_of`` asks for."""
+        return cls_of(self.block, self._prompted(x))
+
+    def _prompted(self, x: Tensor) -> Tensor:
+        return x if self.prompts is None else self.prompts(x)
 
 
 def attach_vpt(vit: VisionTransformer, deep: bool, tokens: int = 5) -> nn.ModuleDict:

@@ -123,13 +123,21 @@ class ArrayPictures(Pictures):
         digest.update(np.ascontiguousarray(self.arrays).data)
         return digest.hexdigest()
 
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        sides = self.arrays.shape[1:3]
+        if min(sides) != transform.resize:
+            return super().plain(indices, transform)
+        top, left = (round((side - transform.size) / 2) for side in sides)
+        rows, columns = slice(top, top + transform.size), slice(left, left + transform.size)
+        return torch.from_numpy(self.arrays[np.asarray(indices, dtype=np.int64), rows, columns]).permute(0, 3, 1, 2)
+
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         height, width = self.arrays.shape[1:3]
         if height != width or height > transform.resize:
             return super().canvas(indices, transform)
         # A crop of the small square itself is what torchvision takes: enlarging it first only costs memory.
         squares = torch.from_numpy(self.arrays[np.asarray(indices, dtype=np.int64)])
-        return squares.permute(0, 3, 1, 2).contiguous(), torch.ones(len(squares))
+        return squares.permute(0, 3, 1, 2), torch.ones(len(squares))
 
 
 def plain_view(image: Image.Image, transform: Transform) -> Tensor:
@@ -151,29 +159,31 @@ def pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1)
 
 
-def augment(
-    canvas: Tensor, aspects: Tensor, transform: Transform, generator: torch.Generator, share: slice = slice(None)
-) -> Tensor:
+def augment(canvas: Tensor, aspects: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
     """A random crop, resized, and perhaps flipped, of each picture: float (n, 3, size, size) in [0, 1].
 
-    ``canvas`` may be a ``share`` of the batch whose ``aspects`` are given: it gets the crops it has in the whole.
-
     The same distribution as torchvision's RandomResizedCrop and RandomHorizontalFlip on the unsquashed picture.
+    """
+    return cut_out(canvas, random_crops(aspects, transform, generator).to(canvas.device), transform.size)
+
+
+def random_crops(aspects: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
+    """Crops of pictures with these aspects: half-extent and centre along x and y in [-1, 1], (n, 2, 2).
+
     ``generator`` is on the CPU, so that a seed means the same crops on every device.
     """
-    boxes = random_boxes(aspects, transform, generator)[share]
-    flipped = (torch.rand(len(aspects), generator=generator) < transform.flip)[share]
-    left, top, width, height = boxes.unbind(1)
-    # affine_grid takes the box as centre and half-extent in [-1, 1]; a negative x scale mirrors it.
-    theta = torch.zeros(len(boxes), 2, 3)
-    theta[:, 0, 0] = torch.where(flipped, -width, width)
-    theta[:, 1, 1] = height
-    theta[:, 0, 2] = 2 * left + width - 1
-    theta[:, 1, 2] = 2 * top + height - 1
-    theta = theta.to(canvas.device, non_blocking=True)
-    grid = F.affine_grid(theta, [len(boxes), 3, transform.size, transform.size], align_corners=False)
-    crops = F.grid_sample(canvas.float() / 255, grid, padding_mode="border", align_corners=False)
-    return crops.clamp_(0, 1)
+    left, top, width, height = random_boxes(aspects, transform, generator).unbind(1)
+    flipped = torch.rand(len(aspects), generator=generator) < transform.flip
+    across = torch.stack([torch.where(flipped, -width, width), 2 * left + width - 1], dim=1)  # negative: mirrored
+    return torch.stack([across, torch.stack([height, 2 * top + height - 1], dim=1)], dim=1)
+
+
+def cut_out(canvas: Tensor, crops: Tensor, size: int) -> Tensor:
+    """The crops (n, 2, 2) of canvases (n, 3, side, side), on their device: float (n, 3, size, size) in [0, 1]."""
+    centres = (torch.arange(size, device=canvas.device) * 2 + 1) / size - 1  # of the output's pixels, in [-1, 1]
+    x, y = (crops[:, :, :1] * centres + crops[:, :, 1:]).unbind(1)  # (n, size) each
+    grid = torch.stack(torch.broadcast_tensors(x[:, None, :], y[:, :, None]), dim=-1)
+    return F.grid_sample(canvas.float() / 255, grid, padding_mode="border", align_corners=False).clamp_(0, 1)
 
 
 def random_boxes(aspects: Tensor, transform: Transform, generator: torch.Generator, tries: int = 10) -> Tensor:

@@ -1,0 +1,324 @@
+"""Where the time of a session goes, how far from what the chip can do, and how it grows.
+
+    python benchmarks/speed.py --workload published            # on a GPU: ViT-B/16, M = 10,000, SSF, Adapter, VPT-deep
+    python benchmarks/speed.py --workload small                # on a GPU: ViT-S/16 at batch 48
+    python benchmarks/speed.py --workload embedded             # on the CPU: the embedded backbone
+    python benchmarks/speed.py --heads                         # how the heads grow, and β and weights against LU
+    python benchmarks/growth.py                                # how a session grows with those before it
+
+Everything is measured in one run, beside a plain reference (``plain.py``, built as the released code is) and the floor:
+a frozen network needs no gradients by its weights, so a picture costs a forward pass of the frozen network and a
+forward and an activation-backward pass of the tuned one, three times the counted operations of one, at the rate of
+a large matrix product. Weights are random and pictures are noise: neither changes the time. Sessions after the first
+two are averaged, so everything is warm; the first one is reported too.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plain
+import timm
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import safecl.micro  # noqa: F401  registers the embedded architecture with timm
+
+from safecl.backbone import BackboneSettings, load_backbone
+from safecl.config import load
+from safecl.engine.evaluate import evaluate
+from safecl.engine.feed import Feed, reads
+from safecl.engine.fit import Fitting
+from safecl.engine.folder import keep_state
+from safecl.engine.track import Quiet
+from safecl.heads import RidgeHead, RidgeSettings
+from safecl.launch import choose_precision, make_accelerator
+from safecl.learner import Learner
+from safecl.methods import make_method
+from safecl.streams.images import ArrayPictures, Transform
+from safecl.streams.stream import Part, Stream
+
+# backbone, side of the pictures, classes a session, training and test pictures a class, epochs, later epochs, M, batch
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "published": {"backbone": "vit_base_patch16_224", "side": 256, "classes": 20, "train": 30, "test": 8, "epochs": 20,
+                  "later": 15, "size": 10_000, "batch": 48, "workers": 8},
+    "small": {"backbone": "vit_small_patch16_224", "side": 256, "classes": 20, "train": 30, "test": 8, "epochs": 20,
+              "later": 15, "size": 10_000, "batch": 48, "workers": 8},
+    "embedded": {"backbone": "safecl_micro", "side": 64, "classes": 10, "train": 20, "test": 8, "epochs": 3,
+                 "later": 3, "size": 5_000, "batch": 16, "workers": 2},
+}  # fmt: skip
+
+
+def now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def seconds_of(function: Callable[[], Any], device: torch.device, times: int = 5) -> float:
+    """The fastest of several calls, after one that does not count."""
+    function()
+    found = []
+    for _ in range(times):
+        started = now(device)
+        function()
+        found.append(now(device) - started)
+    return min(found)
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations a second of a large matrix product."""
+    n = 8192 if device.type == "cuda" else 2048
+    a = torch.randn(n, n, device=device).to(dtype)
+    return 2 * n**3 / seconds_of(lambda: a @ a, device, 10)
+
+
+def operations(vit: Any, size: int) -> int:
+    """Of one forward pass of one picture."""
+    weight = next(vit.parameters())
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        vit(torch.zeros(1, 3, size, size, device=weight.device, dtype=weight.dtype))
+    return int(counter.get_total_flops())
+
+
+def noise(work: dict[str, Any], number: int, each: int) -> tuple[np.ndarray, np.ndarray]:
+    side, classes = work["side"], work["classes"]
+    random = np.random.default_rng([number, each])
+    arrays = random.integers(0, 256, (classes * each, side, side, 3), dtype=np.uint8)
+    return arrays, np.repeat(np.arange(classes) + (number - 1) * classes, each)
+
+
+def make_stream(work: dict[str, Any], sessions: int, size: int) -> Stream:
+    parts = []
+    for number in range(1, sessions + 1):
+        train, test = (
+            ArrayPictures(arrays, labels.tolist())
+            for arrays, labels in (noise(work, number, work[kind]) for kind in ("train", "test"))
+        )
+        parts.append(Part(f"session {number}", tuple(dict.fromkeys(train.labels)), train, test))
+    return Stream("noise", parts, transform=Transform(size, margin=work["side"] / size))
+
+
+class Clock:
+    """Seconds spent in the parts of learning since they were last read."""
+
+    PARTS = {"training": (Fitting, "__call__"), "features": (Fitting, "features"), "heads": (Learner, "remember")}
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.seconds = device, dict[str, float]()
+
+    def __enter__(self) -> None:
+        self.kept = {name: getattr(*place) for name, place in self.PARTS.items()}
+        for name, place in self.PARTS.items():
+            setattr(*place, self._timed(name, self.kept[name]))
+
+    def __exit__(self, *error: object) -> None:
+        for name, place in self.PARTS.items():
+            setattr(*place, self.kept[name])
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*inputs: Any) -> Any:
+            started = now(self.device)
+            result = function(*inputs)
+            self.seconds[name] = self.seconds.get(name, 0.0) + now(self.device) - started
+            return result
+
+        return timed
+
+    def read(self) -> dict[str, float]:
+        seconds, self.seconds = self.seconds, {}
+        return seconds
+
+
+def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list[str]) -> dict[str, Any]:
+    """SAFE with its default settings over a stream of noise; the seconds of each part of each session."""
+    settings = load("safe", [f"pet={pet}", f"ridge.size={work['size']}", f"train.epochs={work['epochs']}",
+                             f"train.later_epochs={work['later']}", f"train.batch_size={work['batch']}",
+                             f"device={device}", *words])  # fmt: skip
+    accelerator = make_accelerator(settings.device)
+    place = accelerator.device
+    weights = None if work["backbone"] == "safecl_micro" else "random"
+    backbone = load_backbone(BackboneSettings(name=work["backbone"], weights=weights))
+    backbone.to(place, choose_precision(settings.precision, place))
+    stream = make_stream(work, sessions, backbone.size)
+    method = make_method(settings.method, backbone, settings.pet, settings.ridge, 0)
+    clock, lines = Clock(place), []
+    reset_peak(place)
+    with tempfile.TemporaryDirectory() as name, clock:
+        folder = Path(name)
+        (folder / "state").mkdir()
+        fit = Fitting(accelerator, method, settings.train, stream.transform, 0, Quiet(), folder / "state")
+        for number in range(1, sessions + 1):  # what engine.run does
+            began = now(place)
+            session = stream.open(number)
+            method.meet(session.classes)
+            method.learn(session, fit)
+            learned = now(place)
+            evaluate(method, stream, number, fit)
+            evaluated = now(place)
+            keep_state(folder, method, number, {})
+            saved = now(place)
+            rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
+            lines.append({**clock.read(), **rest, "steps": sum(phase["steps"] for phase in fit.phases)})
+            session.close()
+            fit.forget()
+    return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method, "backbone": backbone}
+
+
+def reference(work: dict[str, Any], pet: str, device: torch.device, epochs: int) -> dict[str, float]:
+    """The plain later session; its training is timed over ``epochs`` and counted for all of them."""
+    weights = None if work["backbone"] == "safecl_micro" else "random"
+    backbone = load_backbone(BackboneSettings(name=work["backbone"], weights=weights))
+    vit = backbone.vit.to(device)
+    parts = [[noise(work, number, work[kind]) for number in (1, 2)] for kind in ("train", "test")]
+    test = tuple(np.concatenate(each) for each in zip(*parts[1], strict=True))
+    found = plain.session(
+        vit, pet, parts[0][1], test, backbone.size, work["side"], epochs, work["size"], work["batch"], work["workers"]
+    )  # fmt: skip
+    found["training"] *= work["later"] / epochs
+    return {**found, "saving": 0.0, "whole": sum(found.values())}
+
+
+def session_table(work: dict[str, Any], options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """Seconds of a later session, ours and plain, and the distance of the training from the floor."""
+    dtype = choose_precision("auto", device)
+    rate = matrix_rate(device, dtype)
+    vit = timm.create_model(work["backbone"], num_classes=0).to(device, dtype).eval()
+    size = int(vit.patch_embed.img_size[0])
+    pictures = work["classes"] * work["train"]
+    forward = operations(vit, size)
+    floor = 3 * forward * pictures * work["later"] / rate
+    print(f"{work['backbone']}: {forward / 1e9:.1f} GFLOP a forward pass; a {str(dtype).removeprefix('torch.')} matrix "
+          f"product reaches {rate / 1e12:.2f} TFLOP/s; floor of a later session's training {floor:.2f} s")  # fmt: skip
+    parts = ("training", "features", "heads", "evaluation", "saving", "whole")
+    print("| PET | version | " + " | ".join(parts) + " | pictures/s in training | training / floor | plain / ours |")
+    print("|" + "---|" * 11)
+    answer: dict[str, Any] = {"floor": floor, "rate": rate}
+    for pet in options.pets.split(","):
+        result = ours(work, pet, options.sessions, device.type, options.words)
+        later = result["sessions"][2:] or result["sessions"][-1:]
+        mean = {part: float(np.mean([line.get(part, 0.0) for line in later])) for part in parts}
+        rows = {"first session": result["sessions"][0], "later session": mean}
+        if options.reference:
+            rows["plain later"] = reference(work, pet, device, options.reference)
+        for version, row in rows.items():
+            epochs = work["epochs"] * 1.5 if "first" in version else work["later"]  # the pilot sees half of the classes
+            cells = [f"{row.get(part, 0.0):.2f}" for part in parts]
+            cells.append(f"{pictures * epochs / row['training']:.0f}")
+            cells.append("" if "first" in version else f"{row['training'] / floor:.2f}")
+            plainly = rows.get("plain later") if version == "later session" else None
+            cells.append(f"{plainly['whole'] / row['whole']:.1f}" if plainly else "")
+            print(f"| {pet} | {version} | " + " | ".join(cells) + " |", flush=True)
+        print(f"  {pet}: peak memory {result['peak'] / 1e9:.2f} GB; later sessions, whole: "
+              + ", ".join(f"{line['whole']:.2f}" for line in result["sessions"][1:]), flush=True)  # fmt: skip
+        answer[pet] = {"rows": rows, "sessions": result["sessions"], "peak": result["peak"]}
+        if options.evaluate:
+            answer[pet]["evaluation"] = evaluation(result, vit, options.evaluate)
+    return answer
+
+
+@torch.no_grad()
+def evaluation(result: dict[str, Any], vit: Any, count: int) -> dict[str, float]:
+    """All logits of ``count`` pictures from memory, against one forward pass of timm's network over as many."""
+    method, fit = result["method"], result["fit"]
+    device, transform = fit.processes.device, fit.transform
+    arrays = np.random.default_rng(0).integers(0, 256, (count, transform.resize, transform.resize, 3), dtype=np.uint8)
+    pictures = ArrayPictures(arrays, [0] * count)
+    batch = torch.rand(reads(device), 3, transform.size, transform.size, device=device).to(next(vit.parameters()).dtype)
+
+    def once() -> None:
+        for images in fit.views(Feed(pictures, transform, device)):
+            method.all_logits(images)
+
+    def network() -> None:
+        for _ in range(count // len(batch)):
+            vit(batch)
+
+    both, alone = seconds_of(once, device, 2), seconds_of(network, device, 2) * count / (count // len(batch) * len(batch))
+    print(f"  {count} pictures: {both:.2f} s for both learners, {alone:.2f} s for one pass of timm's network: "
+          f"{both / alone:.2f} times", flush=True)  # fmt: skip
+    return {"ours": both, "timm": alone, "ratio": both / alone}
+
+
+def head_tables(device: torch.device, quick: bool) -> dict[str, Any]:
+    """Statistics, choice of β and weights of one learner, as M, the pictures and the classes grow."""
+    width, answer = 768, {"rows": []}
+    cases = [(m, 600, 200) for m in (1_000, 2_000, 5_000, 10_000, 20_000)]
+    cases += [(5_000, n, 200) for n in (1_000, 10_000, 100_000)] + [(5_000, 600, c) for c in (10, 100, 1_000, 2_000)]
+    print("| M | pictures | classes | statistics and β, s | weights, s | peak memory in units of M² floats |")
+    print("|" + "---|" * 6)
+    for m, n, classes in cases if not quick else [case for case in cases if case[0] <= 5_000 and case[1] <= 10_000]:
+        head = RidgeHead(width, RidgeSettings(size=m)).to(device)
+        features, targets = torch.randn(n, width, device=device), torch.arange(n, device=device) % classes
+        reset_peak(device)
+        started = now(device)
+        head.add(features, targets)
+        added = now(device)
+        head.solve()
+        solved = now(device)
+        room = peak(device) / (4 * m * m) if device.type == "cuda" else float("nan")
+        print(f"| {m} | {n} | {classes} | {added - started:.3f} | {solved - added:.3f} | {room:.2f} |", flush=True)
+        answer["rows"].append([m, n, classes, added - started, solved - added, room])
+        del head
+    m, n = (10_000, 600) if not quick else (2_000, 600)
+    features, targets = torch.randn(n, width), torch.arange(n) % 20
+    head = RidgeHead(width, RidgeSettings(size=m)).to(device)
+    cpu = torch.device("cpu")
+    h = torch.relu(features @ head.projection.cpu())
+
+    def whole() -> None:
+        fresh = RidgeHead(width, RidgeSettings(size=m)).to(device)
+        fresh.add(features.to(device), targets.to(device))
+        fresh.solve()
+
+    mine, lu = seconds_of(whole, device, 1), seconds_of(lambda: plain.heads(h, targets, 20), cpu, 1)
+    print(f"M = {m}, N = {n}: statistics, β and weights {mine:.2f} s; six LU solves and one, on the CPU, {lu:.2f} s: "
+          f"{lu / mine:.1f} times")  # fmt: skip
+    return {**answer, "ours": mine, "lu": lu}
+
+
+def reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=WORKLOADS)
+    parser.add_argument("--pets", default="ssf,adapter,vpt_deep")
+    parser.add_argument("--sessions", type=int, default=4)
+    parser.add_argument("--reference", type=int, default=1, help="epochs of the plain loop that are timed; 0: none")
+    parser.add_argument("--evaluate", type=int, default=10_000, help="pictures to evaluate; 0: none")
+    parser.add_argument("--heads", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="smaller heads")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="the numbers as JSON")
+    parser.add_argument("words", nargs="*", help="key=value words for our runs")
+    options = parser.parse_intermixed_args()
+    device = torch.device(options.device)
+    name = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    print(f"{name}, torch {torch.__version__}", flush=True)
+    answer: dict[str, Any] = {"device": name, "torch": torch.__version__}
+    if options.workload:
+        answer[options.workload] = session_table(WORKLOADS[options.workload], options, device)
+    if options.heads:
+        answer["heads"] = head_tables(device, options.quick)
+    if options.out:
+        options.out.write_text(json.dumps(answer, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
