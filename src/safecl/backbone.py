@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from timm.layers import PatchEmbed
 from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.attention import use_attention
 from safecl.errors import SafeclError, unknown
@@ -67,9 +67,13 @@ class Backbone:
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Backbone":
         """Move it, and choose the precision of weights and activations. Pictures and features stay float32.
 
-        So does what is learned: a PET rounds its numbers where they enter the network, never those it keeps.
+        So do the few numbers of the norms, and what is learned: a PET rounds its numbers where they enter the network,
+        never those it keeps.
         """
         self.vit.to(device, dtype)
+        for module in self.vit.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.float()
         factor = 1 / torch.tensor(self.std, device=device).view(3, 1, 1)
         self._colours = factor, -torch.tensor(self.mean, device=device).view(3, 1, 1) * factor
         self.dtype, self._prepared = dtype, Once()  # pictures that were prepared before are not what is wanted now

@@ -20,9 +20,12 @@ SMALL = 1e-6  # a scale nearer to 0 than this counts as this far: the output doe
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised x (…, d), and what its gradient needs: the mean and one over the deviation of each row, (…, 1)."""
+    """The normalised x (…, d), and what its gradient needs: the mean and one over the deviation of each row, (…, 1).
+
+    The weights may be more precise than x.
+    """
     if triton is None or not x.is_cuda or bias is None:
-        return torch.native_layer_norm(x, weight.shape, weight, bias, eps)
+        return torch.native_layer_norm(x, weight.shape, *_beside(x, weight, bias), eps)
     x, y, width = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
     mean, spread = (x.new_empty(*x.shape[:-1], 1, dtype=torch.float32) for _ in range(2))
     rows = x.numel() // width
@@ -36,7 +39,8 @@ def layer_norm_gradient(g: Tensor, x: Tensor, mean: Tensor, spread: Tensor, weig
     """By x, from the gradient by the result; none by the weights, which are frozen."""
     if triton is None or not x.is_cuda:
         wanted = [True, False, False]
-        by_x: Tensor = torch.ops.aten.native_layer_norm_backward(g, x, weight.shape, mean, spread, weight, bias, wanted)[0]
+        near = _beside(x, weight, bias)
+        by_x: Tensor = torch.ops.aten.native_layer_norm_backward(g, x, weight.shape, mean, spread, *near, wanted)[0]
         return by_x
     g, x, width = g.contiguous(), x.contiguous(), x.shape[-1]
     by_x, rows = torch.empty_like(x), x.numel() // width
@@ -48,7 +52,7 @@ def layer_norm_gradient(g: Tensor, x: Tensor, mean: Tensor, spread: Tensor, weig
 
 @torch.no_grad()
 def folded(weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """γ ⊙ W (out, …) and γ ⊙ b + β (out,), in the precision of W, rounded once: small steps of γ are not lost."""
+    """γ ⊙ W (out, …) and γ ⊙ b + β (out,), computed in the precision of γ and given in that of W."""
     rows = torch.empty_like(weight)
     if triton is not None and weight.is_cuda and weight.is_contiguous():
         offset = torch.empty_like(scale, dtype=weight.dtype)
@@ -82,6 +86,11 @@ def scale_gradients(g: Tensor, z: Tensor, scale: Tensor, shift: Tensor, gelu: bo
     )
     _finish[(triton.cdiv(width, 32),)](sums, scale, shift, by_scale, by_shift, width, parts, SMALL, 32, 32)
     return by_z, by_scale, by_shift
+
+
+def _beside(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Weights as torch takes them together with x: on CUDA in its precision."""
+    return [weight.to(x.dtype) if weight is not None and x.is_cuda else weight for weight in weights]
 
 
 def _power(n: int) -> int:
