@@ -40,7 +40,9 @@ BACKBONES = {
 VARIANTS: dict[str, list[str]] = {
     "safe": ["safe"],
     "ranpac": ["ranpac"],
-    "direct": ["safe", "method.teacher=none"],  # the paper's "fine-tune directly": its fast learner is what counts
+    # The paper's "fine-tune directly": nothing guides the fast learner, whose output is what counts, or holds it back.
+    "direct": ["safe", "method.teacher=none", "train.later_clip=null"],
+    "plain": ["safe", "precision=fp32", "train.graphs=false"],  # SAFE without what makes it fast
     "finetune": ["finetune"],
 }
 

@@ -1,10 +1,12 @@
 """What batched augmentation on the device costs in accuracy, against torchvision's transforms picture by picture.
 
-    python benchmarks/augmentation.py FOLDER [--classes 20] [--seeds 0,1,2] [key=value …]
+    python benchmarks/augmentation.py FOLDER [--classes 20] [--seeds 0,1,2] [--plain] [key=value …]
 
 Trains RanPAC's first session twice for each seed, on the same pictures with the same settings: once on crops cut by
 ``safecl.streams.images.augment`` out of squashed canvases, once on crops that torchvision's RandomResizedCrop and
-RandomHorizontalFlip cut out of the decoded picture on the CPU. FOLDER holds class folders, with or without train/test.
+RandomHorizontalFlip cut out of the decoded picture on the CPU. With --plain that second way is also in float32 and
+without recorded steps: then it is all that makes training fast that is put to the test. FOLDER holds class folders, with
+or without train/test.
 """
 
 import argparse
@@ -72,12 +74,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--plain", action="store_true", help="the second way in float32, step by step")
     parser.add_argument("words", nargs="*", help="key=value words for every run")
     options = parser.parse_intermixed_args()
+    slow = [*options.words, "precision=fp32", "train.graphs=false"] if options.plain else options.words
     feed._limit = lambda device: 0  # canvases that are held would be one crop for ever
     rows = []
     for seed in map(int, options.seeds.split(",")):
-        pair = [accuracy(options.folder, options.classes, seed, options.words, way) for way in (False, True)]
+        pair = [
+            accuracy(options.folder, options.classes, seed, words, way)
+            for words, way in ((options.words, False), (slow, True))
+        ]
         rows.append(pair)
         print(f"seed {seed}: on the device {pair[0]:.2f}, torchvision {pair[1]:.2f}", flush=True)
     gaps = [ours - theirs for ours, theirs in rows]

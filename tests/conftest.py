@@ -23,7 +23,7 @@ def scramble(module: nn.Module, seed: int = 0, deviation: float = 0.2) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += deviation * torch.randn(parameter.shape, generator=generator)
+            parameter += deviation * torch.randn(parameter.shape, generator=generator).to(parameter.device)
 
 
 def make_vit(seed: int = 0, kind: Callable[..., VisionTransformer] = VisionTransformer, **options: Any) -> Any:
