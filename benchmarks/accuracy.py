@@ -28,7 +28,7 @@ STREAMS = {
     "cifar100": ["stream=csv:{split}", "stream.first=10", "stream.step=10", "stream.margin=1"],
     "pacs": ["stream=csv:{split}", "stream.protocol=domain"],
     "glyphs": ["stream=glyphs"],
-    "glyphs-domain": ["stream=glyphs", "stream.protocol=domain"],
+    "glyphs-domain": ["stream=glyphs", "stream.protocol=domain", "stream.classes=12"],
 }
 FOLDERS = {"cifar100": ("cifar100_50x10", 24), "pacs": ("pacs_30x15", 20)}
 BACKBONES = {

@@ -97,7 +97,7 @@ def session(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            float(loss)
+            float(loss.detach())
         with torch.no_grad():
             for images, _ in loader(test, plain):
                 logits(fast.forward_features(images.to(device))[:, 0]).argmax(dim=1).cpu()

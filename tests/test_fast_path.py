@@ -13,13 +13,11 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.attention import Attention
 from safecl.backbone import Backbone
-from safecl.gelu import Gelu, gelu_gradient
 from safecl.heads import RidgeSettings
-from safecl.kernels import folded, layer_norm, layer_norm_gradient, scale_gradients
+from safecl.kernels import folded, gelu_gradient, layer_norm, layer_norm_gradient, scale_gradients
+from safecl.layers import Attention, Gelu, Norm
 from safecl.learner import Learner
-from safecl.norm import Norm
 from safecl.pet import PetSettings, attach
 from safecl.view import cls_feature, patches
 

@@ -17,10 +17,8 @@ from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.attention import use_attention
 from safecl.errors import SafeclError, unknown
-from safecl.gelu import use_gelu
-from safecl.norm import use_norm
+from safecl.layers import use_layers
 from safecl.settings import Settings
 from safecl.view import Once, cls_feature, shared_view
 
@@ -54,8 +52,7 @@ class Backbone:
     gathered: Callable[[Tensor], Tensor] | None = None  # the engine's, while several processes share a batch
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: Colours, std: Colours) -> None:
-        for use in (use_attention, use_gelu, use_norm):
-            use(vit)
+        use_layers(vit)
         if not isinstance(vit.patch_embed, PatchEmbed):  # a stem of convolutions, which like this layout
             vit.patch_embed.to(memory_format=torch.channels_last)
         self.vit = vit.eval().requires_grad_(False)

@@ -10,7 +10,7 @@ from timm.layers import PatchEmbed
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from safecl.attention import Attention
+from safecl.layers import Attention
 
 
 def shared_view(vit: VisionTransformer) -> VisionTransformer:

@@ -104,6 +104,7 @@ class Fitting:
                 for key, value in parameters.items():
                     value.copy_(start[key])
         learner.eval()
+        learner.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
         self.steps += place.step
         seen, seconds = len(session.train) * self._epochs(session), max(place.seconds, 1e-9)

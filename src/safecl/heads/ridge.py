@@ -23,6 +23,7 @@ from safecl.errors import SafeclError
 from safecl.settings import Settings
 
 CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
+COLUMNS = 512  # of a Cholesky factor that are made at a time
 CHOOSING = 2048  # pictures of a session that take part in the choice of β, at most
 
 
@@ -207,7 +208,8 @@ def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
     for _ in range(steps):
         if residual.norm() <= 10 * finfo.eps * right.norm():
             break
-        near = torch.cholesky_solve(residual.to(gram.dtype), factor).double()
+        half = torch.linalg.solve_triangular(factor, residual.to(gram.dtype), upper=False)
+        near = torch.linalg.solve_triangular(factor.mT, half, upper=True).double()  # neither copies the factor
         size = (residual * near).sum(dim=0)
         direction = near + direction * (size / before)
         image = _times(gram, direction, beta)
@@ -219,16 +221,33 @@ def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
 
 
 def _factor(gram: Tensor, beta: float) -> Tensor:
-    """The Cholesky factor of G + βI, made in place of one copy; of a larger β where G is singular to working precision."""
+    """The Cholesky factor of G + βI, in place of one copy; of a larger β where G is singular to working precision."""
     while True:
         copy = gram.clone()
         copy.diagonal().add_(beta)
-        factor, info = copy.mT, torch.zeros((), dtype=torch.int32, device=gram.device)
-        torch.linalg.cholesky_ex(factor, out=(factor, info))
-        if not info or not math.isfinite(beta):
+        factor, good = cholesky_(copy)
+        if good or not math.isfinite(beta):
             return factor
         beta *= 10
         del copy, factor
+
+
+def cholesky_(matrix: Tensor) -> tuple[Tensor, bool]:
+    """The lower factor of a symmetric matrix, in its place, and whether there is one; above its diagonal is anything."""
+    if matrix.is_cuda:
+        factor, info = matrix.mT, torch.zeros((), dtype=torch.int32, device=matrix.device)
+        torch.linalg.cholesky_ex(factor, out=(factor, info))
+        return factor, not info
+    # Columns by columns, with matrix products: LAPACKs were seen to fail at M = 20,000 with several threads.
+    for start in range(0, len(matrix), COLUMNS):
+        here, below = slice(start, start + COLUMNS), slice(start + COLUMNS, None)
+        matrix[start:, here] -= matrix[start:, :start] @ matrix[here, :start].mT.contiguous()
+        corner, info = torch.linalg.cholesky_ex(matrix[here, here])
+        if info:
+            return matrix, False
+        matrix[here, here] = corner
+        matrix[below, here] = torch.linalg.solve_triangular(corner.mT, matrix[below, here], upper=True, left=False)
+    return matrix, True
 
 
 def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:

@@ -9,8 +9,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from safecl.gelu import Gelu
 from safecl.kernels import folded, layer_norm, layer_norm_gradient, scale_gradients
+from safecl.layers import Gelu
 from safecl.pet.blocks import blocks
 
 
