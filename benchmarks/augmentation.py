@@ -5,8 +5,8 @@
 Trains RanPAC's first session twice for each seed, on the same pictures with the same settings: once on crops cut by
 ``safecl.streams.images.augment`` out of squashed canvases, once on crops that torchvision's RandomResizedCrop and
 RandomHorizontalFlip cut out of the decoded picture on the CPU. With --plain that second way is also in float32 and
-without recorded steps: then it is all that makes training fast that is put to the test. FOLDER holds class folders, with
-or without train/test.
+without recorded steps: then it is all that makes training fast that is put to the test. FOLDER holds class folders,
+with or without train/test.
 """
 
 import argparse

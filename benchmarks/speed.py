@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import plain
@@ -30,7 +30,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import safecl.micro  # noqa: F401  registers the embedded architecture with timm
-
 from safecl.backbone import BackboneSettings, load_backbone
 from safecl.config import load
 from safecl.engine.evaluate import evaluate
@@ -109,7 +108,11 @@ def make_stream(work: dict[str, Any], sessions: int, size: int) -> Stream:
 class Clock:
     """Seconds spent in the parts of learning since they were last read."""
 
-    PARTS = {"training": (Fitting, "__call__"), "features": (Fitting, "features"), "heads": (Learner, "remember")}
+    PARTS: ClassVar[dict[str, tuple[Any, str]]] = {
+        "training": (Fitting, "__call__"),
+        "features": (Fitting, "features"),
+        "heads": (Learner, "remember"),
+    }
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.seconds = device, dict[str, float]()
@@ -241,7 +244,10 @@ def evaluation(result: dict[str, Any], vit: Any, count: int) -> dict[str, float]
         for _ in range(count // len(batch)):
             vit(batch)
 
-    both, alone = seconds_of(once, device, 2), seconds_of(network, device, 2) * count / (count // len(batch) * len(batch))
+    both, alone = (
+        seconds_of(once, device, 2),
+        seconds_of(network, device, 2) * count / (count // len(batch) * len(batch)),
+    )
     print(f"  {count} pictures: {both:.2f} s for both learners, {alone:.2f} s for one pass of timm's network: "
           f"{both / alone:.2f} times", flush=True)  # fmt: skip
     return {"ours": both, "timm": alone, "ratio": both / alone}
@@ -309,7 +315,11 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="key=value words for our runs")
     options = parser.parse_intermixed_args()
     device = torch.device(options.device)
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    name = (
+        torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    )
     print(f"{name}, torch {torch.__version__}", flush=True)
     answer: dict[str, Any] = {"device": name, "torch": torch.__version__}
     if options.workload:

@@ -135,7 +135,9 @@ def test_the_gradients_of_the_parts_are_those_of_autograd(dtype: torch.dtype, to
         z = x.detach() * scale + shift
         result = F.gelu(z) if gelu else z
         by_z, by_scale, by_shift = scale_gradients(g, z.detach(), scale.detach(), shift.detach(), gelu)
-        for one, other in zip((by_z, by_scale, by_shift), torch.autograd.grad(result, (z, scale, shift), g), strict=True):
+        for one, other in zip(
+            (by_z, by_scale, by_shift), torch.autograd.grad(result, (z, scale, shift), g), strict=True
+        ):
             assert torch.allclose(one, other, atol=100 * tolerance, rtol=100 * tolerance)
 
 

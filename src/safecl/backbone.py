@@ -12,7 +12,7 @@ import timm
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
-from timm.layers import PatchEmbed
+from timm.layers.patch_embed import PatchEmbed
 from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn

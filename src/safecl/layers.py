@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.layers import Attention as TimmAttention
+from timm.layers.attention import Attention as TimmAttention
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -63,7 +63,7 @@ class _Gelu(torch.autograd.Function):
         return F.gelu(x)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch's own
+    @once_differentiable
     def backward(context: Any, g: Tensor) -> Tensor:
         return gelu_gradient(g, *context.saved_tensors)
 
@@ -72,7 +72,7 @@ class Norm(nn.LayerNorm):
     """A layer norm whose weights are never trained."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
-        super().__init__(norm.normalized_shape, norm.eps, device="meta")
+        super().__init__(list(norm.normalized_shape), norm.eps, device="meta")
         self.weight, self.bias = norm.weight, norm.bias
 
     def forward(self, x: Tensor) -> Tensor:
@@ -90,6 +90,6 @@ class _Norm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch's own
+    @once_differentiable
     def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         return layer_norm_gradient(g, *context.saved_tensors), None, None, None

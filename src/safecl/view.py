@@ -1,4 +1,4 @@
-"""Views of one ViT: module trees of their own over the very same tensors, and what they all compute: the CLS feature."""
+"""Views of one ViT, module trees of their own over the very same tensors, and what they compute: the CLS feature."""
 
 import copy
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.layers import PatchEmbed
+from timm.layers.patch_embed import PatchEmbed
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
@@ -38,7 +38,8 @@ def cls_feature(vit: VisionTransformer, pictures: Tensor) -> Tensor:
 def cls_of(block: Any, x: Tensor) -> Tensor:
     """The CLS token, (N, 1, d), that a block makes of the tokens (N, L, d)."""
     if not isinstance(block, Block):
-        return block.cls_of(x) if hasattr(block, "cls_of") else block(x)[:, :1]
+        token: Tensor = block.cls_of(x) if hasattr(block, "cls_of") else block(x)[:, :1]
+        return token
     # Only attention looks at other tokens; what is asked there, and what follows, is for one.
     only = {"queries": 1} if isinstance(block.attn, Attention) else {}
     x = x[:, :1] + block.drop_path1(block.ls1(block.attn(block.norm1(x), **only)[:, :1]))

@@ -192,7 +192,9 @@ class Fitting:
             epoch, at = divmod(step, per_epoch)
             if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
                 order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
-                batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[order.to(targets.device, non_blocking=True)]))
+                batches, labels = (
+                    _cut(rows, size)[at:] for rows in (order, targets[order.to(targets.device, non_blocking=True)])
+                )
                 canvases = feed.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
             (canvas, aspects), these = next(canvases), labels.pop(0)
             # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.

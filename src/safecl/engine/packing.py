@@ -1,4 +1,4 @@
-"""A symmetric matrix in half the room: one rectangle of its lower rows, with its upper left corner in what they leave."""
+"""A symmetric matrix in half the room: a rectangle of its lower rows, with its upper left corner in what they leave."""
 
 import torch
 from torch import Tensor

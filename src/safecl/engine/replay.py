@@ -52,7 +52,7 @@ class Replay:
 
     def _record(self, shapes: Any, inputs: tuple[Tensor, ...]) -> None:
         places, graph = tuple(x.clone() for x in inputs), torch.cuda.CUDAGraph()
-        aside = Shared.stream = Shared.stream or torch.cuda.Stream()
+        aside = Shared.stream = Shared.stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
         aside.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(aside):

@@ -233,7 +233,7 @@ def _factor(gram: Tensor, beta: float) -> Tensor:
 
 
 def cholesky_(matrix: Tensor) -> tuple[Tensor, bool]:
-    """The lower factor of a symmetric matrix, in its place, and whether there is one; above its diagonal is anything."""
+    """The lower factor of a symmetric matrix, in its place, and whether there is one; disregard what is above it."""
     if matrix.is_cuda:
         factor, info = matrix.mT, torch.zeros((), dtype=torch.int32, device=matrix.device)
         torch.linalg.cholesky_ex(factor, out=(factor, info))

@@ -64,5 +64,6 @@ def fold_lora(vit: VisionTransformer) -> None:
         for name, child in list(owner.named_children()):
             if isinstance(child, LoraLinear):
                 folded = child.layer
-                folded.weight = nn.Parameter(folded.weight + child.lora.matrix().to(folded.weight.dtype), requires_grad=False)
+                weight = folded.weight + child.lora.matrix().to(folded.weight.dtype)
+                folded.weight = nn.Parameter(weight, requires_grad=False)
                 setattr(owner, name, folded)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.layers import Mlp
+from timm.layers.mlp import Mlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -61,7 +61,7 @@ class _ScaledLinear(torch.autograd.Function):
         return F.gelu(z) if gelu else z
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch's own
+    @once_differentiable
     def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, rows, scale, shift = context.saved_tensors
         by_z, *by_ssf = scale_gradients(g, z, scale, shift, context.gelu)
@@ -81,7 +81,7 @@ class _ScaledNorm(torch.autograd.Function):
         return z
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch's own
+    @once_differentiable
     def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, spread, rows, offset, z, scale, shift = context.saved_tensors
         by_x = layer_norm_gradient(g, x, mean, spread, rows, offset) if context.needs_input_grad[0] else None

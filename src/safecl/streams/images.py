@@ -182,7 +182,8 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int) -> Tensor:
     """The crops (n, 2, 2) of canvases (n, 3, side, side), on their device: float (n, 3, size, size) in [0, 1]."""
     centres = (torch.arange(size, device=canvas.device) * 2 + 1) / size - 1  # of the output's pixels, in [-1, 1]
     x, y = (crops[:, :, :1] * centres + crops[:, :, 1:]).unbind(1)  # (n, size) each
-    grid = torch.stack(torch.broadcast_tensors(x[:, None, :], y[:, :, None]), dim=-1)
+    side = (-1, size, size)
+    grid = torch.stack([x[:, None, :].expand(side), y[:, :, None].expand(side)], dim=-1)
     return F.grid_sample(canvas.float() / 255, grid, padding_mode="border", align_corners=False).clamp_(0, 1)
 
 
