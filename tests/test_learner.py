@@ -81,6 +81,17 @@ def test_a_frozen_learner_is_neither_trained_nor_dropped_out(
     assert torch.equal(learner.features(images), learner.features(images))
 
 
+def test_a_frozen_learner_given_another_state_is_that_one(
+    make_backbone: Callable[..., Backbone], images: Tensor, scramble: Callable[..., None]
+) -> None:
+    backbone = make_backbone()
+    one, other = (taught(backbone, "ssf", images, seed) for seed in (0, 1))
+    one.freeze()
+    scramble(other.pet)
+    torch.nn.ModuleDict({"it": one}).load_state_dict({f"it.{key}": value for key, value in other.state_dict().items()})
+    assert torch.allclose(one.features(images), other.features(images), atol=1e-5)
+
+
 def test_a_new_learner_starts_in_evaluation_mode(make_backbone: Callable[..., Backbone]) -> None:
     learner = Learner(make_backbone(), PetSettings(kind="adapter"), RIDGE)
     assert not any(module.training for module in learner.modules())

@@ -1,5 +1,7 @@
 """A learner: one tuned view of the backbone, with its cosine head and its ridge head."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +23,7 @@ class Learner(nn.Module):
         self._views = [view, view]  # with the PET in it, and as it is used: folded, once nothing changes any more
         self.cosine = CosineHead(backbone.width, scale)
         self.ridge = RidgeHead(backbone.width, ridge, seed)
+        self.register_load_state_dict_post_hook(_fold_anew)
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
     def features(self, images: Tensor) -> Tensor:
@@ -58,6 +61,12 @@ class Learner(nn.Module):
     def parameters_learned(self) -> int:
         """Learnable numbers of the PET and the cosine head."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+def _fold_anew(learner: Learner, _: Any) -> None:
+    """A frozen learner was given another state."""
+    if learner._views[1] is not learner._views[0]:
+        learner.freeze()
 
 
 @torch.no_grad()

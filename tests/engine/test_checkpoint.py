@@ -295,3 +295,20 @@ def test_a_newer_format_is_refused_with_the_way_out(tmp_path: Path, monkeypatch:
     save_state(tmp_path / "state", OLD, {})
     monkeypatch.undo()
     assert "newer" in sentence(tmp_path / "state") and "update" in sentence(tmp_path / "state")
+
+
+def test_a_symmetric_matrix_takes_half_the_room(tmp_path: Path) -> None:
+    h = torch.randn(100, 300)
+    gram = h.T @ h
+    gram = (gram + gram.T) / 2
+    save_state(tmp_path / "half", {"gram": gram, "same": gram, "other": h}, {})
+    tensors, _ = load_state(tmp_path / "half")
+    assert all(torch.equal(tensors[name], value) for name, value in {"gram": gram, "same": gram, "other": h}.items())
+    assert (tmp_path / "half").stat().st_size < h.nbytes + 0.51 * gram.nbytes + 2000
+
+
+def test_a_state_is_a_safetensors_file_for_everyone_else(tmp_path: Path) -> None:
+    tensors = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.tensor(True), "empty": torch.zeros(0, 4)}
+    save_state(tmp_path / "state", tensors, {"session": 3})
+    found = load_file(tmp_path / "state")
+    assert found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name]) for name in tensors)
