@@ -23,7 +23,7 @@ class Learner(nn.Module):
         self._views = [view, view]  # with the PET in it, and as it is used: folded, once nothing changes any more
         self.cosine = CosineHead(backbone.width, scale)
         self.ridge = RidgeHead(backbone.width, ridge, seed)
-        self.register_load_state_dict_post_hook(_fold_anew)
+        self.register_load_state_dict_post_hook(_fold_anew)  # type: ignore[no-untyped-call]  # torch's own
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
     def features(self, images: Tensor) -> Tensor:
