@@ -110,16 +110,25 @@ def test_recorded_steps_end_where_plain_ones_do(
     assert losses == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["ssf", "adapter"])
 def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
-    make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream]
+    kind: Any, make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream]
 ) -> None:
-    backbone = make_backbone(depth=1).to(CUDA, torch.float32)
+    """Also where it draws random numbers; and the phase after it is recorded again."""
+
+    def phase(graphs: bool, trick: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[str], list[float]]:
+        backbone = make_backbone(depth=1).to(CUDA, torch.float32)
+        return trained(backbone, make_stream([LABELS], train=3), graphs, kind, trick)
+
     looked: list[float] = []
-    look = lambda loss: looked.append(float(loss)) or loss  # noqa: E731  a look at the host
-    found, said, _ = trained(backbone, make_stream([LABELS], train=3), True, "ssf", look)
-    expected, _, _ = trained(make_backbone(depth=1).to(CUDA), make_stream([LABELS], train=3), False, "ssf")
-    assert torch.allclose(found, expected, atol=1e-4)
-    assert len(said) == 1 and said[0].startswith("This step cannot be recorded as a CUDA graph") and len(looked) == 18
+    found, said, _ = phase(True, lambda loss: looked.append(float(loss.detach())) or loss)
+    expected, _, _ = phase(False, lambda loss: loss)
+    assert torch.allclose(found, expected, atol=1e-4) and len(looked) == 18
+    assert len(said) == 1 and said[0].startswith("This step cannot be recorded as a CUDA graph")
+    calls: list[int] = []
+    found, said, _ = phase(True, lambda loss: calls.append(1) or loss)
+    assert torch.allclose(found, expected, atol=1e-4) and not said
+    assert len(calls) == 4  # two shapes: one plain call and one recording each
 
 
 def test_the_ridge_head_is_the_same_on_the_device() -> None:

@@ -157,6 +157,7 @@ def test_coarse_weights_take_the_scale_before_they_are_rounded() -> None:
 def test_norms_stay_precise_in_a_coarse_network(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
     backbone = make_backbone().to(torch.device("cpu"), torch.bfloat16)
     learner = Learner(backbone, PetSettings(kind="ssf"), RidgeSettings(size=5))
+    assert torch.equal(backbone.vit.norm.weight, make_backbone().vit.norm.weight)
     assert backbone.vit.norm.weight.dtype == torch.float32 and backbone.vit.pos_embed.dtype == torch.bfloat16
     before = learner.features(images)
     with torch.no_grad():

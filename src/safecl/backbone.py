@@ -67,10 +67,10 @@ class Backbone:
         So do the few numbers of the norms, and what is learned: a PET rounds its numbers where they enter the network,
         never those it keeps.
         """
-        self.vit.to(device, dtype)
         for module in self.vit.modules():
-            if isinstance(module, nn.LayerNorm):
-                module.float()
+            precision = torch.float32 if isinstance(module, nn.LayerNorm) else dtype
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                tensor.data = tensor.data.to(device, precision if tensor.is_floating_point() else None)
         factor = 1 / torch.tensor(self.std, device=device).view(3, 1, 1)
         self._colours = factor, -torch.tensor(self.mean, device=device).view(3, 1, 1) * factor
         self.dtype, self._prepared = dtype, Once()  # pictures that were prepared before are not what is wanted now

@@ -129,8 +129,10 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _on_host(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor.cpu()
-    # Into pinned memory, which is many times faster, and which torch keeps for the next session.
-    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
+    try:  # into pinned memory, which is many times faster, and which torch keeps for the next session
+        return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
+    except RuntimeError:  # there is not so much of it
+        return tensor.cpu()
 
 
 def _header(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:

@@ -31,7 +31,7 @@ class Feed:
             canvases, aspects = self._held()
             for chunk in chunks:
                 chosen = torch.as_tensor(chunk)
-                yield canvases[chosen.to(self.device, non_blocking=True)], aspects[chosen]
+                yield canvases[moved(chosen, self.device)], aspects[chosen]
             return
         order = [int(i) for chunk in chunks for i in chunk]
         for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):
@@ -54,7 +54,12 @@ class Feed:
     def _move(self, pictures: Tensor) -> Tensor:
         # Only from pinned memory does a copy run beside what the device is doing.
         ready = pictures.pin_memory() if self.device.type == "cuda" else pictures
-        return ready.to(self.device, non_blocking=True)
+        return moved(ready, self.device)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device. CUDA takes a copy of what it is handed before it goes on alone; others may not."""
+    return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 def reads(device: torch.device) -> int:

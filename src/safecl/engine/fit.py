@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.engine.feed import Feed, reads
+from safecl.engine.feed import Feed, moved, reads
 from safecl.engine.memory import peak, reset_peak
 from safecl.engine.place import Means, Place
 from safecl.engine.processes import Processes
@@ -192,16 +192,14 @@ class Fitting:
             epoch, at = divmod(step, per_epoch)
             if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
                 order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
-                batches, labels = (
-                    _cut(rows, size)[at:] for rows in (order, targets[order.to(targets.device, non_blocking=True)])
-                )
+                batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[moved(order, targets.device)]))
                 canvases = feed.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
             (canvas, aspects), these = next(canvases), labels.pop(0)
             # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.
             mine = self._mine(len(these))
             every = torch.ones(len(these)).index_copy(0, mine, aspects)
             crops = random_crops(every, self.transform, generator(self.seed, "augment", session.number, step, 0))
-            yield canvas, crops[mine].to(targets.device, non_blocking=True), these
+            yield canvas, moved(crops[mine], targets.device), these
 
     @torch.no_grad()
     def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
