@@ -17,7 +17,6 @@ warm; the first one is reported too.
 import argparse
 import json
 import platform
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,6 +36,7 @@ from safecl.engine.evaluate import evaluate
 from safecl.engine.feed import Feed, reads
 from safecl.engine.fit import Fitting
 from safecl.engine.folder import keep_state
+from safecl.engine.memory import peak, reset_peak
 from safecl.engine.track import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.launch import choose_precision, make_accelerator
@@ -295,17 +295,6 @@ def head_tables(device: torch.device, quick: bool) -> dict[str, Any]:
     print(f"M = {m}, N = {n}: statistics, β and weights {mine:.2f} s; six LU solves and one, on the CPU, {lu:.2f} s: "
           f"{lu / mine:.1f} times")  # fmt: skip
     return {**answer, "ours": mine, "lu": lu}
-
-
-def reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-
-
-def peak(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ def scale_gradients(g: Tensor, z: Tensor, scale: Tensor, shift: Tensor, gelu: bo
     That of γ is Σ g ⊙ u, and u is in z: neither u nor a matrix product is needed.
     """
     if fast is not None and g.is_cuda:
-        by_z, by_scale, by_shift = fast.scale_gradients(g, z, scale, shift, gelu)
+        by_z, by_scale, by_shift = fast.scale_gradients(g, z, scale, shift, gelu, SMALL)
         return by_z, by_scale, by_shift
     by_z = gelu_gradient(g, z) if gelu else g
     flat = by_z.reshape(-1, g.shape[-1])

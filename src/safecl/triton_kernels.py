@@ -9,7 +9,6 @@ import triton.language as tl
 # Found by trying, on an H200 with the activations of a ViT-B.
 NORM_ROWS, NORM_WARPS = 2, 2  # rows of a program
 SUM_ROWS, SUM_STEP, SUM_COLUMNS, SUM_WARPS = 128, 32, 128, 4  # of a program, and the rows it loads at once
-SMALL = 1e-6  # a scale nearer to 0 than this counts as this far
 
 
 def layer_norm(x, weight, bias, eps):
@@ -35,7 +34,7 @@ def folded(weight, bias, scale, shift):
     return rows, offset
 
 
-def scale_gradients(g, z, scale, shift, gelu):
+def scale_gradients(g, z, scale, shift, gelu, small):
     g, z, width = g.contiguous(), z.contiguous(), g.shape[-1]
     by_z, n = torch.empty_like(g) if gelu else g, g.numel() // width
     parts = triton.cdiv(n, SUM_ROWS)
@@ -43,7 +42,7 @@ def scale_gradients(g, z, scale, shift, gelu):
     by_scale, by_shift = torch.empty_like(scale), torch.empty_like(shift)
     grid = (triton.cdiv(width, SUM_COLUMNS), parts)
     _sum[grid](g, z, by_z, sums, n, width, parts, gelu, SUM_ROWS, SUM_STEP, SUM_COLUMNS, num_warps=SUM_WARPS)
-    _finish[(triton.cdiv(width, 32),)](sums, scale, shift, by_scale, by_shift, width, parts, SMALL, 32, 32)
+    _finish[(triton.cdiv(width, 32),)](sums, scale, shift, by_scale, by_shift, width, parts, small, 32, 32)
     return by_z, by_scale, by_shift
 
 

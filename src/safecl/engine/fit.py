@@ -149,7 +149,7 @@ class Fitting:
 
         take = Replay(step, device, s.graphs and processes.count == 1, self.tracker.say)
         started, sums, here, before = time.monotonic(), place.means, place.step, place.seconds
-        saved, inputs = started, self._inputs(session, here, total)
+        saved, inputs = started, self._inputs(session, here, total, per_epoch)
         following = next(inputs, None)
         with self.tracker.phase(f"Session {session.number}  {name}", total, here) as phase:
             while following is not None:
@@ -184,10 +184,11 @@ class Fitting:
             self._save(place, file, parameters, optimiser)
         return finite
 
-    def _inputs(self, session: Session, start: int, total: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def _inputs(
+        self, session: Session, start: int, total: int, per_epoch: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each step from ``start`` on: this process's canvases of the batch, their crops, and all targets of it."""
         feed, targets, size = self._open(session), self._targets(session), self.settings.batch_size
-        per_epoch = math.ceil(len(targets) / size)
         for step in range(start, total):
             epoch, at = divmod(step, per_epoch)
             if at == 0 or step == start:  # a new epoch, or the middle of one after a stop

@@ -52,9 +52,7 @@ class Place:
     def save(self, file: Path, parameters: Parameters, optimiser: torch.optim.SGD) -> None:
         tensors: dict[str, Tensor] = dict(parameters)
         for i, parameter in enumerate(parameters.values()):
-            buffer = optimiser.state[parameter].get("momentum_buffer")
-            if buffer is not None:
-                tensors[f"momentum/{i}"] = buffer
+            tensors[f"momentum/{i}"] = optimiser.state[parameter]["momentum_buffer"]
         tensors |= {f"loss/{key}": total for key, total in self.means.sums.items()}
         numbers = {"step": self.step, "slower": self.slower, "seconds": self.seconds, "count": self.means.count}
         save_state(file, tensors, {**numbers, "losses": self.losses})
