@@ -219,7 +219,9 @@ def session_table(work: dict[str, Any], options: argparse.Namespace, device: tor
         if options.reference:
             rows["plain later"] = reference(work, pet, device, options.reference)
         for version, row in rows.items():
-            epochs = work["epochs"] * 1.5 if "first" in version else work["later"]  # the pilot sees half of the classes
+            epochs = (
+                work["epochs"] * 3 if "first" in version else work["later"]
+            )  # four pilots of half a session
             cells = [f"{row.get(part, 0.0):.2f}" for part in parts]
             cells.append(f"{pictures * epochs / row['training']:.0f}")
             cells.append("" if "first" in version else f"{row['training'] / floor:.2f}")

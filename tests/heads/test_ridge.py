@@ -8,13 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from safecl.errors import SafeclError
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.heads import ridge as module
-from safecl.heads.ridge import dual_errors, leave_one_out_errors, solve
+from safecl.heads.ridge import dual_errors, leave_one_out_errors
 
 WIDTH = 12
 
@@ -104,77 +102,6 @@ def test_a_beta_below_the_rounding_of_the_gram_matrix_still_predicts_as_float64_
     expected = oracle(head, x, y, test)
     assert np.allclose(head.logits(test), expected, atol=0.05)
     assert (head.logits(test).argmax(dim=1).numpy() == expected.argmax(axis=1)).mean() > 0.98
-
-
-def test_a_singular_gram_matrix_is_solved_in_every_precision() -> None:
-    h = torch.ones(5, 40)  # rank one
-    gram, sums = h.T @ h, h.T @ torch.eye(5)
-    for dtype in (torch.float32, torch.float64):
-        weight = solve(gram.to(dtype), sums.to(dtype), 1e-30)
-        assert weight.dtype == dtype
-        assert torch.allclose(h.to(dtype) @ weight, torch.full((5, 5), 0.2, dtype=dtype), atol=1e-3)
-
-
-@pytest.mark.parametrize("failures", [1, 3])
-def test_where_no_factor_can_be_made_that_of_a_larger_beta_leads_to_the_same_weights(
-    failures: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    h = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
-    gram, sums = h.T @ h, h.T @ torch.eye(30)
-    expected = torch.linalg.solve(gram.double() + torch.eye(8), sums.double()).float()
-    real, tried = module.cholesky_, []
-
-    def fail(matrix: torch.Tensor) -> tuple[torch.Tensor, bool]:
-        tried.append(float((matrix.diagonal() - gram.diagonal()).mean()))
-        factor, good = real(matrix)
-        return factor, good and len(tried) > failures
-
-    monkeypatch.setattr(module, "cholesky_", fail)
-    assert torch.allclose(solve(gram, sums, 1.0), expected, atol=1e-5)
-    assert tried == pytest.approx([10.0**i for i in range(failures + 1)], rel=1e-3)
-
-
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 30])
-def test_a_factor_made_a_few_columns_at_a_time_is_that_of_the_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COLUMNS", 8)
-    h = torch.randn(40, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gram = h.T @ h
-    factor, good = module.cholesky_(gram.clone())
-    assert good and torch.allclose(factor.tril(), torch.linalg.cholesky(gram), atol=1e-12)
-    assert not module.cholesky_(gram - 1e3 * torch.eye(size, dtype=torch.float64))[1]
-
-
-def test_a_factor_stands_where_one_copy_of_the_gram_matrix_stood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of a solve is the Gram matrix and its factor."""
-    monkeypatch.setattr(module, "COLUMNS", 2)
-    monkeypatch.setattr(module, "CHUNK", 2)
-    h = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
-    made: list[torch.Tensor] = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            made.extend(x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.shape == (8, 8))
-            return result
-
-    gram, sums = h.T @ h, h.T @ torch.eye(30)[:, :3]
-    with Watch():
-        solve(gram, sums, 1.0)
-    rooms = {x.untyped_storage().data_ptr() for x in made if x.dtype == torch.float32}
-    assert len(rooms - {gram.untyped_storage().data_ptr()}) == 1
-
-
-@pytest.mark.parametrize("condition", [1e2, 1e6])
-def test_float32_solves_are_refined_to_float64_residuals(condition: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    basis, _ = torch.linalg.qr(torch.randn(30, 30, generator=generator, dtype=torch.float64))
-    gram = ((basis * torch.logspace(0, -float(np.log10(condition)), 30, dtype=torch.float64)) @ basis.T).float()
-    gram = (gram + gram.T) / 2
-    sums = torch.randn(30, 3, generator=generator)
-    beta = 1e-5
-    weight = solve(gram, sums, beta)
-    exact = torch.linalg.solve(gram.double() + beta * torch.eye(30, dtype=torch.float64), sums.double())
-    assert torch.allclose(weight.double(), exact, atol=1e-6 * float(exact.abs().max()))
 
 
 def test_zero_features_give_zero_logits() -> None:

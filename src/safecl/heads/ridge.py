@@ -1,11 +1,11 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
 Precision: projected features and statistics are float32, or float64 in a head that was made so with ``.double()``.
-The weights come from one Cholesky factor in that precision, which then guides conjugate gradients with float64
-residuals to the solution. A β below the rounding noise of G would fit that noise, so it is raised to it. Matrix
-products must not use TF32, which is torch's default.
+The weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
+default.
 
-Memory: G, and while solving its factor: 2 × M² numbers. Features are expanded to M numbers a chunk at a time.
+Memory: G, and while solving the half of a factor: 1.5 × M² numbers. Features are expanded to M numbers, a chunk at a
+time.
 """
 
 import math
@@ -20,10 +20,10 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
+from safecl.heads.solve import solve
 from safecl.settings import Settings
 
 CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
-COLUMNS = 512  # of a Cholesky factor that are made at a time
 CHOOSING = 2048  # pictures of a session that take part in the choice of β, at most
 
 
@@ -190,70 +190,6 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
         left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
         errors.append(left.square().sum(dim=1))
     return torch.stack(errors)
-
-
-def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G.
-
-    A Cholesky factor in the precision of G is nearly the inverse. Conjugate gradients with that factor and float64
-    residuals get the rest in a few steps, so no float64 copy of G is ever made.
-    """
-    if gram.device.type == "mps":  # has no float64
-        return solve(gram.cpu(), sums.cpu(), beta, steps).to(gram.device)
-    finfo = torch.finfo(gram.dtype)
-    beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
-    factor, right = _factor(gram, beta), sums.double()
-    weight = torch.zeros_like(right)
-    residual, direction, before = right.clone(), weight, torch.ones_like(right[0])
-    for _ in range(steps):
-        if residual.norm() <= 10 * finfo.eps * right.norm():
-            break
-        half = torch.linalg.solve_triangular(factor, residual.to(gram.dtype), upper=False)
-        near = torch.linalg.solve_triangular(factor.mT, half, upper=True).double()  # neither copies the factor
-        size = (residual * near).sum(dim=0)
-        direction = near + direction * (size / before)
-        image = _times(gram, direction, beta)
-        length = size / (direction * image).sum(dim=0).clamp(min=finfo.tiny)
-        weight += length * direction
-        residual -= length * image
-        before = size.clamp(min=finfo.tiny)
-    return weight.to(gram.dtype)
-
-
-def _factor(gram: Tensor, beta: float) -> Tensor:
-    """The Cholesky factor of G + βI, in place of one copy; of a larger β where G is singular to working precision."""
-    while True:
-        copy = gram.clone()
-        copy.diagonal().add_(beta)
-        factor, good = cholesky_(copy)
-        if good or not math.isfinite(beta):
-            return factor
-        beta *= 10
-        del copy, factor
-
-
-def cholesky_(matrix: Tensor) -> tuple[Tensor, bool]:
-    """The lower factor of a symmetric matrix, in its place, and whether there is one; disregard what is above it."""
-    if matrix.is_cuda:
-        factor, info = matrix.mT, torch.zeros((), dtype=torch.int32, device=matrix.device)
-        torch.linalg.cholesky_ex(factor, out=(factor, info))
-        return factor, not info
-    # Columns by columns, with matrix products: LAPACKs were seen to fail at M = 20,000 with several threads.
-    for start in range(0, len(matrix), COLUMNS):
-        here, below = slice(start, start + COLUMNS), slice(start + COLUMNS, None)
-        matrix[start:, here] -= matrix[start:, :start] @ matrix[here, :start].mT.contiguous()
-        corner, info = torch.linalg.cholesky_ex(matrix[here, here])
-        if info:
-            return matrix, False
-        matrix[here, here] = corner
-        matrix[below, here] = torch.linalg.solve_triangular(corner.mT, matrix[below, here], upper=True, left=False)
-    return matrix, True
-
-
-def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
-    """(G + βI) W in float64, without a float64 copy of G."""
-    rows = [gram[start : start + CHUNK].double() @ weight for start in range(0, len(gram), CHUNK)]
-    return torch.cat(rows) + beta * weight
 
 
 def _precise(tensor: Tensor) -> Tensor:

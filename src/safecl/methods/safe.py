@@ -22,12 +22,11 @@ from safecl.losses import (
     redundancy,
 )
 from safecl.methods.method import Fit, Method
+from safecl.methods.rehearsal import SHARES, rehearse
 from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
-
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning, tried when less than all of it may be better
 
 
 class SAFE(Method):
@@ -57,8 +56,8 @@ class SAFE(Method):
         if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
             self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
             self.appoint_teacher(session, fit)
-            share, start = self.rehearse(session, fit), self.slow.tuning()
-            fit("slow", self.slow, session, partial(self.slow_loss, self.slow))
+            (transfer, share), start = self.rehearse(session, fit), self.slow.tuning()
+            fit("slow", self.slow, session, partial(self.slow_loss, transfer, self.slow))
             self.slow.blend(start, self.slow.tuning(), share)
             targets, f_slow = fit.features(session, self.slow)
             self.slow.cosine.observe(f_slow, targets)
@@ -85,11 +84,11 @@ class SAFE(Method):
             self.joint.solve()
         self.teacher = None  # a teacher serves one session and is no part of the state
 
-    def slow_loss(self, slow: Learner, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """L_slow of Eq. (5)."""
+    def slow_loss(self, transfer: bool, slow: Learner, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """L_slow of Eq. (5), with or without what is transferred from the PTM."""
         s, f = self.settings, slow.features(images)
         terms = {"cls": F.cross_entropy(slow.cosine(f), targets)}  # Eq. (4)
-        if s.transfer == "none":
+        if not transfer:
             return terms
         with torch.no_grad():
             g = self.backbone.features(images)
@@ -159,30 +158,15 @@ class SAFE(Method):
         if slow or learner is self.ptm:
             learner.cosine.imprint()  # a frozen learner can refine its centroids with more pictures of a known class
 
-    def rehearse(self, session: Session, fit: Fit) -> float:
-        """How much of the first session's tuning to keep: none (0) to all (1).
-
-        Tuned on a few classes, a network can get worse at all others, and nobody can know beforehand which PET does so
-        on which backbone. So a pilot is tuned on half of the classes, and the other half says how much of it is good.
-        """
-        half, rest = session.part(session.classes[::2]), session.part(session.classes[1::2])
-        if not self.settings.rehearse or len(rest.classes) < 2:
-            return 1.0
-        pilot = Learner(self.backbone, *self.options)
-        pilot.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
-        start = pilot.tuning()
-        fit("pilot", pilot, half, partial(self.slow_loss, pilot))
-        end, errors = pilot.tuning(), {}
-        for share in SHARES:
-            pilot.blend(start, end, share)
-            targets, features = fit.features(rest, pilot)
-            errors[share] = pilot.ridge.leave_one_out(features, targets)
-        chosen = 1.0
-        for share in SHARES[1:]:
-            gains = errors[chosen] - errors[share]
-            if gains.mean() > 2 * gains.std() / len(gains) ** 0.5:  # beyond what chance would do to so few pictures
-                chosen = share
-        return chosen
+    def rehearse(self, session: Session, fit: Fit) -> tuple[bool, float]:
+        """Whether to transfer in the first session, and how much of its tuning to keep: none (0) to all (1)."""
+        transfer = self.settings.transfer != "none"
+        if not self.settings.rehearse:
+            return transfer, 1.0
+        kinds = [False, True] if transfer else [False]
+        losses = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]
+        which, share = rehearse(session, fit, self.slow.copy, losses)
+        return kinds[which], share
 
     def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
         """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.

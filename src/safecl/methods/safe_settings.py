@@ -27,7 +27,7 @@ class SafeSettings(Settings):
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
     rehearse: bool = Field(
-        True, description="tune on half of the first classes, and keep as much of the tuning as helps the other half"
+        True, description="transfer, and keep all of the tuning, only if that helps classes that a pilot has not seen"
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided

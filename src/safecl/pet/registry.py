@@ -26,6 +26,7 @@ class PetSettings(Settings):
     scale: float = Field(0.1, description="fixed factor on the adapter's output")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the adapter's hidden units")
     tokens: int = Field(5, gt=0, description="prompt tokens of VPT")
+    rate: float = Field(0.003, gt=0, description="factor on the learning rate of prompts")
     rank: int = Field(8, gt=0, description="rank of LoRA")
     alpha: float = Field(8.0, gt=0, description="LoRA's change is scaled by alpha / rank")
 
@@ -50,7 +51,7 @@ def attach(vit: VisionTransformer, pet: PetSettings, seed: int = 0) -> tuple[Vis
     elif pet.kind == "lora":
         modules = attach_lora(view, generator, pet.rank, pet.alpha)
     else:
-        modules = attach_vpt(view, deep=pet.kind == "vpt_deep", tokens=pet.tokens)
+        modules = attach_vpt(view, deep=pet.kind == "vpt_deep", tokens=pet.tokens, rate=pet.rate)
     return view, modules.to(next(vit.parameters()).device)
 
 

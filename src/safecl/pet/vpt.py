@@ -10,11 +10,17 @@ from safecl.view import cls_of
 
 
 class Prompts(nn.Module):
-    """Learnable tokens (n, d), zero at first, without position embedding or dropout."""
+    """Learnable tokens (n, d), zero at first, without position embedding or dropout.
 
-    def __init__(self, tokens: int, width: int) -> None:
+    They are read through a layer norm, which multiplies the gradient of a small vector by up to 1/√ε = 1000: at the
+    rate of other parameters the first batches throw them somewhere from which there is no way back. ``rate`` is the
+    factor on their gradient.
+    """
+
+    def __init__(self, tokens: int, width: int, rate: float = 1.0) -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.zeros(tokens, width))
+        self.tokens.register_hook(lambda gradient: rate * gradient)  # type: ignore[no-untyped-call]  # torch's own
 
     def forward(self, x: Tensor) -> Tensor:
         """Append the tokens to every sequence: (N, L, d) → (N, L + n, d)."""
@@ -40,10 +46,10 @@ class PromptedBlock(nn.Module):
         return x if self.prompts is None else self.prompts(x)
 
 
-def attach_vpt(vit: VisionTransformer, deep: bool, tokens: int = 5) -> nn.ModuleDict:
+def attach_vpt(vit: VisionTransformer, deep: bool, tokens: int = 5, rate: float = 1.0) -> nn.ModuleDict:
     """Let ``vit`` carry prompt tokens; gives them by block."""
     depth = len(vit.blocks)
-    prompts = nn.ModuleDict({str(i): Prompts(tokens, vit.embed_dim) for i in range(depth if deep else 1)})
+    prompts = nn.ModuleDict({str(i): Prompts(tokens, vit.embed_dim, rate) for i in range(depth if deep else 1)})
     for i in range(depth):
         own = prompts[str(i)] if str(i) in prompts else None
         last = deep or i == depth - 1

@@ -1,0 +1,95 @@
+"""(G + βI)⁻¹ W̃ to float64 residuals, on any device, in little more than G and half a matrix beside it.
+
+A Cholesky factor in the precision of G is nearly the inverse. Conjugate gradients with that factor and float64
+residuals get the rest in a few steps, so no float64 copy of G is ever made.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+COLUMNS = 512  # of the factor, or rows of G in float64, at a time
+CLASSES = 256  # solved for at a time
+
+Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
+
+
+def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G, which it would fit."""
+    if gram.device.type == "mps":  # has no float64
+        return solve(gram.cpu(), sums.cpu(), beta, steps).to(gram.device)
+    finfo = torch.finfo(gram.dtype)
+    beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
+    factor, enough = _factor(gram, beta), beta
+    while factor is None and math.isfinite(enough):  # singular to working precision
+        enough *= 10
+        factor = _factor(gram, enough)
+    assert factor is not None
+    return torch.cat([_refined(gram, factor, part, beta, steps) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
+
+
+def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float, steps: int) -> Tensor:
+    """Conjugate gradients for (G + βI) W = W̃, preconditioned with a factor of nearly that matrix."""
+    finfo, residual = torch.finfo(gram.dtype), sums.to(torch.float64, copy=True)
+    enough = 10 * finfo.eps * residual.norm()
+    weight, direction, before = torch.zeros_like(residual), torch.zeros_like(residual), torch.ones_like(residual[0])
+    for _ in range(steps):
+        if residual.norm() <= enough:
+            break
+        near = _substitute(factor, residual.to(gram.dtype, copy=True)).double()
+        size = (residual * near).sum(dim=0)
+        direction = near.addcmul_(direction, size / before)
+        image = _times(gram, direction, beta)
+        length = size / (direction * image).sum(dim=0).clamp(min=finfo.tiny)
+        weight.addcmul_(direction, length)
+        residual.addcmul_(image, length, value=-1)
+        before = size.clamp(min=finfo.tiny)
+    return weight.to(gram.dtype)
+
+
+def _factor(gram: Tensor, beta: float) -> Factor | None:
+    """The lower Cholesky factor of G + βI, if there is one.
+
+    Made of matrix products and small corners, on every device: LAPACKs were seen to fail at M = 20,000 with several
+    threads, and they write over a whole copy of G.
+    """
+    blocks: Factor = []
+    for start in range(0, len(gram), COLUMNS):
+        block = gram[start:, start : start + COLUMNS].clone()
+        wide = block.shape[1]
+        block.diagonal().add_(beta)
+        for i, left in enumerate(blocks):
+            rows = left[start - i * COLUMNS :]
+            block.addmm_(rows, rows[:wide].mT, alpha=-1)
+        corner, info = torch.linalg.cholesky_ex(block[:wide])
+        if info:
+            return None
+        block[:wide] = corner
+        block[wide:] = torch.linalg.solve_triangular(corner.mT, block[wide:], upper=True, left=False)
+        blocks.append(block)
+    return blocks
+
+
+def _substitute(factor: Factor, right: Tensor) -> Tensor:
+    """(L Lᵀ)⁻¹ R, in place of R (M, C)."""
+    for i, block in enumerate(factor):
+        wide = block.shape[1]
+        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
+        here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
+        below.addmm_(block[wide:], here, alpha=-1)
+    for i, block in reversed(list(enumerate(factor))):
+        wide = block.shape[1]
+        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
+        here.addmm_(block[wide:].mT, below, alpha=-1)
+        here.copy_(torch.linalg.solve_triangular(block[:wide].mT, here, upper=True))
+    return right
+
+
+def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
+    """(G + βI) W in float64, without a float64 copy of G."""
+    product = beta * weight
+    for start in range(0, len(gram), COLUMNS):
+        here = slice(start, start + COLUMNS)
+        product[here].addmm_(gram[here].double(), weight)
+    return product

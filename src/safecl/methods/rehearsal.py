@@ -1,0 +1,69 @@
+"""A rehearsal of the first session: its own pictures say how to tune on it, and how much of the tuning to keep."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from safecl.learner import Learner
+from safecl.methods.method import Fit, Loss
+from safecl.streams.stream import Session
+
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
+SURE = 3.0  # standard errors by which another way must be better, several of which are tried
+
+
+def rehearse(
+    session: Session, fit: Fit, pilot: Callable[[], Learner], losses: Sequence[Callable[[Learner], Loss]]
+) -> tuple[int, float]:
+    """Which of ``losses`` to tune with, and the share of the tuning to keep; in doubt the first, and all of it.
+
+    Tuned on a few classes, a network can get worse at all others, and nobody can know beforehand which PET and which
+    loss do so on which backbone. So pilots are tuned on one half of the classes, and the other half, which they have
+    not seen, says what helps it: the squared errors of a ridge head on it that leaves out one picture at a time.
+    """
+    halves = [session.part(session.classes[i::2]) for i in (0, 1)]
+    if len(halves[1].classes) < 2:
+        return 0, 1.0
+    number = count(1)
+    pilots = [
+        [_Pilot(pilot(), known, new, fit, loss, f"pilot{next(number)}") for known, new in (halves, halves[::-1])]
+        for loss in losses
+    ]
+
+    def errors(which: int, share: float) -> Tensor:
+        return torch.cat([each.errors(share) for each in pilots[which]])
+
+    chosen, least = (0, 1.0), errors(0, 1.0)
+
+    def consider(which: int, share: float) -> None:
+        nonlocal chosen, least
+        found = errors(which, share)
+        gains = least - found
+        if gains.mean() > SURE * gains.std() / len(gains) ** 0.5:
+            chosen, least = (which, share), found
+
+    for which in range(1, len(losses)):
+        consider(which, 1.0)
+    for share in SHARES[1:]:
+        consider(chosen[0], share)
+    return chosen
+
+
+class _Pilot:
+    """A learner that is tuned on the classes of ``known`` and asked about those of ``new``."""
+
+    def __init__(
+        self, learner: Learner, known: Session, new: Session, fit: Fit, loss: Callable[[Learner], Loss], name: str
+    ) -> None:
+        self.learner, self.new, self.fit = learner, new, fit
+        self.start = learner.tuning()
+        fit(name, learner, known, loss(learner))
+        self.end = learner.tuning()
+
+    def errors(self, share: float) -> Tensor:
+        """The squared error on each of the new pictures, with ``share`` of the tuning: (n,)."""
+        self.learner.blend(self.start, self.end, share)
+        targets, features = self.fit.features(self.new, self.learner)
+        return self.learner.ridge.leave_one_out(features, targets)

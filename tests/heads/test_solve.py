@@ -1,0 +1,106 @@
+"""The solver behind the ridge head."""
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import safecl.heads.solve as module
+from safecl.heads.solve import solve
+
+
+def statistics(n: int, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """G (size, size) and W̃ (size, 10) of ``n`` random features."""
+    h = torch.randn(n, size, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    return h.T @ h, h.T @ torch.eye(n, dtype=dtype)[:, :10]
+
+
+def explicit(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
+    return torch.linalg.solve(gram.double() + beta * torch.eye(len(gram), dtype=torch.float64), sums.double())
+
+
+def test_a_singular_gram_matrix_is_solved_in_every_precision() -> None:
+    h = torch.ones(5, 40)  # rank one
+    gram, sums = h.T @ h, h.T @ torch.eye(5)
+    for dtype in (torch.float32, torch.float64):
+        weight = solve(gram.to(dtype), sums.to(dtype), 1e-30)
+        assert weight.dtype == dtype
+        assert torch.allclose(h.to(dtype) @ weight, torch.full((5, 5), 0.2, dtype=dtype), atol=1e-3)
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_where_no_factor_can_be_made_that_of_a_larger_beta_leads_to_the_same_weights(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram, sums = statistics(30, 8, torch.float32)
+    real, tried = module._factor, []
+
+    def fail(gram: Tensor, beta: float) -> module.Factor | None:
+        tried.append(beta)
+        return real(gram, beta) if len(tried) > failures else None
+
+    monkeypatch.setattr(module, "_factor", fail)
+    assert torch.allclose(solve(gram, sums, 1.0), explicit(gram, sums, 1.0).float(), atol=1e-5)
+    assert tried == [10.0**i for i in range(failures + 1)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 30])
+def test_the_blocks_of_a_factor_are_those_of_the_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COLUMNS", 8)
+    gram, _ = statistics(40, size, torch.float64)
+    whole = torch.linalg.cholesky(gram + 0.5 * torch.eye(size, dtype=torch.float64))
+    blocks = module._factor(gram, 0.5)
+    assert blocks is not None and len(blocks) == -(-size // 8)
+    for i, block in enumerate(blocks):
+        assert torch.allclose(block, whole[8 * i :, 8 * i : 8 * i + 8], atol=1e-12)
+    assert module._factor(gram, -1e3) is None
+
+
+@pytest.mark.parametrize("size", [1, 8, 21])
+def test_weights_do_not_depend_on_the_sizes_of_the_blocks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COLUMNS", 8)
+    monkeypatch.setattr(module, "CLASSES", 4)
+    gram, sums = statistics(40, size, torch.float64)
+    assert torch.allclose(solve(gram, sums, 0.1), explicit(gram, sums, 0.1), atol=1e-12)
+
+
+def test_a_solve_makes_no_second_matrix_but_half_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COLUMNS", 8)
+    monkeypatch.setattr(module, "CLASSES", 1)
+    gram, sums = statistics(300, 256, torch.float32)
+    most, sizes = 0, dict[int, int]()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal most
+            result = func(*args, **(kwargs or {}))
+            for x in tree_leaves(result):
+                if isinstance(x, Tensor) and x.untyped_storage().data_ptr() != gram.untyped_storage().data_ptr():
+                    place = x.untyped_storage()
+                    if place.data_ptr() not in sizes:
+                        sizes[place.data_ptr()] = place.nbytes()
+                        weakref.finalize(place, sizes.pop, place.data_ptr(), None)
+            most = max(most, sum(sizes.values()))
+            return result
+
+    with Watch():
+        solve(gram, sums[:, :3], 1.0)
+    assert 0.5 < most / gram.nbytes < 0.7
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e6])
+def test_float32_solves_are_refined_to_float64_residuals(condition: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(30, 30, generator=generator, dtype=torch.float64))
+    gram = ((basis * torch.logspace(0, -float(np.log10(condition)), 30, dtype=torch.float64)) @ basis.T).float()
+    gram = (gram + gram.T) / 2
+    sums = torch.randn(30, 3, generator=generator)
+    beta = 1e-5
+    weight = solve(gram, sums, beta)
+    exact = torch.linalg.solve(gram.double() + beta * torch.eye(30, dtype=torch.float64), sums.double())
+    assert torch.allclose(weight.double(), exact, atol=1e-6 * float(exact.abs().max()))
