@@ -223,14 +223,14 @@ def test_a_state_of_a_newer_version_is_refused_and_the_one_before_used(
 def test_finished_phases_of_a_session_are_not_trained_again(
     go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first session of SAFE is a pilot and then the slow learner; a stop comes in between."""
+    """The first session of SAFE is four pilots and then the slow learner; a stop comes in between."""
     sessions = [["a", "b", "c", "d"], ["e"]]
     expected, _ = go(tmp_path / "straight", "safe", sessions)
     real, steps = torch.optim.SGD.step, [0]
 
     def killed(self: Any, *arguments: Any) -> Any:
         steps[0] += 1
-        if steps[0] == 5:  # the pilot has two steps in one epoch, the slow learner three
+        if steps[0] == 11:  # a pilot has two steps in one epoch, the slow learner three
             raise Killed
         return real(self, *arguments)
 
@@ -241,7 +241,7 @@ def test_finished_phases_of_a_session_are_not_trained_again(
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(torch.optim.SGD, "step", killed)
         go(tmp_path / "killed", "safe", sessions)
-    assert (tmp_path / "killed" / "state" / "fit_1_pilot.safetensors").exists()
+    assert (tmp_path / "killed" / "state" / "fit_1_pilot4.safetensors").exists()
     steps[0] = 0
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.SGD, "step", counted)

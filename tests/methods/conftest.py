@@ -15,11 +15,13 @@ from safecl.heads import RidgeSettings
 from safecl.methods import METHODS, Method, make_method
 from safecl.methods.catalog import SETTINGS
 from safecl.methods.method import Loss
+from safecl.methods.safe import SAFE
 from safecl.pet import PetSettings
 from safecl.streams.stream import Session, Stream
 
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 RIDGE = RidgeSettings(size=40)
+ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 
 # Every method, and SAFE with each of its switches on another side than the default.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -140,3 +142,13 @@ def watched(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str]:
 @pytest.fixture(scope="session")
 def backbone(make_backbone: Callable[..., Backbone]) -> Backbone:
     return make_backbone(depth=1)
+
+
+@pytest.fixture
+def new(backbone: Backbone, tools: Any) -> Callable[..., SAFE]:
+    """``new(ridge=…, pet=…, **switches)``: a SAFE that has learned nothing."""
+
+    def make(ridge: RidgeSettings = ONE_BETA, pet: str = "adapter", **switches: Any) -> SAFE:
+        return tools.new_method(backbone, {"name": "safe", **switches}, pet, ridge=ridge)
+
+    return make

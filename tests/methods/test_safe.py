@@ -12,25 +12,14 @@ from torch.nn.functional import cross_entropy, normalize
 from safecl import config, losses
 from safecl.backbone import Backbone
 from safecl.engine.fit import TrainSettings
-from safecl.heads import RidgeHead, RidgeSettings, aggregate
+from safecl.heads import aggregate
 from safecl.methods import make_method
-from safecl.methods.safe import SAFE, SHARES, both
+from safecl.methods.safe import SAFE, both
 from safecl.streams.stream import Session, Stream
 
 MakeStream = Callable[..., Stream]
 CLASSES = [["a", "b"], ["c", "d"], ["e"]]
 MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
-ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
-
-
-@pytest.fixture
-def new(backbone: Backbone, tools: Any) -> Callable[..., SAFE]:
-    """``new(ridge=…, pet=…, **switches)``: a SAFE that has learned nothing."""
-
-    def make(ridge: RidgeSettings = ONE_BETA, pet: str = "adapter", **switches: Any) -> SAFE:
-        return tools.new_method(backbone, {"name": "safe", **switches}, pet, ridge=ridge)
-
-    return make
 
 
 def plain(stream: Stream, number: int) -> Tensor:
@@ -100,67 +89,6 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
 
 
 # -- how far the tuning goes ----------------------------------------------------------------------------------------
-
-FOUR = [["a", "b", "c", "d"], ["e", "f"]]
-
-
-def test_the_rehearsal_tunes_on_half_of_the_classes_and_asks_the_other_half(
-    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method, stream = new(), make_stream(FOUR)
-    fit = tools.new_fit(method, stream)
-    trained: list[tuple[str, set[int]]] = []
-    seen: dict[str, tuple[Any, ...]] = {}
-    fit.on_fit = lambda name, learner, session: seen.update({name: session.classes})
-    real = fit.around
-
-    def around(loss: Any) -> Any:
-        name = fit.calls[-1][1]
-        return lambda x, y: trained.append((name, set(y.tolist()))) or real(loss)(x, y)
-
-    fit.around = around
-    asked: list[set[int]] = []
-    monkeypatch.setattr(
-        RidgeHead, "leave_one_out", lambda self, features, y: asked.append(set(y.tolist())) or torch.ones(len(y))
-    )
-    tools.teach(method, stream, last=1, fit=fit)
-    assert [name for _, name in fit.calls] == ["pilot", "slow"]
-    assert seen == {"pilot": ("a", "c"), "slow": ("a", "b", "c", "d")}
-    assert set().union(*(y for name, y in trained if name == "pilot")) == {0, 2}
-    assert asked == [{1, 3}] * len(SHARES)
-
-
-@pytest.mark.parametrize("best", SHARES)
-def test_as_much_of_the_tuning_is_kept_as_was_best_in_the_rehearsal(
-    best: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = new(rehearse=False, pet="ssf")
-    start = free.slow.tuning()
-    tools.teach(free, make_stream(FOUR), last=1)
-    end = free.slow.tuning()
-    method, errors = new(pet="ssf"), iter([torch.full((6,), abs(share - best)) for share in SHARES])
-    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, features, targets: next(errors))
-    tools.teach(method, make_stream(FOUR), last=1)
-    for name, value in method.slow.tuning().items():
-        assert torch.allclose(value, (1 - best) * start[name] + best * end[name], atol=1e-6)
-    assert best < 1 or equal(method.slow.tuning(), end)
-
-
-def test_a_gain_that_may_be_chance_keeps_the_whole_tuning(
-    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free, method = new(rehearse=False), new()
-    tools.teach(free, make_stream(FOUR), last=1)
-    noise = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
-    errors = iter([torch.ones(6), *(1 - 0.1 * k + k * noise for k in range(1, len(SHARES)))])
-    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, features, targets: next(errors))
-    tools.teach(method, make_stream(FOUR), last=1)
-    assert equal(method.slow.tuning(), free.slow.tuning())
-
-
-def test_too_few_classes_are_not_rehearsed_on(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
-    method = new()
-    assert tools.teach(method, make_stream([["a", "b", "c"]])).calls == [(1, "slow")]
 
 
 @pytest.mark.parametrize("trust", [None, 1e6, 1e-2, 1e-9])
@@ -296,7 +224,7 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     def look(learner: Any, session: Session) -> None:
         x, y = plain(stream, 1), targets(stream, 1, method.classes)
         method.slow.eval()
-        found = method.slow_loss(method.slow, x, y)
+        found = method.slow_loss(transfer != "none", method.slow, x, y)
         f, g = method.slow.features(x), method.backbone.features(x)
         expected = {"cls": cross_entropy(method.slow.cosine(f), y)}
         if transfer == "correlation":
@@ -326,7 +254,7 @@ def test_no_transfer_term_pulls_with_more_than_its_share(
         real = method.slow.features
         with monkeypatch.context() as patch:
             patch.setattr(method.slow, "features", lambda x: captured.append(real(x)) or captured[-1])
-            terms = method.slow_loss(method.slow, plain(stream, 1), targets(stream, 1, method.classes))
+            terms = method.slow_loss(True, method.slow, plain(stream, 1), targets(stream, 1, method.classes))
         norms = {key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm() for key, t in terms.items()}
         assert norms.keys() == {"cls", "diag", "rdn"}
         assert torch.allclose(norms["diag"], 0.2 * norms["cls"], rtol=1e-3)

@@ -1,0 +1,76 @@
+"""Real weights on real pictures, at a size that fits a test; ``benchmarks/accuracy.py`` measures the same in full."""
+
+import csv
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safecl.config import load
+from safecl.engine.track import Quiet
+from safecl.launch import launch
+from safecl.streams.datasets.archive import open_source
+
+ASSETS = Path(os.environ.get("SAFECL_ASSETS", Path(__file__).parents[2] / ".." / "shared" / "assets"))
+WEIGHTS = ASSETS / "weights" / "vit_tiny_p8_64.safetensors"
+CLASSES = ("apple", "bee", "bottle", "bus", "castle", "clock", "cloud", "fox", "lamp", "orange", "rose", "whale")
+SIZE = ["backbone.image_size=32", "train.epochs=3", "train.batch_size=16", "ridge.size=500", "stream.cache=false"]
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The words for a few pictures of CIFAR-100 (classes) and of PACS (domains)."""
+    folder = tmp_path_factory.mktemp("pictures")
+    found = {}
+    for protocol, name, train, test in (("class", "cifar100_50x10.zip", 8, 8), ("domain", "pacs_30x15.zip", 4, 4)):
+        archive = ASSETS / "pictures" / name
+        if not (archive.is_file() and WEIGHTS.is_file()):
+            pytest.skip("the weights and pictures are not in the assets; SAFECL_ASSETS names their folder")
+        source = open_source(archive)
+        members = sorted(member for member in source.names() if member.endswith((".png", ".jpg", ".jpeg")))
+        taken: dict[str, list[str]] = {}
+        for member in members:
+            if protocol == "domain" or member.split("/")[-2] in CLASSES:
+                taken.setdefault(str(Path(member).parent), []).append(member)
+        rows = []
+        for place, files in taken.items():
+            split, *domain, label = place.split("/")
+            for member in files[: train if split == "train" else test]:
+                rows.append([member, label, split, *domain])
+        source.extract({row[0]: row[0] for row in rows}, folder)
+        with (folder / f"{protocol}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["path", "label", "split", "domain"][: len(rows[0])], *rows])
+        found[protocol] = [f"stream=csv:{folder / f'{protocol}.csv'}", f"stream.protocol={protocol}"]
+    found["class"] += ["stream.first=4", "stream.step=2"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def final(streams: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, float]]:
+    """``final(preset, protocol, …words)``: the accuracies at the end of a run."""
+
+    @cache
+    def run(preset: str, protocol: str, *words: str) -> dict[str, float]:
+        settings = load(preset, [*streams[protocol], f"backbone={WEIGHTS}", *SIZE, *words])
+        answer: dict[str, Any] = launch(settings, tmp_path_factory.mktemp("runs") / "run", Quiet())
+        return dict(answer["final"])
+
+    return run
+
+
+@pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
+@pytest.mark.parametrize("protocol", ["class", "domain"])
+def test_safe_learns_as_well_as_ranpac_or_better(
+    protocol: str, pet: str, final: Callable[..., dict[str, float]]
+) -> None:
+    safe, ranpac = final("safe", protocol, f"pet={pet}"), final("ranpac", protocol, f"pet={pet}")
+    assert min(safe.values()) > 2 / len(CLASSES if protocol == "class" else range(7))
+    assert safe["safe"] >= ranpac["ranpac"] - 0.05  # five of about a hundred test pictures
+
+
+def test_fine_tuning_loses_more_than_half(final: Callable[..., dict[str, float]]) -> None:
+    safe, tuned = final("safe", "class", "pet=ssf"), final("finetune", "class", "train.lr=0.1", "train.epochs=20")
+    assert tuned["finetune"] < 0.5 * safe["safe"]

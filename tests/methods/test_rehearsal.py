@@ -1,0 +1,120 @@
+"""What SAFE decides about its first session before it learns from it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from safecl.heads import RidgeHead
+from safecl.methods.rehearsal import SHARES
+from safecl.methods.safe import SAFE
+from safecl.streams.stream import Stream
+
+MakeStream = Callable[..., Stream]
+FOUR = [["a", "b", "c", "d"], ["e", "f"]]
+HALF = 6  # pictures of half of the four classes
+LESS = SHARES[1:]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, float], Tensor]], list[tuple[int, float]]]:
+    """Answer for the other half of the classes: ``errors(loss, share)`` (12,); gives what was asked."""
+
+    def answer(errors: Callable[[int, float], Tensor]) -> list[tuple[int, float]]:
+        asked: list[tuple[int, float]] = []
+
+        def questions() -> Iterator[Tensor]:
+            ways, chosen, least = [(0, 1.0), (1, 1.0)], (0, 1.0), errors(0, 1.0)
+            while ways:
+                way = ways.pop(0)
+                asked.append(way)
+                found = errors(*way)
+                yield found[:HALF]
+                yield found[HALF:]
+                if (least - found).mean() > 3 * (least - found).std() / (2 * HALF) ** 0.5:
+                    chosen, least = way, found
+                if way == (1, 1.0):
+                    ways = [(chosen[0], share) for share in LESS]
+
+        question = questions()
+        monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, features, targets: next(question))
+        return asked
+
+    return answer
+
+
+def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, stream = new(rehearse=True), make_stream(FOUR)
+    fit = tools.new_fit(method, stream)
+    trained: dict[str, set[int]] = {}
+    terms: dict[str, set[str]] = {}
+    real = fit.around
+
+    def around(loss: Any) -> Any:
+        name = fit.calls[-1][1]
+
+        def watched(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+            found: dict[str, Tensor] = real(loss)(x, y)
+            trained.setdefault(name, set()).update(y.tolist())
+            terms.setdefault(name, set()).update(found)
+            return found
+
+        return watched
+
+    fit.around = around
+    asked: list[set[int]] = []
+    monkeypatch.setattr(
+        RidgeHead, "leave_one_out", lambda self, features, y: asked.append(set(y.tolist())) or torch.ones(len(y))
+    )
+    tools.teach(method, stream, last=1, fit=fit)
+    assert [name for _, name in fit.calls] == ["pilot1", "pilot2", "pilot3", "pilot4", "slow"]
+    assert trained == {"slow": {0, 1, 2, 3}} | {f"pilot{i + 1}": {0, 2} if i % 2 == 0 else {1, 3} for i in range(4)}
+    assert terms["pilot1"] == terms["pilot2"] == terms["slow"] == {"cls"}
+    assert terms["pilot3"] == terms["pilot4"] == {"cls", "diag", "rdn"}
+    assert asked == [{1, 3}, {0, 2}] * (2 + len(LESS))
+
+
+@pytest.mark.parametrize("best", SHARES)
+@pytest.mark.parametrize("transfer", [False, True])
+def test_what_was_best_in_the_rehearsal_is_done(
+    transfer: bool, best: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
+) -> None:
+    free = new(rehearse=False, pet="ssf", transfer="correlation" if transfer else "none")
+    start = free.slow.tuning()
+    tools.teach(free, make_stream(FOUR), last=1)
+    end = free.slow.tuning()
+    answers(lambda loss, share: torch.full((2 * HALF,), abs(share - best) + (loss != transfer)))
+    method = new(rehearse=True, pet="ssf")
+    tools.teach(method, make_stream(FOUR), last=1)
+    for name, value in method.slow.tuning().items():
+        assert torch.allclose(value, (1 - best) * start[name] + best * end[name], atol=1e-6)
+
+
+def test_what_may_be_chance_changes_nothing(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
+) -> None:
+    """In doubt the slow learner is RanPAC's: no transfer, and the whole tuning."""
+    free, method = new(rehearse=False, transfer="none"), new(rehearse=True)
+    tools.teach(free, make_stream(FOUR), last=1)
+    noise = torch.tensor([1.0, -1.0] * HALF)
+    asked = answers(lambda loss, share: torch.ones(2 * HALF) + (0 if (loss, share) == (0, 1.0) else noise - 0.5))
+    tools.teach(method, make_stream(FOUR), last=1)
+    assert asked == [(0, 1.0), (1, 1.0), *((0, share) for share in LESS)]
+    mine, other = method.slow.tuning(), free.slow.tuning()
+    assert mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
+
+
+def test_without_a_transfer_loss_only_the_share_is_asked_for(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method = new(rehearse=True, transfer="none")
+    assert tools.teach(method, make_stream(FOUR), last=1).calls == [(1, "pilot1"), (1, "pilot2"), (1, "slow")]
+
+
+def test_too_few_classes_are_not_rehearsed_on(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
+    method = new(rehearse=True)
+    assert tools.teach(method, make_stream([["a", "b", "c"]])).calls == [(1, "slow")]
