@@ -40,7 +40,8 @@ BACKBONES = {
 VARIANTS: dict[str, list[str]] = {
     "safe": ["safe"],
     "ranpac": ["ranpac"],
-    # The paper's "fine-tune directly": nothing guides the fast learner, whose output is what counts, or holds it back.
+    # The paper's "fine-tune directly": nothing guides the fast learner, whose output is what counts, or holds it back;
+    # prompts learn at the full rate from the first session on.
     "direct": ["safe", "method.teacher=none", "train.later_clip=null", "pet.rate=1"],
     "plain": ["safe", "precision=fp32", "train.graphs=false"],  # SAFE without what makes it fast
     "finetune": ["finetune"],

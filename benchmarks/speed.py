@@ -177,7 +177,8 @@ def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list
             keep_state(folder, method, number, {})
             saved = now(place)
             rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
-            lines.append({**clock.read(), **rest, "steps": sum(phase["steps"] for phase in fit.phases)})
+            counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}
+            lines.append({**clock.read(), **rest, **counts})
             session.close()
             fit.forget()
     return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method, "backbone": backbone}
@@ -219,11 +220,8 @@ def session_table(work: dict[str, Any], options: argparse.Namespace, device: tor
         if options.reference:
             rows["plain later"] = reference(work, pet, device, options.reference)
         for version, row in rows.items():
-            epochs = (
-                work["epochs"] * 3 if "first" in version else work["later"]
-            )  # four pilots of half a session
             cells = [f"{row.get(part, 0.0):.2f}" for part in parts]
-            cells.append(f"{pictures * epochs / row['training']:.0f}")
+            cells.append(f"{row.get('images', pictures * work['later']) / row['training']:.0f}")
             cells.append("" if "first" in version else f"{row['training'] / floor:.2f}")
             plainly = rows.get("plain later") if version == "later session" else None
             cells.append(f"{plainly['whole'] / row['whole']:.1f}" if plainly else "")

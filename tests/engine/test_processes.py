@@ -89,7 +89,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
             [*command, str(SCRIPT), str(tmp_path / name)], env=environment, capture_output=True, text=True, timeout=200
         )
         assert ran.returncode == 0, ran.stderr
-    for kind in ("class", "domain"):
+    for kind in ("class", "domain", "transfer"):
         one, two = (
             [json.loads(line) for line in (tmp_path / name / kind / "metrics.jsonl").read_text().splitlines()]
             for name in ("one", "two")

@@ -30,6 +30,7 @@ CLASSES = [["a", "b", "c", "d"], ["e"], ["f", "g", "a"]]
 STREAMS: dict[str, dict[str, Any]] = {
     "class": {"sessions": CLASSES, "train": 5, "test": 3},
     "domain": {"sessions": [list("abcd")] * 3, "protocol": "domain", "train": 5, "test": 3},
+    "transfer": {"sessions": [list("abc"), ["d"]], "train": 5, "test": 3},
 }
 SHORT = {"sessions": [["a", "b", "c", "d"], ["e"]], "train": 4, "test": 1}
 # A last batch of 1 for class session 2, which two processes cannot share; of odd size elsewhere.
@@ -37,9 +38,10 @@ TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # sav
 
 
 def tiny_run(folder: Path, options: dict[str, Any], accelerator: Accelerator) -> tuple[dict[str, Any], Method]:
-    """SAFE with all it has: the rehearsal, both phases, the transfer loss, which is no mean over pictures."""
+    """SAFE with all it has: the rehearsal, or else the transfer loss, which is no mean over pictures; both phases."""
     stream, backbone = make_stream(**options), make_backbone(depth=1)
-    method = make_method(SafeSettings(), backbone, PetSettings(kind="ssf"), RidgeSettings(size=40), 0)
+    settings = SafeSettings(rehearse=len(options["sessions"][0]) > 3)
+    method = make_method(settings, backbone, PetSettings(kind="ssf"), RidgeSettings(size=40), 0)
     return run(accelerator, method, stream, TRAIN, stream.transform, 0, folder, Quiet(), {}), method
 
 

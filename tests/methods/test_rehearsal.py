@@ -1,5 +1,6 @@
 """What SAFE decides about its first session before it learns from it."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safecl.heads import RidgeHead
-from safecl.methods.rehearsal import SHARES
+from safecl.methods.rehearsal import SHARES, SURE
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
 
@@ -33,7 +34,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, float],
                 found = errors(*way)
                 yield found[:HALF]
                 yield found[HALF:]
-                if (least - found).mean() > 3 * (least - found).std() / (2 * HALF) ** 0.5:
+                if (least - found).mean() > SURE * (least - found).std() / (2 * HALF) ** 0.5:
                     chosen, least = way, found
                 if way == (1, 1.0):
                     ways = [(chosen[0], share) for share in LESS]
@@ -72,9 +73,9 @@ def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
     )
     tools.teach(method, stream, last=1, fit=fit)
     assert [name for _, name in fit.calls] == ["pilot1", "pilot2", "pilot3", "pilot4", "slow"]
-    assert trained == {"slow": {0, 1, 2, 3}} | {f"pilot{i + 1}": {0, 2} if i % 2 == 0 else {1, 3} for i in range(4)}
-    assert terms["pilot1"] == terms["pilot2"] == terms["slow"] == {"cls"}
-    assert terms["pilot3"] == terms["pilot4"] == {"cls", "diag", "rdn"}
+    assert trained == {"slow": {0, 1, 2, 3}} | {f"pilot{i + 1}": {0, 2} if i < 2 else {1, 3} for i in range(4)}
+    assert terms["pilot1"] == terms["pilot3"] == terms["slow"] == {"cls"}
+    assert terms["pilot2"] == terms["pilot4"] == {"cls", "diag", "rdn"}
     assert asked == [{1, 3}, {0, 2}] * (2 + len(LESS))
 
 
@@ -94,18 +95,20 @@ def test_what_was_best_in_the_rehearsal_is_done(
         assert torch.allclose(value, (1 - best) * start[name] + best * end[name], atol=1e-6)
 
 
-def test_what_may_be_chance_changes_nothing(
-    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
+@pytest.mark.parametrize("gain", [SURE - 0.5, SURE + 0.5])
+def test_only_what_is_no_chance_changes_anything(
+    gain: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
 ) -> None:
-    """In doubt the slow learner is RanPAC's: no transfer, and the whole tuning."""
+    """Errors of another way that are less by ``gain`` standard errors; in doubt the slow learner is RanPAC's."""
     free, method = new(rehearse=False, transfer="none"), new(rehearse=True)
     tools.teach(free, make_stream(FOUR), last=1)
     noise = torch.tensor([1.0, -1.0] * HALF)
-    asked = answers(lambda loss, share: torch.ones(2 * HALF) + (0 if (loss, share) == (0, 1.0) else noise - 0.5))
+    better = 2 + noise - gain * float(noise.std()) / (2 * HALF) ** 0.5
+    asked = answers(lambda loss, share: better if loss else torch.full((2 * HALF,), 2.0))
     tools.teach(method, make_stream(FOUR), last=1)
-    assert asked == [(0, 1.0), (1, 1.0), *((0, share) for share in LESS)]
+    assert asked == [(0, 1.0), (1, 1.0), *((int(gain > SURE), share) for share in LESS)]
     mine, other = method.slow.tuning(), free.slow.tuning()
-    assert mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
+    assert all(torch.equal(mine[key], other[key]) for key in mine) == (gain < SURE)
 
 
 def test_without_a_transfer_loss_only_the_share_is_asked_for(
@@ -115,6 +118,31 @@ def test_without_a_transfer_loss_only_the_share_is_asked_for(
     assert tools.teach(method, make_stream(FOUR), last=1).calls == [(1, "pilot1"), (1, "pilot2"), (1, "slow")]
 
 
-def test_too_few_classes_are_not_rehearsed_on(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
-    method = new(rehearse=True)
-    assert tools.teach(method, make_stream([["a", "b", "c"]])).calls == [(1, "slow")]
+@pytest.mark.parametrize(
+    ("classes", "pictures"), [("abc", 5), ("abcd", 1), ("abcd", 2)], ids=["classes", "pictures of a class", "pictures"]
+)
+def test_with_too_little_to_ask_the_first_session_is_that_of_ranpac(
+    classes: str, pictures: int, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, free = new(rehearse=True), new(rehearse=False, transfer="none")
+    for each in (method, free):
+        stream = make_stream([list(classes)], train=pictures)
+        assert tools.teach(each, stream).calls == [(1, "slow")]
+    assert all(torch.equal(value, free.slow.tuning()[key]) for key, value in method.slow.tuning().items())
+
+
+def test_classes_of_one_picture_take_no_part(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
+    method, stream = new(rehearse=True, transfer="none"), make_stream([list("abcdef")])
+    labels = stream._parts[0].train.labels
+    kept = [i for i, label in enumerate(labels) if label not in ("b", "f") or labels.index(label) == i]
+    stream._parts = [dataclasses.replace(stream._parts[0], train=stream._parts[0].train.subset(kept))]
+    fit, seen = tools.new_fit(method, stream), {}
+    fit.on_fit = lambda name, learner, session: seen.update({name: session.classes})
+    tools.teach(method, stream, fit=fit)
+    assert seen == {"pilot1": ("a", "d"), "pilot2": ("c", "e"), "slow": tuple("abcdef")}
+
+
+def test_without_a_pet_there_is_nothing_to_rehearse(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    assert tools.teach(new(rehearse=True, pet="none"), make_stream(FOUR), last=1).calls == [(1, "slow")]

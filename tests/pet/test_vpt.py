@@ -1,5 +1,6 @@
 """VPT against a forward pass written out by hand: prompts at the end of the sequence, dropped again."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -54,7 +55,7 @@ def test_prompts_start_at_zero(kind: str, vit: VisionTransformer) -> None:
 def test_prompts_learn_at_their_own_rate(kind: str, vit: VisionTransformer, images: Tensor) -> None:
     gradients = []
     for rate in (1.0, 0.25):
-        view, pet = attach(vit, PetSettings(kind=kind, rate=rate))  # type: ignore[arg-type]
+        view, pet = copy.deepcopy(attach(vit, PetSettings(kind=kind, rate=rate)))  # type: ignore[arg-type]
         view.forward_features(images)[:, 0].square().sum().backward()
         gradients.append([parameter.grad for parameter in pet.parameters()])
     assert all(whole.any() and torch.equal(0.25 * whole, slow) for whole, slow in zip(*gradients, strict=True))

@@ -4,8 +4,8 @@ Precision: projected features and statistics are float32, or float64 in a head t
 The weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
 default.
 
-Memory: G, and while solving the half of a factor: 1.5 × M² numbers. Features are expanded to M numbers, a chunk at a
-time.
+Memory: G, and while solving the half of a factor: 1.5 × M² numbers, and some 3,500 × M to work with. Features are
+expanded to M numbers a chunk at a time.
 """
 
 import math

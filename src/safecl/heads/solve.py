@@ -1,4 +1,4 @@
-"""(G + βI)⁻¹ W̃ to float64 residuals, on any device, in little more than G and half a matrix beside it.
+"""(G + βI)⁻¹ W̃ to float64 residuals, on any device, with half a matrix and a few thin ones beside G.
 
 A Cholesky factor in the precision of G is nearly the inverse. Conjugate gradients with that factor and float64
 residuals get the rest in a few steps, so no float64 copy of G is ever made.
@@ -11,14 +11,15 @@ from torch import Tensor
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
+STEPS = 100  # of the refinement, at most; two are the rule
 
 Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
 
 
-def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
+def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
     """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G, which it would fit."""
     if gram.device.type == "mps":  # has no float64
-        return solve(gram.cpu(), sums.cpu(), beta, steps).to(gram.device)
+        return solve(gram.cpu(), sums.cpu(), beta).to(gram.device)
     finfo = torch.finfo(gram.dtype)
     beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
     factor, enough = _factor(gram, beta), beta
@@ -26,16 +27,16 @@ def solve(gram: Tensor, sums: Tensor, beta: float, steps: int = 30) -> Tensor:
         enough *= 10
         factor = _factor(gram, enough)
     assert factor is not None
-    return torch.cat([_refined(gram, factor, part, beta, steps) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
+    return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
 
 
-def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float, steps: int) -> Tensor:
+def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
     """Conjugate gradients for (G + βI) W = W̃, preconditioned with a factor of nearly that matrix."""
     finfo, residual = torch.finfo(gram.dtype), sums.to(torch.float64, copy=True)
-    enough = 10 * finfo.eps * residual.norm()
+    enough = 10 * finfo.eps * residual.norm(dim=0)
     weight, direction, before = torch.zeros_like(residual), torch.zeros_like(residual), torch.ones_like(residual[0])
-    for _ in range(steps):
-        if residual.norm() <= enough:
+    for _ in range(STEPS):
+        if (residual.norm(dim=0) <= enough).all():
             break
         near = _substitute(factor, residual.to(gram.dtype, copy=True)).double()
         size = (residual * near).sum(dim=0)

@@ -1,7 +1,7 @@
 """A rehearsal of the first session: its own pictures say how to tune on it, and how much of the tuning to keep."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from safecl.methods.method import Fit, Loss
 from safecl.streams.stream import Session
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
-SURE = 3.0  # standard errors by which another way must be better, several of which are tried
+SURE = 3.0  # standard errors by which another way must be better: many, because several ways are tried
+FEWEST = 10  # pictures that can say anything
 
 
 def rehearse(
@@ -23,17 +24,18 @@ def rehearse(
     loss do so on which backbone. So pilots are tuned on one half of the classes, and the other half, which they have
     not seen, says what helps it: the squared errors of a ridge head on it that leaves out one picture at a time.
     """
-    halves = [session.part(session.classes[i::2]) for i in (0, 1)]
-    if len(halves[1].classes) < 2:
+    counts = Counter(session.train.labels)
+    classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
+    halves = [session.part(classes[i::2]) for i in (0, 1)]
+    if len(halves[1].classes) < 2 or sum(len(half.train) for half in halves) < FEWEST:
         return 0, 1.0
-    number = count(1)
     pilots = [
-        [_Pilot(pilot(), known, new, fit, loss, f"pilot{next(number)}") for known, new in (halves, halves[::-1])]
-        for loss in losses
+        [_Pilot(pilot(), known, new, fit, loss, f"pilot{k * len(losses) + i}") for i, loss in enumerate(losses, 1)]
+        for k, (known, new) in enumerate((halves, halves[::-1]))
     ]
 
     def errors(which: int, share: float) -> Tensor:
-        return torch.cat([each.errors(share) for each in pilots[which]])
+        return torch.cat([of_half[which].errors(share) for of_half in pilots])
 
     chosen, least = (0, 1.0), errors(0, 1.0)
 

@@ -40,9 +40,9 @@ class SAFE(Method):
         self, backbone: Backbone, settings: SafeSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
     ) -> None:
         super().__init__(backbone)
-        self.settings, self.seed, self.options = settings, seed, (pet, ridge, settings.scale, seed)
-        self.slow = Learner(backbone, *self.options)
-        self.fast = Learner(backbone, *self.options)
+        self.settings, self.seed = settings, seed
+        self.slow = Learner(backbone, pet, ridge, settings.scale, seed)
+        self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
         self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
         self.ptm.freeze()
         if settings.statistics == "shared":
@@ -103,6 +103,7 @@ class SAFE(Method):
         elif s.transfer == "la":
             extra = {"la": s.lambda_distil * logit_alignment(g, f, self.ptm.cosine.weight)}
         else:
+            assert s.transfer == "ssa"
             extra = {"ssa": s.lambda_distil * covariance_alignment(g, f)}
         if s.transfer_share is not None and f.requires_grad:
             extra = {key: limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
@@ -161,7 +162,7 @@ class SAFE(Method):
     def rehearse(self, session: Session, fit: Fit) -> tuple[bool, float]:
         """Whether to transfer in the first session, and how much of its tuning to keep: none (0) to all (1)."""
         transfer = self.settings.transfer != "none"
-        if not self.settings.rehearse:
+        if not self.settings.rehearse or not self.slow.tuning():  # without a PET nothing is tuned
             return transfer, 1.0
         kinds = [False, True] if transfer else [False]
         losses = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]

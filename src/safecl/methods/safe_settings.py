@@ -27,7 +27,9 @@ class SafeSettings(Settings):
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
     rehearse: bool = Field(
-        True, description="transfer, and keep all of the tuning, only if that helps classes that a pilot has not seen"
+        True,
+        description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
+        "the other half gains; in doubt, and with fewer than four classes, do neither",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided

@@ -19,14 +19,14 @@ Kind: TypeAlias = Literal["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "
 
 
 class PetSettings(Settings):
-    """Which PET, and its few numbers; the defaults are those of the paper."""
+    """Which PET, and its few numbers; the defaults are those of the paper, but for ``rate``, which is 1 there."""
 
     kind: Kind = Field("ssf", description="adapter, ssf, vpt_deep, vpt_shallow, lora, or none")
     bottleneck: int = Field(64, gt=0, description="hidden size of the adapter")
     scale: float = Field(0.1, description="fixed factor on the adapter's output")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the adapter's hidden units")
     tokens: int = Field(5, gt=0, description="prompt tokens of VPT")
-    rate: float = Field(0.003, gt=0, description="factor on the learning rate of prompts")
+    rate: float = Field(0.003, gt=0, description="factor on the gradient of prompts")
     rank: int = Field(8, gt=0, description="rank of LoRA")
     alpha: float = Field(8.0, gt=0, description="LoRA's change is scaled by alpha / rank")
 

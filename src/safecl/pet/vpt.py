@@ -20,11 +20,12 @@ class Prompts(nn.Module):
     def __init__(self, tokens: int, width: int, rate: float = 1.0) -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.zeros(tokens, width))
-        self.tokens.register_hook(lambda gradient: rate * gradient)  # type: ignore[no-untyped-call]  # torch's own
+        self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
         """Append the tokens to every sequence: (N, L, d) → (N, L + n, d)."""
-        return torch.cat([x, self.tokens.to(x.dtype).expand(len(x), -1, -1)], dim=1)
+        tokens = torch.lerp(self.tokens.detach(), self.tokens, self.rate)  # the same numbers; scales the gradient
+        return torch.cat([x, tokens.to(x.dtype).expand(len(x), -1, -1)], dim=1)
 
 
 class PromptedBlock(nn.Module):
