@@ -16,7 +16,14 @@ from safecl.streams.datasets.archive import open_source
 ASSETS = Path(os.environ.get("SAFECL_ASSETS", Path(__file__).parents[2] / ".." / "shared" / "assets"))
 WEIGHTS = ASSETS / "weights" / "vit_tiny_p8_64.safetensors"
 CLASSES = ("apple", "bee", "bottle", "bus", "castle", "clock", "cloud", "fox", "lamp", "orange", "rose", "whale")
-SIZE = ["backbone.image_size=32", "train.epochs=3", "train.batch_size=16", "ridge.size=500", "stream.cache=false"]
+SIZE = [
+    "backbone.image_size=32",
+    "train.epochs=3",
+    "train.batch_size=16",
+    "train.lr=0.05",
+    "ridge.size=500",
+    "stream.cache=false",
+]
 
 
 @pytest.fixture(scope="module")
