@@ -63,3 +63,11 @@ def test_steps_written_twice_by_a_resumed_run_are_drawn_once(make_run: Any) -> N
     path = folder / "losses.jsonl"
     path.write_text(path.read_text() * 2)
     assert len(read_run(folder).losses) == 5 * 40
+
+
+def test_phases_of_a_kind_share_a_name_in_the_legend(make_run: Any) -> None:
+    run = read_run(make_run())
+    for i, line in enumerate(run.losses):
+        run.losses[i] = line.model_copy(update={"phase": f"pilot{i % 3 + 1}"})
+    (axes,) = figures.loss_curves(run).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["pilot"]

@@ -99,8 +99,9 @@ def loss_curves(run: Run, size: Size = (7, 3.2), legend: bool = True) -> Figure:
                     str(session), (offset, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
                     textcoords="offset points", va="top", color=INK, fontsize=9,
                 )  # fmt: skip
-            _loss_line(axes, part, offset, phase_colour(run, part[0].phase), part[0].phase not in named)
-            named.add(part[0].phase)
+            phase = kind_of_phase(part[0].phase)
+            _loss_line(axes, part, offset, phase_colour(run, phase), None if phase in named else phase)
+            named.add(phase)
             offset += max(line.step for line in part) + 1
         axes.set(xlabel="steps", ylabel="loss")
         axes.margins(x=0.01)
@@ -116,6 +117,11 @@ def loss_parts(run: Run) -> list[list[Loss]]:
     for line in run.losses:
         parts.setdefault((line.session, line.phase), []).append(line)
     return [sorted(part, key=lambda line: line.step) for _, part in sorted(parts.items(), key=lambda item: item[0][0])]
+
+
+def kind_of_phase(phase: str) -> str:
+    """``pilot`` for ``pilot2``: phases of a kind have one name and one colour."""
+    return phase.rstrip("0123456789")
 
 
 def phase_colour(run: Run, phase: str) -> Colour:
@@ -196,12 +202,11 @@ def _cell(axes: Axes, column: int, row: int, value: float, annotate: bool) -> No
         axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=10)
 
 
-def _loss_line(axes: Axes, part: Sequence[Loss], offset: int, colour: Colour, first: bool) -> None:
+def _loss_line(axes: Axes, part: Sequence[Loss], offset: int, colour: Colour, label: str | None) -> None:
     points = [(offset + line.step, line.loss) for line in part if line.loss is not None]
     points = points[:: max(1, math.ceil(len(points) / MAX_POINTS))]
     steps, values = [step for step, _ in points], [value for _, value in points]
     axes.plot(steps, values, color=colour.light, linewidth=0.8, alpha=0.35)
-    label = part[0].phase if first else None
     axes.plot(steps, _smooth(values), color=colour.light, linewidth=1.8, label=label)
 
 

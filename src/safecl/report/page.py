@@ -167,8 +167,8 @@ def _matrix(one: Series, place: int) -> Markup:
 
 
 def _loss_panel(run: Run, name: str, place: int) -> tuple[str, list[tuple[str, str]], Markup]:
-    """A run's name, its phases with their colours, and its loss curves."""
-    phases = dict.fromkeys(line.phase for line in run.losses)
+    """A run's name, its kinds of phases with their colours, and its loss curves."""
+    phases = dict.fromkeys(figures.kind_of_phase(line.phase) for line in run.losses)
     keys = [(phase, variable(figures.phase_colour(run, phase).light)) for phase in phases]
     label = f"{name}: training loss over all steps; the numbers are in the table below"
     return name, keys, inline_svg(figures.loss_curves(run, PANEL, legend=False), label, f"loss-{place}")
