@@ -1,6 +1,8 @@
 """Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,19 @@ def _make_stream() -> Callable[..., Stream]:
 @pytest.fixture(name="scramble", scope="session")
 def _scramble() -> Callable[..., None]:
     return scramble
+
+
+@pytest.fixture(scope="session")
+def asset() -> Callable[[str], Path]:
+    """``asset("pictures/x.zip")``: real weights or pictures, which are not part of the project; skips without them."""
+    folder = Path(os.environ.get("SAFECL_ASSETS", Path(__file__).parents[1] / ".." / "shared" / "assets"))
+
+    def find(name: str) -> Path:
+        if not (folder / name).is_file():
+            pytest.skip(f"{name} is not in the assets; SAFECL_ASSETS names their folder")
+        return folder / name
+
+    return find
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Real weights on real pictures, at a size that fits a test; ``benchmarks/accuracy.py`` measures the same in full."""
 
 import csv
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from safecl.engine.track import Quiet
 from safecl.launch import launch
 from safecl.streams.datasets.archive import open_source
 
-ASSETS = Path(os.environ.get("SAFECL_ASSETS", Path(__file__).parents[2] / ".." / "shared" / "assets"))
-WEIGHTS = ASSETS / "weights" / "vit_tiny_p8_64.safetensors"
 CLASSES = ("apple", "bee", "bottle", "bus", "castle", "clock", "cloud", "fox", "lamp", "orange", "rose", "whale")
 SIZE = [
     "backbone.image_size=32",
@@ -27,15 +24,12 @@ SIZE = [
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The words for a few pictures of CIFAR-100 (classes) and of PACS (domains)."""
     folder = tmp_path_factory.mktemp("pictures")
     found = {}
     for protocol, name, train, test in (("class", "cifar100_50x10.zip", 8, 8), ("domain", "pacs_30x15.zip", 4, 4)):
-        archive = ASSETS / "pictures" / name
-        if not (archive.is_file() and WEIGHTS.is_file()):
-            pytest.skip("the weights and pictures are not in the assets; SAFECL_ASSETS names their folder")
-        source = open_source(archive)
+        source = open_source(asset(f"pictures/{name}"))
         members = sorted(member for member in source.names() if member.endswith((".png", ".jpg", ".jpeg")))
         taken: dict[str, list[str]] = {}
         for member in members:
@@ -55,11 +49,14 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def learn(streams: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+def learn(
+    asset: Callable[[str], Path], streams: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., dict[str, Any]]:
     """``learn(preset, protocol, …words)``: the summary of a run."""
+    weights = asset("weights/vit_tiny_p8_64.safetensors")
 
     def run(preset: str, protocol: str, *words: str) -> dict[str, Any]:
-        settings = load(preset, [*streams[protocol], f"backbone={WEIGHTS}", *SIZE, *words])
+        settings = load(preset, [*streams[protocol], f"backbone={weights}", *SIZE, *words])
         return launch(settings, tmp_path_factory.mktemp("runs") / "run", Quiet())
 
     return run
