@@ -1,4 +1,4 @@
-"""A rehearsal of the first session: its own pictures say how to tune on it, and how much of the tuning to keep."""
+"""What pictures that nobody has tuned on say about tuning: halves of the first session, and later ones before it."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from safecl.heads import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Fit, Loss
 from safecl.streams.stream import Session
@@ -13,6 +14,7 @@ from safecl.streams.stream import Session
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SURE = 3.0  # standard errors by which another way must be better: many, because several ways are tried
 FEWEST = 10  # pictures that can say anything
+MATTERS = 0.05  # of the error: less than that is not worth a risk
 
 
 def rehearse(
@@ -42,8 +44,7 @@ def rehearse(
     def consider(which: int, share: float) -> None:
         nonlocal chosen, least
         found = errors(which, share)
-        gains = least - found
-        if gains.mean() > SURE * gains.std() / len(gains) ** 0.5:
+        if surely_less(found, least):
             chosen, least = (which, share), found
 
     for which in range(1, len(losses)):
@@ -51,6 +52,22 @@ def rehearse(
     for share in SHARES[1:]:
         consider(chosen[0], share)
     return chosen
+
+
+def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
+    """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
+    counts = targets.bincount()
+    several = counts[targets] > 1
+    if int(several.sum()) < FEWEST or int((counts > 1).sum()) < 2:
+        return False
+    least, found = (head.leave_one_out(features[several], targets[several]) for features in (before, after))
+    return surely_less(found, least, MATTERS)
+
+
+def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
+    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others."""
+    gains = least - found
+    return bool(gains.mean() > max(SURE * gains.std() / len(gains) ** 0.5, by * least.mean()))
 
 
 class _Pilot:

@@ -22,7 +22,7 @@ from safecl.losses import (
     redundancy,
 )
 from safecl.methods.method import Fit, Method
-from safecl.methods.rehearsal import SHARES, rehearse
+from safecl.methods.rehearsal import SHARES, helped, rehearse
 from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
 from safecl.streams.images import Label
@@ -35,6 +35,7 @@ class SAFE(Method):
     name = "safe"
     outputs = ("slow", "fast", "safe")
     teacher: Learner | None
+    free: Tensor
 
     def __init__(
         self, backbone: Backbone, settings: SafeSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
@@ -45,6 +46,7 @@ class SAFE(Method):
         self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
         self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
         self.ptm.freeze()
+        self.register_buffer("free", torch.zeros((), dtype=torch.bool, device=backbone.device))
         if settings.statistics == "shared":
             self.slow.ridge.statistics = self.fast.ridge.statistics
         self.joint = None
@@ -74,8 +76,8 @@ class SAFE(Method):
             self.appoint_teacher(session, fit)
             self.expand(self.slow, f_slow, targets)
             self.expand(self.fast, f_fast, targets)
-            start = self.fast.tuning()
-            fit("fast", self.fast, session, self.fast_loss)
+            start, lambda_cos = self.fast.tuning(), self.weigh_alignment(session, fit)
+            fit("fast", self.fast, session, partial(self.fast_loss, lambda_cos))
             f_fast = self.stay_near(f_slow, start, session, fit)
         self.fast.remember(f_fast, targets)
         self.slow.remember(f_slow, targets)
@@ -109,7 +111,7 @@ class SAFE(Method):
             extra = {key: limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
         return terms | extra
 
-    def fast_loss(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def fast_loss(self, lambda_cos: float, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """L_fast of Eq. (8)."""
         s, f = self.settings, self.fast.features(images)
         terms = {"cls": F.cross_entropy(self.fast.cosine(f), targets)}  # Eq. (4)
@@ -121,8 +123,8 @@ class SAFE(Method):
         if s.lambda_cross:
             terms["f2s"] = s.lambda_cross * crossing(self.teacher.cosine, f, targets, w_fast, s.cross_pooling)
             terms["s2f"] = s.lambda_cross * crossing(self.fast.cosine, g, targets, w_slow, s.cross_pooling)
-        if s.lambda_cos:
-            terms["cos"] = s.lambda_cos * alignment(g, f, s.cos_reduction)
+        if lambda_cos:
+            terms["cos"] = lambda_cos * alignment(g, f, s.cos_reduction)
         return terms
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
@@ -169,19 +171,27 @@ class SAFE(Method):
         which, share = rehearse(session, fit, self.slow.copy, losses)
         return kinds[which], share
 
+    def weigh_alignment(self, session: Session, fit: Fit) -> float:
+        """λ_cos; 0 from the session on whose pictures, before anybody learns from them, show that tuning helps."""
+        if self.settings.release and self.teacher is self.slow and not self.free:
+            targets, f_ptm, f_slow = fit.features(session, self.ptm, self.slow)
+            self.free.fill_(helped(self.slow.ridge, f_ptm, f_slow, targets))
+        return 0.0 if self.free else self.settings.lambda_cos
+
     def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
         """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
-        What the fast learner remembers of earlier sessions are features that it cannot make again: they are worth
-        something only while its features move little, compared with how far pictures are apart.
+        What the fast learner remembers of earlier sessions are features that it cannot make again, worth something
+        only while it moves little, compared with how far pictures are apart. So its tuning is at most the mean of what
+        the sessions would make of it, each with the weight of its pictures.
         """
-        end = self.fast.tuning()
+        s, end, guided = self.settings, self.fast.tuning(), self.teacher is self.slow
         apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
+        most = len(f_slow) / (len(f_slow) + int(self.fast.ridge.statistics.count)) if s.average and guided else 1.0
         for share in SHARES:
-            self.fast.blend(start, end, share)
+            self.fast.blend(start, end, share * most)
             _, f_fast = fit.features(session, self.fast)
-            trust = self.settings.trust if self.teacher is self.slow else None
-            if trust is None or alignment(f_slow, f_fast) <= trust * apart:
+            if s.trust is None or not guided or alignment(f_slow, f_fast) <= s.trust * apart:
                 break
         return f_fast
 

@@ -39,8 +39,14 @@ class SafeSettings(Settings):
     cross_pooling: Pooling = "two_means"
     lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
     cos_reduction: Literal["mean", "sum"] = "mean"
+    release: bool = Field(
+        True,
+        description="without L_cos from the session on whose pictures, before anybody learns from them, are sure to "
+        "show that tuning helps",
+    )
+    average: bool = Field(True, description="the tuning of the fast learner is the mean of where its sessions took it")
     trust: float | None = Field(
-        0.1, gt=0, description="how far from the slow learner a session may end, in units of how far pictures are apart"
+        0.2, gt=0, description="how far from the slow learner a session may end, in units of how far pictures are apart"
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
