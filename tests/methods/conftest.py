@@ -41,6 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             {"slow_rows": "keep", "reset_scale": True},
             {"rehearse": False, "trust": None},
             {"trust": 1e-9},
+            {"release": False, "average": False},
             {"transfer_normalisation": "batch", "transfer_reduction": "mean", "lambda_diag": 1.0, "rehearse": False},
             {"transfer": "fa", "transfer_share": None, "rehearse": False},
             {"transfer": "la", "rehearse": False},

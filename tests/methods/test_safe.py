@@ -92,14 +92,16 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
 
 
 @pytest.mark.parametrize("trust", [None, 1e6, 1e-2, 1e-9])
+@pytest.mark.parametrize("average", [False, True])
 def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
+    average: bool,
     trust: float | None,
     new: Callable[..., SAFE],
     make_stream: MakeStream,
     scramble: Callable[..., None],
     tools: Any,
 ) -> None:
-    method, stream = new(trust=trust, pet="ssf"), make_stream(CLASSES)
+    method, stream = new(trust=trust, average=average, pet="ssf"), make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
     start, ends = method.fast.tuning(), []
     train = fit.__class__.__call__
@@ -116,12 +118,72 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
     slow = unit(method.slow.features(x))
     apart = 1 - (slow.mean(axis=0) ** 2).sum()
     for share in (1.0, 0.75, 0.5, 0.25, 0.0):
-        method.fast.blend(start, ends[0], share)
+        method.fast.blend(start, ends[0], share * (0.5 if average else 1))  # the second of two sessions of equal size
         distance = np.mean(1 - (slow * unit(method.fast.features(x))).sum(axis=1))
         if trust is None or distance <= trust * apart:
             break
     assert all(torch.allclose(value, found[name], atol=1e-6) for name, value in method.fast.tuning().items())
     assert {None: share == 1, 1e6: share == 1, 1e-2: 0 < share < 1, 1e-9: share == 0}[trust]
+
+
+def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(trust=None, pet="ssf"), make_stream(CLASSES, train=3)
+    fit = tools.teach(method, stream, last=1)
+    train = fit.__class__.__call__
+    ends: list[dict[str, Tensor]] = []
+
+    def noted(self: Any, name: str, learner: Any, session: Session, loss: Any) -> None:
+        train(self, name, learner, session, loss)
+        ends.append(learner.tuning())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit.__class__, "__call__", noted)
+        for number, share in ((2, 6 / 12), (3, 3 / 15)):  # each with the weight of its pictures
+            start = method.fast.tuning()
+            tools.teach(method, stream, number, number, fit)
+            for name, value in method.fast.tuning().items():
+                assert torch.allclose(value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6)
+
+
+@pytest.mark.parametrize("teacher", ["slow", "ptm"])
+def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
+    teacher: str,
+    new: Callable[..., SAFE],
+    make_stream: MakeStream,
+    tools: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, Tensor, Tensor]] = []
+
+    def answer(head: Any, before: Tensor, after: Tensor, y: Tensor) -> bool:
+        asked.append((len(method.classes), before, after))
+        return len(method.classes) == 4  # sure in the second session, and never again
+
+    monkeypatch.setattr("safecl.methods.safe.helped", answer)
+    method, stream = new(teacher=teacher), make_stream([*CLASSES, ["f"]])
+    kept = terms_of(method, stream, tools)
+    assert [("cos" in kept[number]) for number in (2, 3, 4)] == [teacher == "ptm"] * 3
+    if teacher == "ptm":
+        assert not asked
+        return
+    [(_, before, after)] = asked  # once it is sure, it is not asked again
+    x = plain(stream, 2)
+    assert torch.allclose(before, method.backbone.features(x), atol=1e-5)
+    assert torch.allclose(after, method.slow.features(x), atol=1e-5)
+    later = new()
+    later.restore(method.state_dict(), method.classes)
+    assert later.free
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_in_doubt_l_cos_stays(
+    release: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.methods.safe.helped", lambda *_: not release)
+    kept = terms_of(new(release=release), make_stream(CLASSES), tools)
+    assert "cos" in kept[2] and "cos" in kept[3]
 
 
 # -- the cosine heads -----------------------------------------------------------------------------------------------
@@ -213,6 +275,26 @@ def in_session(number: int, method: SAFE, stream: Stream, tools: Any, look: Call
     tools.teach(method, stream, last=number, fit=fit)
 
 
+def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1) -> dict[int, set[str]]:
+    """The terms that are trained with in each session from ``first`` on."""
+    fit = tools.new_fit(method, stream)
+    found: dict[int, set[str]] = {}
+
+    def around(loss: Any) -> Any:
+        number = fit.calls[-1][0]
+
+        def watched(x: Tensor, y: Tensor) -> Any:
+            terms = loss(x, y)
+            found[number] = set(terms)
+            return terms
+
+        return watched
+
+    fit.around = around
+    tools.teach(method, stream, first, fit=fit)
+    return found
+
+
 @pytest.mark.parametrize("transfer", ["correlation", "fa", "la", "ssa", "none"])
 def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     transfer: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
@@ -276,7 +358,7 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         with torch.no_grad():  # move it away from slow first
             for parameter in method.fast.pet.parameters():
                 parameter += 0.1 * torch.ones_like(parameter)
-        found = method.fast_loss(x, y)
+        found = method.fast_loss(20.0, x, y)
         f, g = method.fast.features(x), method.slow.features(x)
         fast, slow = method.fast.cosine, method.slow.cosine
         assert method.known == 2 and fast.classes == slow.classes == 4
@@ -311,17 +393,7 @@ def test_a_term_without_a_weight_or_a_teacher_is_not_there(
     switches: dict[str, Any], terms: set[str], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
     method, stream = new(**switches), make_stream(CLASSES)
-    found: list[set[str]] = []
-    in_session(
-        2,
-        method,
-        stream,
-        tools,
-        lambda learner, session: found.append(
-            set(method.fast_loss(plain(stream, 2), targets(stream, 2, method.classes)))
-        ),
-    )
-    assert found == [terms]
+    assert terms_of(method, stream, tools)[2] == terms
 
 
 @pytest.mark.parametrize("teacher", ["slow", "ptm", "previous"])

@@ -7,20 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from safecl import losses
 from safecl.backbone import Backbone
 from safecl.heads import RidgeHead, RidgeSettings, aggregate
 from safecl.learner import Learner, random_rows
-from safecl.losses import (
-    alignment,
-    covariance_alignment,
-    cross_correlation,
-    crossing,
-    diagonal,
-    feature_alignment,
-    limited,
-    logit_alignment,
-    redundancy,
-)
 from safecl.methods.method import Fit, Method
 from safecl.methods.rehearsal import SHARES, helped, rehearse
 from safecl.methods.safe_settings import SafeSettings
@@ -46,7 +36,7 @@ class SAFE(Method):
         self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
         self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
         self.ptm.freeze()
-        self.register_buffer("free", torch.zeros((), dtype=torch.bool, device=backbone.device))
+        self.register_buffer("free", torch.tensor(False))  # of L_cos
         if settings.statistics == "shared":
             self.slow.ridge.statistics = self.fast.ridge.statistics
         self.joint = None
@@ -95,20 +85,20 @@ class SAFE(Method):
         with torch.no_grad():
             g = self.backbone.features(images)
         if s.transfer == "correlation":
-            m = cross_correlation(g, f, s.transfer_normalisation)
+            m = losses.cross_correlation(g, f, s.transfer_normalisation)
             extra = {
-                "diag": s.lambda_diag * diagonal(m, s.transfer_reduction),
-                "rdn": s.lambda_rdn * redundancy(m, s.transfer_reduction),
+                "diag": s.lambda_diag * losses.diagonal(m, s.transfer_reduction),
+                "rdn": s.lambda_rdn * losses.redundancy(m, s.transfer_reduction),
             }
         elif s.transfer == "fa":
-            extra = {"fa": s.lambda_distil * feature_alignment(g, f)}
+            extra = {"fa": s.lambda_distil * losses.feature_alignment(g, f)}
         elif s.transfer == "la":
-            extra = {"la": s.lambda_distil * logit_alignment(g, f, self.ptm.cosine.weight)}
+            extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.ptm.cosine.weight)}
         else:
             assert s.transfer == "ssa"
-            extra = {"ssa": s.lambda_distil * covariance_alignment(g, f)}
+            extra = {"ssa": s.lambda_distil * losses.covariance_alignment(g, f)}
         if s.transfer_share is not None and f.requires_grad:
-            extra = {key: limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
+            extra = {key: losses.limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
         return terms | extra
 
     def fast_loss(self, lambda_cos: float, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
@@ -121,10 +111,10 @@ class SAFE(Method):
             g = self.teacher.features(images)
         w_fast, w_slow = self.fast.cosine.weight[: self.known], self.teacher.cosine.weight[: self.known]
         if s.lambda_cross:
-            terms["f2s"] = s.lambda_cross * crossing(self.teacher.cosine, f, targets, w_fast, s.cross_pooling)
-            terms["s2f"] = s.lambda_cross * crossing(self.fast.cosine, g, targets, w_slow, s.cross_pooling)
+            terms["f2s"] = s.lambda_cross * losses.crossing(self.teacher.cosine, f, targets, w_fast, s.cross_pooling)
+            terms["s2f"] = s.lambda_cross * losses.crossing(self.fast.cosine, g, targets, w_slow, s.cross_pooling)
         if lambda_cos:
-            terms["cos"] = lambda_cos * alignment(g, f, s.cos_reduction)
+            terms["cos"] = lambda_cos * losses.alignment(g, f, s.cos_reduction)
         return terms
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
@@ -167,8 +157,8 @@ class SAFE(Method):
         if not self.settings.rehearse or not self.slow.tuning():  # without a PET nothing is tuned
             return transfer, 1.0
         kinds = [False, True] if transfer else [False]
-        losses = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]
-        which, share = rehearse(session, fit, self.slow.copy, losses)
+        ways = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]
+        which, share = rehearse(session, fit, self.slow.copy, ways)
         return kinds[which], share
 
     def weigh_alignment(self, session: Session, fit: Fit) -> float:
@@ -191,7 +181,7 @@ class SAFE(Method):
         for share in SHARES:
             self.fast.blend(start, end, share * most)
             _, f_fast = fit.features(session, self.fast)
-            if s.trust is None or not guided or alignment(f_slow, f_fast) <= s.trust * apart:
+            if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
                 break
         return f_fast
 

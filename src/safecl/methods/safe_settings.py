@@ -41,10 +41,12 @@ class SafeSettings(Settings):
     cos_reduction: Literal["mean", "sum"] = "mean"
     release: bool = Field(
         True,
-        description="without L_cos from the session on whose pictures, before anybody learns from them, are sure to "
-        "show that tuning helps",
+        description="drop L_cos for good once the pictures of a session, before anybody learns from them, show that "
+        "the slow learner's tuning surely helps such pictures; only with teacher=slow",
     )
-    average: bool = Field(True, description="the tuning of the fast learner is the mean of where its sessions took it")
+    average: bool = Field(
+        True, description="the fast learner's tuning is the mean of where each session takes it; only with teacher=slow"
+    )
     trust: float | None = Field(
         0.2, gt=0, description="how far from the slow learner a session may end, in units of how far pictures are apart"
     )
