@@ -66,7 +66,7 @@ class SAFE(Method):
             self.appoint_teacher(session, fit)
             self.expand(self.slow, f_slow, targets)
             self.expand(self.fast, f_fast, targets)
-            start, lambda_cos = self.fast.tuning(), self.weigh_alignment(session, fit)
+            start, lambda_cos = self.fast.tuning(), self.weigh_alignment(f_slow, targets, session, fit)
             fit("fast", self.fast, session, partial(self.fast_loss, lambda_cos))
             f_fast = self.stay_near(f_slow, start, session, fit)
         self.fast.remember(f_fast, targets)
@@ -161,10 +161,10 @@ class SAFE(Method):
         which, share = rehearse(session, fit, self.slow.copy, ways)
         return kinds[which], share
 
-    def weigh_alignment(self, session: Session, fit: Fit) -> float:
+    def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
         """λ_cos; 0 from the session on whose pictures, before anybody learns from them, show that tuning helps."""
         if self.settings.release and self.teacher is self.slow and not self.free:
-            targets, f_ptm, f_slow = fit.features(session, self.ptm, self.slow)
+            _, f_ptm = fit.features(session, self.ptm)
             self.free.fill_(helped(self.slow.ridge, f_ptm, f_slow, targets))
         return 0.0 if self.free else self.settings.lambda_cos
 
