@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safecl.heads import RidgeHead, RidgeSettings
-from safecl.methods.rehearsal import FEWEST, MATTERS, SHARES, SURE, helped
+from safecl.methods.rehearsal import FEWEST, MATTERS, MOST, SHARES, SURE, helped
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
 
@@ -176,6 +176,14 @@ def test_with_too_little_to_ask_nothing_has_helped(targets: list[int], monkeypat
     labels = torch.tensor(targets)
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: pytest.fail("was asked"))
     assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
+
+
+def test_of_many_pictures_some_of_every_class_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = torch.arange(8).repeat_interleave(MOST // 8 + 1)  # class by class, as sessions come
+    asked: list[Tensor] = []
+    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y) or torch.zeros(len(y)))
+    assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
+    assert [len(y) for y in asked] == [len(labels) // 2] * 2 and int(asked[0].bincount().min()) >= MOST // 16
 
 
 @pytest.mark.parametrize("gain", [MATTERS - 0.01, MATTERS + 0.01])
