@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--assets", default="assets")
     parser.add_argument("--out", type=Path, default=Path("accuracy.jsonl"))
     parser.add_argument("--streams", default="cifar100,pacs")
-    parser.add_argument("--backbones", default="dinov2_s14_reg4_b,dinov2_s14_a")
+    parser.add_argument("--backbones", default="dinov2_s14_reg4_b,dinov2_s14_a,vit_tiny_p8_64")
     parser.add_argument("--pets", default="ssf,adapter,vpt_deep")
     parser.add_argument("--variants", default="safe,ranpac,direct")
     parser.add_argument("--more", help="JSON file of further variants: name → [preset, key=value, …]")
