@@ -58,10 +58,6 @@ class Learner(nn.Module):
         twin.load_state_dict(self.state_dict())
         return twin
 
-    def parameters_learned(self) -> int:
-        """Learnable numbers of the PET and the cosine head."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
 
 def _fold_anew(learner: Learner, _: Any) -> None:
     """A frozen learner was given another state."""
