@@ -112,9 +112,10 @@ def test_zero_features_give_zero_logits() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_features_that_are_not_finite_are_refused_in_a_sentence(value: float) -> None:
+@pytest.mark.parametrize("use", ["add", "leave_one_out"])
+def test_features_that_are_not_finite_are_refused_in_a_sentence(use: str, value: float) -> None:
     with pytest.raises(SafeclError, match="not finite"):
-        head_with(20).add(torch.full((6, WIDTH), value), torch.zeros(6, dtype=torch.long))
+        getattr(head_with(20), use)(torch.full((6, WIDTH), value), torch.zeros(6, dtype=torch.long))
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------

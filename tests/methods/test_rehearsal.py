@@ -178,12 +178,27 @@ def test_with_too_little_to_ask_nothing_has_helped(targets: list[int], monkeypat
     assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
 
 
-def test_of_many_pictures_some_of_every_class_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = torch.arange(8).repeat_interleave(MOST // 8 + 1)  # class by class, as sessions come
+@pytest.mark.parametrize(
+    ("labels", "each"),
+    [
+        (torch.arange(8).repeat_interleave(MOST // 8), MOST // 8),
+        (torch.arange(8).repeat_interleave(MOST), MOST // 8),
+        (torch.arange(8).repeat(MOST), MOST // 8),
+        (torch.arange(345).repeat_interleave(10), 2),
+        (torch.cat([torch.zeros(MOST, dtype=torch.long), torch.tensor([1, 2, 2, 2])]), MOST // 2),
+    ],
+    ids=["all of few", "class by class", "by turns", "many classes", "one class with most"],
+)
+def test_of_many_pictures_some_of_every_class_are_asked(
+    labels: Tensor, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Tensor] = []
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y) or torch.zeros(len(y)))
-    assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
-    assert [len(y) for y in asked] == [len(labels) // 2] * 2 and int(asked[0].bincount().min()) >= MOST // 16
+    features = torch.randn(len(labels), 16)
+    assert not helped(RidgeHead(16, RidgeSettings(size=10)), features, features, labels)
+    there = labels.bincount()
+    expected = torch.where(there > 1, there.clamp(max=each), 0)
+    assert len(asked) == 2 and all(torch.equal(y.bincount(minlength=len(there)), expected) for y in asked)
 
 
 @pytest.mark.parametrize("gain", [MATTERS - 0.01, MATTERS + 0.01])

@@ -126,10 +126,11 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
     assert {None: share == 1, 1e6: share == 1, 1e-2: 0 < share < 1, 1e-9: share == 0}[trust]
 
 
+@pytest.mark.parametrize("statistics", ["separate", "shared"])
 def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
-    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+    statistics: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(trust=None, pet="ssf"), make_stream(CLASSES, train=3)
+    method, stream = new(trust=None, statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     train = fit.__class__.__call__
     ends: list[dict[str, Tensor]] = []
@@ -155,26 +156,33 @@ def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
     tools: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[tuple[int, Tensor, Tensor]] = []
+    asked: list[tuple[Tensor, Tensor]] = []
 
     def answer(head: Any, before: Tensor, after: Tensor, y: Tensor) -> bool:
-        asked.append((len(method.classes), before, after))
-        return len(method.classes) == 4  # sure in the second session, and never again
+        asked.append((before, after))
+        return len(asked) == 2  # sure in the third session, and never again
 
     monkeypatch.setattr("safecl.methods.safe.helped", answer)
-    method, stream = new(teacher=teacher), make_stream([*CLASSES, ["f"]])
-    kept = terms_of(method, stream, tools)
-    assert [("cos" in kept[number]) for number in (2, 3, 4)] == [teacher == "ptm"] * 3
-    if teacher == "ptm":
-        assert not asked
-        return
-    [(_, before, after)] = asked  # once it is sure, it is not asked again
-    x = plain(stream, 2)
-    assert torch.allclose(before, method.backbone.features(x), atol=1e-5)
-    assert torch.allclose(after, method.slow.features(x), atol=1e-5)
-    later = new()
+    method, stream = new(teacher=teacher), make_stream([*CLASSES, ["f"], ["g"]])
+    kept = terms_of(method, stream, tools, last=4)
+    held = [True, True, True] if teacher == "ptm" else [True, False, False]
+    assert [("cos" in kept[number]) for number in (2, 3, 4)] == held
+    assert len(asked) == (0 if teacher == "ptm" else 2)  # once it is sure, it is not asked again
+    for number, (before, after) in enumerate(asked, start=2):
+        x = plain(stream, number)
+        assert torch.allclose(before, method.backbone.features(x), atol=1e-5)
+        assert torch.allclose(after, method.slow.features(x), atol=1e-5)
+    later = new(teacher=teacher)
     later.restore(method.state_dict(), method.classes)
-    assert later.free
+    assert ("cos" in terms_of(later, stream, tools, first=5)[5]) == (teacher == "ptm")
+    assert len(asked) == (0 if teacher == "ptm" else 2)
+
+
+def test_without_l_cos_nothing_is_asked(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.methods.safe.helped", lambda *_: pytest.fail("was asked"))
+    tools.teach(new(lambda_cos=0.0), make_stream(CLASSES))
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -275,8 +283,8 @@ def in_session(number: int, method: SAFE, stream: Stream, tools: Any, look: Call
     tools.teach(method, stream, last=number, fit=fit)
 
 
-def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1) -> dict[int, set[str]]:
-    """The terms that are trained with in each session from ``first`` on."""
+def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int | None = None) -> dict[int, set[str]]:
+    """The terms that are trained with in each of the sessions ``first`` to ``last``."""
     fit = tools.new_fit(method, stream)
     found: dict[int, set[str]] = {}
 
@@ -291,7 +299,7 @@ def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1) -> dict[i
         return watched
 
     fit.around = around
-    tools.teach(method, stream, first, fit=fit)
+    tools.teach(method, stream, first, last, fit=fit)
     return found
 
 
@@ -546,8 +554,9 @@ def test_the_published_preset_is_the_released_code() -> None:
                      "statistics": "shared", "transfer_normalisation": "l2", "cos_reduction": "sum", "scale": 10,
                      "reset_scale": True, "temperature": "learned"}),
     ):  # fmt: skip
+        ours = {"rehearse": False, "transfer_share": None, "release": False, "average": False, "trust": None}
         chosen = settings.method.model_dump()
-        assert {key: chosen[key] for key in expected} == expected
+        assert {key: chosen[key] for key in (expected | ours)} == expected | ours
     for settings in (paper, published):
         assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)
         assert (settings.train.momentum, settings.train.weight_decay, settings.ridge.size) == (0.9, 5e-4, 10_000)

@@ -101,8 +101,7 @@ class RidgeHead(nn.Module):
         for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)
             self.statistics.add(self.project(features[here]), targets[here])
-        if not math.isfinite(self.statistics.unit):
-            raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
+        _check_finite(self.statistics.unit)
         self.errors = self.errors + self._held_out_errors(features, targets)
 
     @torch.no_grad()
@@ -124,7 +123,9 @@ class RidgeHead(nn.Module):
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
         kernel, one_hot = self._kernel(features, targets)
-        betas = self._grid(float(kernel.diagonal().mean()) or 1.0)
+        unit = float(kernel.diagonal().mean()) or 1.0
+        _check_finite(unit)
+        betas = self._grid(unit)
         errors = leave_one_out_errors(kernel, one_hot, betas)
         return errors[int(errors.mean(dim=1).argmin())]
 
@@ -190,6 +191,11 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
         left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
         errors.append(left.square().sum(dim=1))
     return torch.stack(errors)
+
+
+def _check_finite(unit: float) -> None:
+    if not math.isfinite(unit):
+        raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
 
 
 def _precise(tensor: Tensor) -> Tensor:

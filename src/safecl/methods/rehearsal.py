@@ -1,4 +1,4 @@
-"""What pictures that nobody has tuned on say about tuning: halves of the first session, and later ones before it."""
+"""What pictures that nobody has tuned on say about tuning: half of the first session, and later ones at their start."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from safecl.streams.stream import Session
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SURE = 3.0  # standard errors by which another way must be better: many, because several ways are tried
 FEWEST = 10  # pictures that can say anything
-MOST = 256  # pictures that need be asked
+MOST = 256  # pictures that need be asked, or two of each class if there are that many classes
 MATTERS = 0.05  # of the error: less than that is not worth a risk
 
 
@@ -57,13 +57,15 @@ def rehearse(
 
 def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
     """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
-    step = -(-len(targets) // MOST)
-    before, after, targets = before[::step], after[::step], targets[::step]
     counts = targets.bincount()
-    several = counts[targets] > 1
-    if int(several.sum()) < FEWEST or int((counts > 1).sum()) < 2:
+    classes = int((counts > 1).sum())
+    order, firsts = targets.argsort(stable=True), counts.cumsum(dim=0) - counts
+    rank = torch.empty_like(targets)  # of a picture among those of its class
+    rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
+    asked = (counts[targets] > 1) & (rank < max(2, MOST // max(classes, 1)))
+    if classes < 2 or int(asked.sum()) < FEWEST:
         return False
-    least, found = (head.leave_one_out(features[several], targets[several]) for features in (before, after))
+    least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
     return surely_less(found, least, MATTERS)
 
 

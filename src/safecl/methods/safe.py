@@ -163,21 +163,22 @@ class SAFE(Method):
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
         """λ_cos; 0 from the session on whose pictures, before anybody learns from them, show that tuning helps."""
-        if self.settings.release and self.teacher is self.slow and not self.free:
+        s = self.settings
+        if s.release and s.lambda_cos and self.teacher is self.slow and not self.free:
             _, f_ptm = fit.features(session, self.ptm)
             self.free.fill_(helped(self.slow.ridge, f_ptm, f_slow, targets))
-        return 0.0 if self.free else self.settings.lambda_cos
+        return 0.0 if self.free else s.lambda_cos
 
     def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
         """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
         What the fast learner remembers of earlier sessions are features that it cannot make again, worth something
-        only while it moves little, compared with how far pictures are apart. So its tuning is at most the mean of what
-        the sessions would make of it, each with the weight of its pictures.
+        only while it moves little, compared with how far pictures are apart. So its tuning becomes the mean, over all
+        pictures so far, of where their sessions took it, or less than that. Its cosine head stays as it was trained.
         """
         s, end, guided = self.settings, self.fast.tuning(), self.teacher is self.slow
         apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
-        most = len(f_slow) / (len(f_slow) + int(self.fast.ridge.statistics.count)) if s.average and guided else 1.0
+        most = len(f_slow) / float(self.fast.cosine.counts.sum()) if s.average and guided else 1.0
         for share in SHARES:
             self.fast.blend(start, end, share * most)
             _, f_fast = fit.features(session, self.fast)

@@ -45,10 +45,15 @@ class SafeSettings(Settings):
         "the slow learner's tuning surely helps such pictures; only with teacher=slow",
     )
     average: bool = Field(
-        True, description="the fast learner's tuning is the mean of where each session takes it; only with teacher=slow"
+        True,
+        description="the fast learner's tuning is the mean, over all pictures so far, of where their sessions took it; "
+        "only with teacher=slow",
     )
     trust: float | None = Field(
-        0.2, gt=0, description="how far from the slow learner a session may end, in units of how far pictures are apart"
+        0.2,
+        gt=0,
+        description="how far from the slow learner a session may end, in units of how far pictures are apart; "
+        "null: anywhere; only with teacher=slow",
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
