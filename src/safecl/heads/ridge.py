@@ -119,14 +119,17 @@ class RidgeHead(nn.Module):
         """The grid in absolute values."""
         return [beta * unit if self.settings.scale == "relative" else beta for beta in self.settings.betas]
 
+    def _own_grid(self, kernel: Tensor) -> list[float]:
+        """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order."""
+        unit = float(kernel.diagonal().mean()) or 1.0
+        _check_finite(unit)
+        return self._grid(unit)
+
     @torch.no_grad()
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
         kernel, one_hot = self._kernel(features, targets)
-        unit = float(kernel.diagonal().mean()) or 1.0
-        _check_finite(unit)
-        betas = self._grid(unit)
-        errors = leave_one_out_errors(kernel, one_hot, betas)
+        errors = leave_one_out_errors(kernel, one_hot, self._own_grid(kernel))
         return errors[int(errors.mean(dim=1).argmin())]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -135,9 +138,7 @@ class RidgeHead(nn.Module):
         if not held:
             return torch.zeros_like(self.errors)
         kernel, one_hot = self._kernel(features, targets)
-        # Relative to this session's own features, so that the sessions may come in any order.
-        unit = float(kernel.diagonal().mean()) or 1.0
-        return dual_errors(kernel, one_hot, len(kernel) - held, self._grid(unit)).to(self.errors)
+        return dual_errors(kernel, one_hot, len(kernel) - held, self._own_grid(kernel)).to(self.errors)
 
     def _kernel(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products (n, n) of the projected features that take part in a choice, shuffled, and labels (n, C)."""

@@ -59,11 +59,13 @@ def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> b
     """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
     counts = targets.bincount()
     classes = int((counts > 1).sum())
+    if classes < 2:
+        return False
     order, firsts = targets.argsort(stable=True), counts.cumsum(dim=0) - counts
     rank = torch.empty_like(targets)  # of a picture among those of its class
     rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
-    asked = (counts[targets] > 1) & (rank < max(2, MOST // max(classes, 1)))
-    if classes < 2 or int(asked.sum()) < FEWEST:
+    asked = (counts[targets] > 1) & (rank < max(2, MOST // classes))
+    if int(asked.sum()) < FEWEST:
         return False
     least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
     return surely_less(found, least, MATTERS)
