@@ -61,12 +61,14 @@ class Watched(Fitting):
         super().__init__(*arguments, **options)
         self.calls: list[tuple[int, str]] = []
         self.on_fit: Callable[[str, nn.Module, Session], None] = lambda name, learner, session: None
+        self.after_fit: Callable[[str, Any, Session], None] = lambda name, learner, session: None
         self.around: Callable[[Loss], Loss] = lambda loss: loss
 
     def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
         self.calls.append((session.number, name))
         self.on_fit(name, learner, session)
         super().__call__(name, learner, session, self.around(loss))
+        self.after_fit(name, learner, session)
 
 
 def new_method(

@@ -104,16 +104,13 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
     method, stream = new(trust=trust, average=average, pet="ssf"), make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
     start, ends = method.fast.tuning(), []
-    train = fit.__class__.__call__
 
-    def far(self: Any, name: str, learner: Any, session: Session, loss: Any) -> None:
-        train(self, name, learner, session, loss)
+    def far(name: str, learner: Any, session: Session) -> None:
         scramble(learner.pet, deviation=0.05)  # training takes it away from the slow learner
         ends.append(learner.tuning())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit.__class__, "__call__", far)
-        tools.teach(method, stream, 2, 2, fit)
+    fit.after_fit = far
+    tools.teach(method, stream, 2, 2, fit)
     x, found = plain(stream, 2), method.fast.tuning()
     slow = unit(method.slow.features(x))
     apart = 1 - (slow.mean(axis=0) ** 2).sum()
@@ -132,20 +129,13 @@ def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
 ) -> None:
     method, stream = new(trust=None, statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
-    train = fit.__class__.__call__
     ends: list[dict[str, Tensor]] = []
-
-    def noted(self: Any, name: str, learner: Any, session: Session, loss: Any) -> None:
-        train(self, name, learner, session, loss)
-        ends.append(learner.tuning())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit.__class__, "__call__", noted)
-        for number, share in ((2, 6 / 12), (3, 3 / 15)):  # each with the weight of its pictures
-            start = method.fast.tuning()
-            tools.teach(method, stream, number, number, fit)
-            for name, value in method.fast.tuning().items():
-                assert torch.allclose(value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6)
+    fit.after_fit = lambda name, learner, session: ends.append(learner.tuning())
+    for number, share in ((2, 6 / 12), (3, 3 / 15)):  # each with the weight of its pictures
+        start = method.fast.tuning()
+        tools.teach(method, stream, number, number, fit)
+        for name, value in method.fast.tuning().items():
+            assert torch.allclose(value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6)
 
 
 @pytest.mark.parametrize("teacher", ["slow", "ptm"])
