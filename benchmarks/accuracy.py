@@ -77,10 +77,10 @@ def split(assets: Path, stream: str, seed: int) -> Path:
 
 def work(jobs: Any, results: Any, assets: str, extra: list[str]) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "2")
-    from safecl.config import load
-    from safecl.engine.track import Quiet
+    from safecl.engine.progress import Quiet
     from safecl.errors import SafeclError
-    from safecl.launch import launch
+    from safecl.experiments.config import load
+    from safecl.experiments.launch import launch
 
     while True:
         try:

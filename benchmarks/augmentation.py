@@ -22,11 +22,11 @@ from torch import Tensor
 from torchvision import transforms
 
 from safecl.backbone import load_backbone
-from safecl.config import load
-from safecl.engine import feed
+from safecl.engine import device_loader
+from safecl.engine.progress import Quiet
 from safecl.engine.run import run
-from safecl.engine.track import Quiet
-from safecl.launch import choose_precision, make_accelerator
+from safecl.experiments.config import load
+from safecl.experiments.launch import choose_precision, make_accelerator
 from safecl.methods import make_method
 from safecl.streams.catalog import open_stream
 from safecl.streams.images import Pictures, Transform, pixels
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="key=value words for every run")
     options = parser.parse_intermixed_args()
     slow = [*options.words, "precision=fp32", "train.graphs=false"] if options.plain else options.words
-    feed._limit = lambda device: 0  # canvases that are held would be one crop for ever
+    device_loader._limit = lambda device: 0  # canvases that are held would be one crop for ever
     rows = []
     for seed in map(int, options.seeds.split(",")):
         pair = [

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from safecl.config import load
 from safecl.engine.metrics import History
-from safecl.engine.track import make_tracker
-from safecl.launch import launch
+from safecl.engine.progress import make_progress
+from safecl.experiments.config import load
+from safecl.experiments.launch import launch
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
          *options.words],
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        launch(settings, Path(folder) / "run", make_tracker("quiet"))
+        launch(settings, Path(folder) / "run", make_progress("quiet"))
         lines = History.read(Path(folder) / "run").lines
     print(curve(lines))
 

@@ -15,7 +15,7 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-import safecl.micro as micro
+import safecl.backbone.micro as micro
 
 TEACHER_SIDE = 112
 

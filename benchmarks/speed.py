@@ -29,17 +29,17 @@ import timm
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import safecl.micro  # noqa: F401  registers the embedded architecture with timm
+import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
 from safecl.backbone import BackboneSettings, load_backbone
-from safecl.config import load
+from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.evaluate import evaluate
-from safecl.engine.feed import Feed, reads
 from safecl.engine.fit import Fitting
 from safecl.engine.folder import keep_state
 from safecl.engine.memory import peak, reset_peak
-from safecl.engine.track import Quiet
+from safecl.engine.progress import Quiet
+from safecl.experiments.config import load
+from safecl.experiments.launch import choose_precision, make_accelerator
 from safecl.heads import RidgeHead, RidgeSettings
-from safecl.launch import choose_precision, make_accelerator
 from safecl.learner import Learner
 from safecl.methods import make_method
 from safecl.streams.images import ArrayPictures, Transform
@@ -169,7 +169,7 @@ def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list
         for number in range(1, sessions + 1):  # what engine.run does
             began = now(place)
             session = stream.open(number)
-            method.meet(session.classes)
+            method.register_classes(session.classes)
             method.learn(session, fit)
             learned = now(place)
             evaluate(method, stream, number, fit)
@@ -244,7 +244,7 @@ def evaluation(result: dict[str, Any], vit: Any, count: int) -> dict[str, float]
     batch = torch.rand(reads(device), 3, transform.size, transform.size, device=device).to(next(vit.parameters()).dtype)
 
     def once() -> None:
-        for images in fit.views(Feed(pictures, transform, device)):
+        for images in fit.views(DeviceLoader(pictures, transform, device)):
             method.all_logits(images)
 
     def network() -> None:

@@ -9,10 +9,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from safecl import kernels
-from safecl.backbone import Backbone
+from safecl.backbone import Backbone, kernels
 from safecl.engine.fit import Fitting, TrainSettings
-from safecl.engine.track import Quiet
+from safecl.engine.progress import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.learner import Learner, random_rows
 from safecl.pet import PetSettings
@@ -50,8 +49,8 @@ def test_kernels_give_what_torch_gives(
     scale, shift = draw(width) + 2, draw(width)
     results = [
         both(monkeypatch, kernels.layer_norm, x, weight, bias, 1e-6),
-        both(monkeypatch, kernels.folded, draw(width, 40).to(dtype), bias, scale, shift),
-        both(monkeypatch, kernels.folded, draw(width, 40).to(dtype), None, scale, shift),
+        both(monkeypatch, kernels.merged_weights, draw(width, 40).to(dtype), bias, scale, shift),
+        both(monkeypatch, kernels.merged_weights, draw(width, 40).to(dtype), None, scale, shift),
         *(both(monkeypatch, kernels.scale_gradients, g, x, scale, shift, gelu) for gelu in (False, True)),
     ]
     _, mean, spread = torch.native_layer_norm(x, (width,), weight, bias, 1e-6)
@@ -86,7 +85,7 @@ def trained(
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
     fit = Fitting(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())
     said: list[str] = []
-    fit.tracker.say = said.append  # type: ignore[method-assign]
+    fit.progress.say = said.append  # type: ignore[method-assign]
 
     def loss(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         return {"cls": trick(nn.functional.cross_entropy(learner.cosine(learner.features(images)), targets))}

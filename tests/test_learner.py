@@ -61,7 +61,7 @@ def test_a_copy_starts_equal_and_goes_its_own_way(
     learner.freeze()
     twin = learner.copy()
     twin.eval()
-    assert torch.allclose(twin.logits(images), learner.logits(images), atol=1e-5)  # the frozen one is folded
+    assert torch.allclose(twin.logits(images), learner.logits(images), atol=1e-5)  # the frozen one is merged
     assert torch.equal(twin.cosine.weight, learner.cosine.weight)
     assert all(parameter.requires_grad for parameter in twin.parameters())
     before = {key: value.clone() for key, value in learner.state_dict().items()}

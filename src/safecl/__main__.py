@@ -1,6 +1,6 @@
 """``python -m safecl``, which is also what a launcher of several processes starts."""
 
-from safecl.cli import main
+from safecl.cli.main import main
 
 if __name__ == "__main__":
     main()

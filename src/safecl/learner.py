@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from safecl.backbone import Backbone
 from safecl.heads import CosineHead, RidgeHead, RidgeSettings
-from safecl.pet import PetSettings, attach, fold
+from safecl.pet import PetSettings, attach, merge
 
 
 class Learner(nn.Module):
@@ -20,10 +20,10 @@ class Learner(nn.Module):
         self.backbone, self._options = backbone, (pet, ridge, scale, seed)
         # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
         view, self.pet = attach(backbone.vit, pet, seed)
-        self._views = [view, view]  # with the PET in it, and as it is used: folded, once nothing changes any more
+        self._views = [view, view]  # with the PET in it, and as it is used: merged, once nothing changes any more
         self.cosine = CosineHead(backbone.width, scale)
         self.ridge = RidgeHead(backbone.width, ridge, seed)
-        self.register_load_state_dict_post_hook(_fold_anew)  # type: ignore[no-untyped-call]  # torch's own
+        self.register_load_state_dict_post_hook(_merge_again)  # type: ignore[no-untyped-call]  # torch's own
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
     def features(self, images: Tensor) -> Tensor:
@@ -43,14 +43,14 @@ class Learner(nn.Module):
         """The values of the PET, to go back to."""
         return {name: value.detach().clone() for name, value in self.pet.state_dict().items()}
 
-    def blend(self, start: dict[str, Tensor], end: dict[str, Tensor], share: float) -> None:
+    def interpolate(self, start: dict[str, Tensor], end: dict[str, Tensor], share: float) -> None:
         """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
         self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
 
     def freeze(self) -> None:
-        """No more training, neither of the PET nor of the cosine head; what can be folded into the weights is."""
+        """No more training, neither of the PET nor of the cosine head; what can be merged into the weights is."""
         self.requires_grad_(False).eval()
-        self._views[1] = fold(self._views[0])
+        self._views[1] = merge(self._views[0])
 
     def copy(self) -> "Learner":
         """A learner of its own, trainable, that starts as this one."""
@@ -59,7 +59,7 @@ class Learner(nn.Module):
         return twin
 
 
-def _fold_anew(learner: Learner, _: Any) -> None:
+def _merge_again(learner: Learner, _: Any) -> None:
     """A frozen learner was given another state."""
     if learner._views[1] is not learner._views[0]:
         learner.freeze()

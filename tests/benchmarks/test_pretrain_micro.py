@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-import safecl.micro as micro
+import safecl.backbone.micro as micro
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pretrain_micro.py"
 SHAPE = {"embed_dim": 48, "depth": 2, "num_heads": 2, "width": 12, "residual": [0, 0, 1]}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from safecl.cli import main
+from safecl.cli.main import main
 
 TINY = ["backbone=vit_tiny_patch16_224", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=4", "stream.test=2", "ridge.size=50"]
@@ -86,7 +86,7 @@ def test_mistakes_are_one_sentence(words: list[str], sentence: str, safecl: Safe
 
 
 def test_a_tracker_that_is_not_installed_is_one_sentence(safecl: Safecl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safecl.launch.TRACKERS", {"mlflow": lambda: False})
+    monkeypatch.setattr("safecl.experiments.launch.TRACKERS", {"mlflow": lambda: False})
     answer = safecl("run", "safe", *TINY, "--track", "mlflow")
     assert answer.code == 2 and "pip install mlflow" in answer.err and answer.err.count("\n") == 1
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from safecl.config import load
-from safecl.engine.track import Quiet
-from safecl.launch import launch
+from safecl.engine.progress import Quiet
+from safecl.experiments.config import load
+from safecl.experiments.launch import launch
 from safecl.streams.datasets.archive import open_source
 
 CLASSES = ("apple", "bee", "bottle", "bus", "castle", "clock", "cloud", "fox", "lamp", "orange", "rose", "whale")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.engine import feed
+from safecl.engine import device_loader
 from safecl.engine.checkpoint import save_state
 from safecl.engine.fit import Fitting, TrainSettings, _schedule
-from safecl.engine.track import Quiet
+from safecl.engine.progress import Quiet
 from safecl.errors import SafeclError, Stopped
 from safecl.heads import RidgeSettings
 from safecl.learner import Learner, random_rows
@@ -100,8 +100,8 @@ def test_a_finished_phase_is_not_run_again(backbone: Backbone, session: Session,
     assert torch.equal(parameters(first), parameters(second))
 
 
-@pytest.mark.parametrize("harm", ["damaged", "of another network", "no place"])
-def test_a_place_that_cannot_be_used_starts_the_phase_again(
+@pytest.mark.parametrize("harm", ["damaged", "of another network", "no checkpoint"])
+def test_a_checkpoint_that_cannot_be_used_starts_the_phase_again(
     harm: str, backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
     first, second = new_learner(backbone), new_learner(backbone)
@@ -110,10 +110,10 @@ def test_a_place_that_cannot_be_used_starts_the_phase_again(
     if harm == "damaged":
         file.write_bytes(file.read_bytes()[:100])
     else:
-        save_state(file, dict(second.named_parameters()) if harm == "no place" else {"w": torch.ones(3)}, {})
+        save_state(file, dict(second.named_parameters()) if harm == "no checkpoint" else {"w": torch.ones(3)}, {})
     said: list[str] = []
     fit = new_fit(folder=tmp_path)
-    fit.tracker.say = said.append  # type: ignore[method-assign]
+    fit.progress.say = said.append  # type: ignore[method-assign]
     fit("fast", second, session, cross_entropy(second))
     assert len(said) == 1 and harm in said[0] and said[0].endswith("The phase starts again.")
     assert torch.equal(parameters(first), parameters(second))
@@ -336,7 +336,7 @@ def test_pictures_that_do_not_fit_train_the_same(
 ) -> None:
     results = []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr(feed, "HELD_CPU", limit)
+        monkeypatch.setattr(device_loader, "HELD_CPU", limit)
         learner = new_learner(backbone)
         new_fit()("fast", learner, session, cross_entropy(learner))
         results.append(parameters(learner))

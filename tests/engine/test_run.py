@@ -18,8 +18,8 @@ from safecl.backbone import Backbone
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.fit import TrainSettings
+from safecl.engine.progress import Quiet
 from safecl.engine.run import run
-from safecl.engine.track import Quiet
 from safecl.errors import SafeclError, Stopped
 from safecl.heads import RidgeSettings
 from safecl.methods import Method, make_method
@@ -54,14 +54,14 @@ def go(make_backbone: Callable[..., Backbone], make_stream: MakeStream) -> Calla
     backbone = make_backbone(depth=1)
 
     def start(
-        folder: Path, name: str = "ranpac", sessions: Any = SESSIONS, tracker: Any = None, **options: Any
+        folder: Path, name: str = "ranpac", sessions: Any = SESSIONS, progress: Any = None, **options: Any
     ) -> tuple[Any, Method]:
         stream = make_stream(sessions, **options)
         pet, ridge = PetSettings(kind="adapter", bottleneck=4), RidgeSettings(size=20)
         method = make_method(SETTINGS[name](), backbone, pet, ridge, 0)
         facts = {"command": "safecl run"}
         summary = run(
-            Accelerator(cpu=True), method, stream, TRAIN, stream.transform, 0, folder, tracker or Quiet(), facts
+            Accelerator(cpu=True), method, stream, TRAIN, stream.transform, 0, folder, progress or Quiet(), facts
         )
         return summary, method
 
@@ -130,7 +130,7 @@ def test_a_finished_run_is_only_read(go: Callable[..., tuple[Any, Method]], tmp_
     first, taught = go(tmp_path)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.name != "lock" and path.is_file()}
     notes = Notes()
-    second, restored = go(tmp_path, tracker=notes)
+    second, restored = go(tmp_path, progress=notes)
     assert second == first and any("finished" in text for text in notes.said)
     assert {path: path.stat().st_mtime_ns for path in files} == files
     images = torch.rand(2, 3, 16, 16)
@@ -188,7 +188,7 @@ def test_a_damaged_last_state_falls_back_to_the_one_before(
     newest = sorted((tmp_path / "state").glob("session_*.safetensors"))[-1]
     newest.write_bytes(newest.read_bytes()[:50])
     notes = Notes()
-    again, _ = go(tmp_path, tracker=notes)
+    again, _ = go(tmp_path, progress=notes)
     assert again["final"] == expected["final"]
     assert any("damaged" in text for text in notes.said)
 
@@ -203,7 +203,7 @@ def test_a_state_of_another_run_is_refused_and_the_one_before_used(
     )
     newest.write_bytes(foreign.read_bytes())
     notes = Notes()
-    assert go(tmp_path / "one", tracker=notes)[0]["final"] == expected["final"]
+    assert go(tmp_path / "one", progress=notes)[0]["final"] == expected["final"]
     assert any("belongs to another run" in text and "The state before it is used" in text for text in notes.said)
 
 
@@ -216,7 +216,7 @@ def test_a_state_of_a_newer_version_is_refused_and_the_one_before_used(
         patch.setattr(checkpoint, "FORMAT", 99)
         save_state(newest, {}, {})
     notes = Notes()
-    assert go(tmp_path, tracker=notes)[0]["final"] == expected["final"]
+    assert go(tmp_path, progress=notes)[0]["final"] == expected["final"]
     assert any("newer safecl" in text for text in notes.said)
 
 

@@ -19,8 +19,8 @@ from conftest import make_backbone, make_stream  # type: ignore[import-not-found
 from safecl.engine.checkpoint import save_state
 from safecl.engine.fit import TrainSettings
 from safecl.engine.processes import Processes
+from safecl.engine.progress import Quiet
 from safecl.engine.run import run
-from safecl.engine.track import Quiet
 from safecl.heads import RidgeSettings
 from safecl.methods import Method, make_method
 from safecl.methods.safe_settings import SafeSettings
@@ -38,9 +38,9 @@ TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # sav
 
 
 def tiny_run(folder: Path, options: dict[str, Any], accelerator: Accelerator) -> tuple[dict[str, Any], Method]:
-    """SAFE with all it has: the rehearsal, or else the transfer loss, which is no mean over pictures; both phases."""
+    """SAFE with all it has: the pilots, or else the transfer loss, which is no mean over pictures; both phases."""
     stream, backbone = make_stream(**options), make_backbone(depth=1)
-    settings = SafeSettings(rehearse=len(options["sessions"][0]) > 3)
+    settings = SafeSettings(pilot=len(options["sessions"][0]) > 3)
     method = make_method(settings, backbone, PetSettings(kind="ssf"), RidgeSettings(size=40), 0)
     return run(accelerator, method, stream, TRAIN, stream.transform, 0, folder, Quiet(), {}), method
 

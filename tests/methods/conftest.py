@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from safecl.backbone import Backbone
 from safecl.engine.fit import Fitting, TrainSettings
-from safecl.engine.track import Quiet
+from safecl.engine.progress import Quiet
 from safecl.heads import RidgeSettings
 from safecl.methods import METHODS, Method, make_method
 from safecl.methods.catalog import SETTINGS
@@ -39,13 +39,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
             {"statistics": "shared"},
             {"new_rows": "zero"},
             {"slow_rows": "keep", "reset_scale": True},
-            {"rehearse": False, "trust": None},
+            {"pilot": False, "trust": None},
             {"trust": 1e-9},
             {"release": False, "average": False},
-            {"transfer_normalisation": "batch", "transfer_reduction": "mean", "lambda_diag": 1.0, "rehearse": False},
-            {"transfer": "fa", "transfer_share": None, "rehearse": False},
-            {"transfer": "la", "rehearse": False},
-            {"transfer": "ssa", "rehearse": False},
+            {"transfer_normalisation": "batch", "transfer_reduction": "mean", "lambda_diag": 1.0, "pilot": False},
+            {"transfer": "fa", "transfer_share": None, "pilot": False},
+            {"transfer": "la", "pilot": False},
+            {"transfer": "ssa", "pilot": False},
             {"transfer": "none"},
             {"cross_pooling": "concat", "cos_reduction": "sum"},
             {"temperature": "learned"},
@@ -90,7 +90,7 @@ def teach(
     fit = fit or new_fit(method, stream)
     for number in range(first, (last or len(stream)) + 1):
         session = stream.open(number)
-        method.meet(session.classes)
+        method.register_classes(session.classes)
         method.learn(session, fit)
         session.close()
     return fit

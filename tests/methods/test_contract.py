@@ -14,8 +14,8 @@ from torch import Tensor
 from safecl.backbone import Backbone
 from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.fit import TrainSettings
+from safecl.engine.progress import Quiet
 from safecl.engine.run import run
-from safecl.engine.track import Quiet
 from safecl.methods import METHODS, Method
 from safecl.methods.catalog import SETTINGS
 from safecl.methods.method import Loss
@@ -24,7 +24,11 @@ from safecl.streams.stream import Part, SessionClosedError, Stream
 
 Settings = dict[str, Any]
 MakeStream = Callable[..., Stream]
-CLASSES = [["a", "b", "g", "h"], ["c", "d", "e"], ["f"]]  # a first session of four is the least SAFE can rehearse on
+CLASSES = [
+    ["a", "b", "g", "h"],
+    ["c", "d", "e"],
+    ["f"],
+]  # SAFE runs pilots on four classes or more
 DOMAINS = [["a", "b", "c"]] * 3
 MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
 IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
@@ -108,7 +112,7 @@ def tell(settings: Settings, sessions: list[list[str]], backbone: Backbone, stre
         patch.setattr(Backbone, "features", counted_features)
         for session in stream:
             diary.clear()
-            story.method.meet(session.classes)
+            story.method.register_classes(session.classes)
             story.method.learn(session, fit)
             story.reads.append(set(diary))
             story.states.append(tools.snapshot(story.method))

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from safecl import config, losses
+from safecl import losses
 from safecl.backbone import Backbone
 from safecl.engine.fit import TrainSettings
+from safecl.experiments import config
 from safecl.heads import aggregate
 from safecl.methods import make_method
 from safecl.methods.safe import SAFE, both
@@ -115,7 +116,7 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
     slow = unit(method.slow.features(x))
     apart = 1 - (slow.mean(axis=0) ** 2).sum()
     for share in (1.0, 0.75, 0.5, 0.25, 0.0):
-        method.fast.blend(start, ends[0], share * (0.5 if average else 1))  # the second of two sessions of equal size
+        method.fast.interpolate(start, ends[0], share * (0.5 if average else 1))  # two equal sessions
         distance = np.mean(1 - (slow * unit(method.fast.features(x))).sum(axis=1))
         if trust is None or distance <= trust * apart:
             break
@@ -385,7 +386,7 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         ({"lambda_cos": 0.0}, {"cls", "f2s", "s2f"}),
         ({"teacher": "ptm"}, {"cls", "f2s", "s2f", "cos"}),
     ],
-    ids=str,
+    ids=lambda value: str(value if isinstance(value, dict) else sorted(value)),
 )
 def test_a_term_without_a_weight_or_a_teacher_is_not_there(
     switches: dict[str, Any], terms: set[str], new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
@@ -544,7 +545,7 @@ def test_the_published_preset_is_the_released_code() -> None:
                      "statistics": "shared", "transfer_normalisation": "l2", "cos_reduction": "sum", "scale": 10,
                      "reset_scale": True, "temperature": "learned"}),
     ):  # fmt: skip
-        ours = {"rehearse": False, "transfer_share": None, "release": False, "average": False, "trust": None}
+        ours = {"pilot": False, "transfer_share": None, "release": False, "average": False, "trust": None}
         chosen = settings.method.model_dump()
         assert {key: chosen[key] for key in (expected | ours)} == expected | ours
     for settings in (paper, published):

@@ -1,5 +1,6 @@
 """What every PET promises, whatever it is: it attaches to a ViT that it does not own."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.pet import PetSettings, attach, fold
+from safecl.pet import PetSettings, attach, merge
 
 KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora"]
 COUNTS = {"adapter": 1_189_632, "ssf": 205_824, "vpt_shallow": 3_840, "vpt_deep": 46_080}
@@ -52,9 +53,11 @@ def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> N
 
 @pytest.mark.parametrize("kind", ["adapter", "lora", "none"])
 def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
+    """In float64: in float32 the order of sums differs by more than 1e-6 on some processors."""
+    vit, images = copy.deepcopy(vit).double(), images.double()
     view, pet = attach(vit, PetSettings(kind=kind))
-    pet.train()
-    assert torch.allclose(view.forward_features(images), vit.forward_features(images), atol=1e-6)
+    pet.double().train()
+    assert torch.allclose(view.forward_features(images), vit.forward_features(images), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["ssf", "vpt_deep", "vpt_shallow"])
@@ -132,21 +135,21 @@ def test_folded_and_unfolded_agree(
     view, pet = attach(vit, PetSettings(kind=kind))
     scramble(pet, seed=3, deviation=0.3)
     unfolded = view.forward_features(images)
-    folded = fold(view)
-    assert torch.allclose(folded.forward_features(images), unfolded, atol=1e-4)
+    merged = merge(view)
+    assert torch.allclose(merged.forward_features(images), unfolded, atol=1e-4)
     assert not torch.allclose(unfolded, vit.forward_features(images), atol=1e-2)
-    # The fold is a copy: neither the view nor the ViT under it has changed.
+    # merge() makes a copy: neither the view nor the ViT under it has changed.
     assert torch.equal(view.forward_features(images), unfolded)
 
 
 @pytest.mark.parametrize("kind", ["adapter", "vpt_deep", "vpt_shallow", "none"])
-def test_what_cannot_be_folded_stays_beside_the_weights(
+def test_what_cannot_be_merged_stays_beside_the_weights(
     kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:
     view, pet = attach(vit, PetSettings(kind=kind))
     scramble(pet, seed=3)
     pet.eval()
-    assert torch.equal(fold(view).forward_features(images), view.forward_features(images))
+    assert torch.equal(merge(view).forward_features(images), view.forward_features(images))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,7 +160,7 @@ def test_gated_mlps_and_missing_biases_are_no_obstacle(
     view, pet = attach(vit, PetSettings(kind=kind))
     scramble(pet, seed=3)
     pet.eval()
-    assert torch.allclose(fold(view).forward_features(images), view.forward_features(images), atol=1e-4)
+    assert torch.allclose(merge(view).forward_features(images), view.forward_features(images), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

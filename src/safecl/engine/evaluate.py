@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from safecl.engine.feed import Feed
+from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Fitting
 from safecl.methods.method import Method
 from safecl.streams.stream import Stream
@@ -21,12 +21,12 @@ def evaluate(method: Method, stream: Stream, upto: int, fit: Fitting) -> tuple[d
     accuracy: dict[str, list[float]] = {output: [] for output in method.outputs}
     counts = [len(stream.test(i)) for i in sessions]
     method.eval()
-    with fit.tracker.phase(f"Session {upto}  evaluation", sum(counts)) as phase:
+    with fit.progress.phase(f"Session {upto}  evaluation", sum(counts)) as phase:
         for i, count in zip(sessions, counts, strict=True):
             pictures = stream.test(i)
             targets = torch.tensor([index.get(label, -1) for label in pictures.labels], dtype=torch.long)
             found: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
-            for images in fit.views(Feed(pictures, fit.transform, fit.processes.device)):
+            for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
                 for output, logits in method.all_logits(images).items():
                     found[output].append(logits.argmax(dim=1))
                 phase.advance(len(images) * fit.processes.count)

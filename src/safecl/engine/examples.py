@@ -9,7 +9,7 @@ from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
 from safecl.engine.checkpoint import write_json
-from safecl.engine.feed import Feed
+from safecl.engine.device_loader import DeviceLoader
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Transform
@@ -36,7 +36,7 @@ def _draw(
     for number in range(1, len(stream) + 1):
         test = stream.test(number)
         chosen = np.random.RandomState(number).permutation(len(test))[:each].tolist()
-        for images in Feed(test, transform, device).plain(chosen):
+        for images in DeviceLoader(test, transform, device).plain(chosen):
             answers = {output: logits.cpu() for output, logits in method.all_logits(images).items()}
             for k, image in enumerate(images):
                 file = f"examples/{len(notes):02d}.png"

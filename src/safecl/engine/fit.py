@@ -12,12 +12,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.engine.feed import Feed, moved, reads
+from safecl.engine.cuda_graph import CudaGraph
+from safecl.engine.device_loader import DeviceLoader, moved, reads
 from safecl.engine.memory import peak, reset_peak
-from safecl.engine.place import Means, Place
+from safecl.engine.phase import Means, PhaseCheckpoint
 from safecl.engine.processes import Processes
-from safecl.engine.replay import Replay
-from safecl.engine.track import Tracker
+from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
 from safecl.learner import Learner
 from safecl.methods.method import Loss, Method
@@ -65,12 +65,12 @@ class Fitting:
         settings: TrainSettings,
         transform: Transform,
         seed: int,
-        tracker: Tracker,
+        progress: Progress,
         folder: Path | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.accelerator, self.method, self.settings = accelerator, method, settings
-        self.transform, self.seed, self.tracker, self.folder, self.stop = transform, seed, tracker, folder, stop
+        self.transform, self.seed, self.progress, self.folder, self.stop = transform, seed, progress, folder, stop
         self.processes = Processes(accelerator)
         self.steps = 0  # taken in all phases that are finished
         self.forget()
@@ -81,52 +81,62 @@ class Fitting:
         self.phases: list[dict[str, Any]] = []
         self.spent = 0.0  # seconds of this process in phases; theirs may go back before its start
         self.peak = 0  # bytes, in what has been measured so far
-        self._feed: tuple[Session, Feed] | None = None
+        self._feed: tuple[Session, DeviceLoader] | None = None
 
     def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
         """Train what requires gradients in ``learner``; if the loss diverges, again at a tenth of the rate."""
         began, parameters = time.monotonic(), trainable(learner)
         start = {key: value.detach().clone() for key, value in parameters.items()}
         file = None if self.folder is None else self.folder / f"fit_{session.number}_{name}.safetensors"
-        place = Place() if file is None else self.processes.once(lambda: Place.load(file, parameters, self.tracker.say))
-        self.losses = place.losses = place.losses or self.losses
+        checkpoint = (
+            PhaseCheckpoint()
+            if file is None
+            else self.processes.once(lambda: PhaseCheckpoint.load(file, parameters, self.progress.say))
+        )
+        self.losses = checkpoint.losses = checkpoint.losses or self.losses
         self.measure()
         learner.train()
-        while not self._train(name, learner, session, loss, place, file):
-            if place.slower < 0.02:
+        while not self._train(name, learner, session, loss, checkpoint, file):
+            if checkpoint.slower < 0.02:
                 raise SafeclError(
                     f"Training {name} diverged in session {session.number} even at a hundredth of train.lr; "
                     "lower train.lr."
                 )
-            self.tracker.say(f"Session {session.number}, {name}: the loss diverged; again at a tenth of the rate.")
-            place.step, place.slower, place.means = 0, place.slower / 10, Means()
+            self.progress.say(f"Session {session.number}, {name}: the loss diverged; again at a tenth of the rate.")
+            checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
             with torch.no_grad():
                 for key, value in parameters.items():
                     value.copy_(start[key])
         learner.eval()
         learner.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
-        self.steps += place.step
-        seen, seconds = len(session.train) * self._epochs(session), max(place.seconds, 1e-9)
-        times = {"steps": place.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
+        self.steps += checkpoint.step
+        seen, seconds = len(session.train) * self._epochs(session), max(checkpoint.seconds, 1e-9)
+        times = {"steps": checkpoint.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
         self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
 
     def _train(
-        self, name: str, learner: nn.Module, session: Session, loss: Loss, place: Place, file: Path | None
+        self,
+        name: str,
+        learner: nn.Module,
+        session: Session,
+        loss: Loss,
+        checkpoint: PhaseCheckpoint,
+        file: Path | None,
     ) -> bool:
-        """One attempt from ``place`` on; False if the loss stopped being finite."""
+        """One attempt from ``checkpoint`` on; False if the loss stopped being finite."""
         s, processes, device = self.settings, self.processes, self.processes.device
         parameters, first = trainable(learner), session.number == 1
         epochs = self._epochs(session)
         horizon = epochs if first else s.later_horizon or epochs
-        rate = (s.lr if first else s.later_lr or s.lr) * place.slower
+        rate = (s.lr if first else s.later_lr or s.lr) * checkpoint.slower
         clip = s.clip if first else s.later_clip
         size = s.batch_size
         per_epoch = math.ceil(len(session.train) / size)
         total = epochs * per_epoch
         now = torch.zeros((), device=device)  # the rate, where a recorded step finds it
         optimiser = torch.optim.SGD(parameters.values(), now, s.momentum, weight_decay=s.weight_decay, fused=True)
-        place.enter(parameters, optimiser)
+        checkpoint.restore(parameters, optimiser)
 
         def step(canvas: Tensor, crops: Tensor, targets: Tensor) -> dict[str, Tensor]:
             """From a batch (this process's canvases of it, their crops, all targets) to new weights, and the loss."""
@@ -147,26 +157,26 @@ class Fitting:
             optimiser.step()
             return values
 
-        take = Replay(step, device, s.graphs and processes.count == 1, self.tracker.say)
-        started, sums, here, before = time.monotonic(), place.means, place.step, place.seconds
+        take = CudaGraph(step, device, s.graphs and processes.count == 1, self.progress.say)
+        started, sums, here, before = time.monotonic(), checkpoint.means, checkpoint.step, checkpoint.seconds
         saved, inputs = started, self._inputs(session, here, total, per_epoch)
         following = next(inputs, None)
-        with self.tracker.phase(f"Session {session.number}  {name}", total, here) as phase:
+        with self.progress.phase(f"Session {session.number}  {name}", total, here) as phase:
             while following is not None:
                 # Masks of dropout are drawn by each process for its own pictures.
-                torch.manual_seed(derive(self.seed, "dropout", session.number, place.step) + processes.index)
-                lr = rate * _schedule(s, place.step, per_epoch, total, horizon)
+                torch.manual_seed(derive(self.seed, "dropout", session.number, checkpoint.step) + processes.index)
+                lr = rate * _schedule(s, checkpoint.step, per_epoch, total, horizon)
                 now.fill_(lr)
                 sums.add(take(*following))
                 following = next(inputs, None)  # made ready while the device works
-                place.step += 1
-                look = place.step % NOTE == 0 or place.step % per_epoch == 0
+                checkpoint.step += 1
+                look = checkpoint.step % NOTE == 0 or checkpoint.step % per_epoch == 0
                 if look:
-                    means, speed = sums.take(), size * (place.step - here) / (time.monotonic() - started)
+                    means, speed = sums.take(), size * (checkpoint.step - here) / (time.monotonic() - started)
                     if not math.isfinite(means["loss"]):
                         return False
-                    epoch = (place.step - 1) // per_epoch
-                    self._note(session, name, place.step, epoch, means, lr)
+                    epoch = (checkpoint.step - 1) // per_epoch
+                    self._note(session, name, checkpoint.step, epoch, means, lr)
                     said = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
                     phase.advance(0, f"epoch {epoch + 1}/{epochs}  {said}  {speed:.0f} images/s")
                 phase.advance()
@@ -174,27 +184,27 @@ class Fitting:
                     due = self.stop() or time.monotonic() - saved > s.save_seconds
                     if processes.any(due):
                         saved = time.monotonic()
-                        place.seconds = before + saved - started
-                        self._save(place, file, parameters, optimiser)
+                        checkpoint.seconds = before + saved - started
+                        self._save(checkpoint, file, parameters, optimiser)
                         if processes.any(self.stop()):
                             raise Stopped
         finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
         if finite and here < total:
-            place.seconds = before + time.monotonic() - started
-            self._save(place, file, parameters, optimiser)
+            checkpoint.seconds = before + time.monotonic() - started
+            self._save(checkpoint, file, parameters, optimiser)
         return finite
 
     def _inputs(
         self, session: Session, start: int, total: int, per_epoch: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each step from ``start`` on: this process's canvases of the batch, their crops, and all targets of it."""
-        feed, targets, size = self._open(session), self._targets(session), self.settings.batch_size
+        loader, targets, size = self._open(session), self._targets(session), self.settings.batch_size
         for step in range(start, total):
             epoch, at = divmod(step, per_epoch)
             if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
                 order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
                 batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[moved(order, targets.device)]))
-                canvases = feed.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
+                canvases = loader.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
             (canvas, aspects), these = next(canvases), labels.pop(0)
             # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.
             mine = self._mine(len(these))
@@ -205,19 +215,19 @@ class Fitting:
     @torch.no_grad()
     def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
         """(targets, features of each learner) over the plain views of the session, the same on every process."""
-        targets, feed = self._targets(session), self._open(session)
+        targets, loader = self._targets(session), self._open(session)
         found: list[list[Tensor]] = [[] for _ in learners]
-        with self.tracker.phase(f"Session {session.number}  features", len(targets)) as phase:
-            for images in self.views(feed):
+        with self.progress.phase(f"Session {session.number}  features", len(targets)) as phase:
+            for images in self.views(loader):
                 for learner, chunks in zip(learners, found, strict=True):
                     chunks.append(learner.features(images))
                 phase.advance(len(images) * self.processes.count)
         return targets, *(self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found)
 
-    def views(self, feed: Feed) -> Iterator[Tensor]:
+    def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
         """The plain views of this process's share of the pictures; a stop is heard between two batches."""
-        n, count = len(feed.pictures), self.processes.count
-        mine = feed.plain(range(n)[self.processes.share(n)])
+        n, count = len(loader.pictures), self.processes.count
+        mine = loader.plain(range(n)[self.processes.share(n)])
         for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
             if self.processes.any(self.stop()):
                 raise Stopped
@@ -252,10 +262,10 @@ class Fitting:
         later = self.settings.later_epochs or self.settings.epochs
         return self.settings.epochs if session.number == 1 else later
 
-    def _open(self, session: Session) -> Feed:
-        session.check_open()  # a feed may still hold the pictures of a session that is over
+    def _open(self, session: Session) -> DeviceLoader:
+        session.check_open()  # a loader may still hold the pictures of a session that is over
         if self._feed is None or self._feed[0] is not session:
-            self._feed = session, Feed(session.train, self.transform, self.processes.device)
+            self._feed = session, DeviceLoader(session.train, self.transform, self.processes.device)
         return self._feed[1]
 
     def _targets(self, session: Session) -> Tensor:
@@ -263,10 +273,14 @@ class Fitting:
         return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
 
     def _save(
-        self, place: Place, file: Path | None, parameters: dict[str, nn.Parameter], optimiser: torch.optim.SGD
+        self,
+        checkpoint: PhaseCheckpoint,
+        file: Path | None,
+        parameters: dict[str, nn.Parameter],
+        optimiser: torch.optim.SGD,
     ) -> None:
         if file is not None:
-            self.processes.once(lambda: place.save(file, parameters, optimiser))
+            self.processes.once(lambda: checkpoint.save(file, parameters, optimiser))
 
     def _note(self, session: Session, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
         terms = {key: value for key, value in means.items() if key != "loss"}

@@ -15,8 +15,8 @@ from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.folder import claimed, keep_state, newest_state, tidy
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
+from safecl.engine.progress import Progress, Quiet
 from safecl.engine.stop import stoppable
-from safecl.engine.track import Quiet, Tracker
 from safecl.errors import Stopped
 from safecl.methods.method import Method
 from safecl.streams.images import Transform
@@ -31,7 +31,7 @@ def run(
     transform: Transform,
     seed: int,
     folder: Path,
-    tracker: Tracker,
+    progress: Progress,
     facts: dict[str, Any],
 ) -> dict[str, Any]:
     """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on after a kill.
@@ -40,24 +40,24 @@ def run(
     only read. Of several processes only the main one touches the folder.
     """
     processes, history, who = Processes(accelerator), History(method.outputs), owner(method, stream, seed)
-    tracker = tracker if processes.main else Quiet()
+    progress = progress if processes.main else Quiet()
     with contextlib.ExitStack() as stack:
         processes.once(lambda: stack.enter_context(claimed(folder)))
         stop = stack.enter_context(stoppable())
         names = set(method.state_dict())
-        state = processes.once(lambda: newest_state(folder, who, names, tracker.say))
+        state = processes.once(lambda: newest_state(folder, who, names, progress.say))
         if state is not None:
             method.restore(state[0], state[1]["classes"])
             history.lines = state[2]
         done = len(history.lines)
         if done == len(stream) and processes.once(lambda: (folder / "summary.json").exists()):
-            tracker.say(f"{folder} is finished already: {done} sessions.")
+            progress.say(f"{folder} is finished already: {done} sessions.")
             return history.summary()
         if done:
-            tracker.say(f"Going on after session {done} of {len(stream)}.")
+            progress.say(f"Going on after session {done} of {len(stream)}.")
         known = {**facts, **describe(processes, method, stream, seed)}
         processes.once(lambda: _prepare(folder, known, history))
-        fit = Fitting(accelerator, method, train, transform, seed, tracker, folder / "state", stop)
+        fit = Fitting(accelerator, method, train, transform, seed, progress, folder / "state", stop)
         fit.steps = history.lines[-1]["steps"] if done else 0
         for number in range(done + 1, len(stream) + 1):
             line = _learn(method, stream, number, fit, history)
@@ -72,7 +72,7 @@ def run(
             fit.forget()
             accelerator.log(_flat(line), step=fit.steps)
             scores = "  ".join(f"{output} {line['pooled'][output]:.1%}" for output in method.outputs)
-            tracker.say(f"Session {number} of {len(stream)}: {len(method.classes)} classes  {scores}")
+            progress.say(f"Session {number} of {len(stream)}: {len(method.classes)} classes  {scores}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
         summary = history.summary()
@@ -85,7 +85,7 @@ def _learn(method: Method, stream: Stream, number: int, fit: Fitting, history: H
     """Learn one session and test; gives its line of the metrics."""
     began = time.monotonic()
     session = stream.open(number)
-    method.meet(session.classes)
+    method.register_classes(session.classes)
     method.learn(session, fit)
     learned = time.monotonic()
     accuracy, counts = evaluate(method, stream, number, fit)

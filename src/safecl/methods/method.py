@@ -51,7 +51,7 @@ class Method(nn.Module, ABC):
         """The method's answer: (N, C)."""
         return self.all_logits(images)[self.outputs[-1]]
 
-    def meet(self, labels: tuple[Label, ...]) -> None:
+    def register_classes(self, labels: tuple[Label, ...]) -> None:
         """Number the labels that are new."""
         known = set(self.classes)
         self.classes.extend(label for label in labels if label not in known)

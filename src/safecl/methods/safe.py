@@ -12,7 +12,7 @@ from safecl.backbone import Backbone
 from safecl.heads import RidgeHead, RidgeSettings, aggregate
 from safecl.learner import Learner, random_rows
 from safecl.methods.method import Fit, Method
-from safecl.methods.rehearsal import SHARES, helped, rehearse
+from safecl.methods.pilot import SHARES, choose_tuning, helped
 from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
 from safecl.streams.images import Label
@@ -48,9 +48,9 @@ class SAFE(Method):
         if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
             self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
             self.appoint_teacher(session, fit)
-            (transfer, share), start = self.rehearse(session, fit), self.slow.tuning()
+            (transfer, share), start = self.run_pilots(session, fit), self.slow.tuning()
             fit("slow", self.slow, session, partial(self.slow_loss, transfer, self.slow))
-            self.slow.blend(start, self.slow.tuning(), share)
+            self.slow.interpolate(start, self.slow.tuning(), share)
             targets, f_slow = fit.features(session, self.slow)
             self.slow.cosine.observe(f_slow, targets)
             if self.settings.slow_rows == "imprint":
@@ -151,14 +151,14 @@ class SAFE(Method):
         if slow or learner is self.ptm:
             learner.cosine.imprint()  # a frozen learner can refine its centroids with more pictures of a known class
 
-    def rehearse(self, session: Session, fit: Fit) -> tuple[bool, float]:
+    def run_pilots(self, session: Session, fit: Fit) -> tuple[bool, float]:
         """Whether to transfer in the first session, and how much of its tuning to keep: none (0) to all (1)."""
         transfer = self.settings.transfer != "none"
-        if not self.settings.rehearse or not self.slow.tuning():  # without a PET nothing is tuned
+        if not self.settings.pilot or not self.slow.tuning():  # without a PET nothing is tuned
             return transfer, 1.0
         kinds = [False, True] if transfer else [False]
         ways = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]
-        which, share = rehearse(session, fit, self.slow.copy, ways)
+        which, share = choose_tuning(session, fit, self.slow.copy, ways)
         return kinds[which], share
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
@@ -180,7 +180,7 @@ class SAFE(Method):
         apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
         most = len(f_slow) / float(self.fast.cosine.counts.sum()) if s.average and guided else 1.0
         for share in SHARES:
-            self.fast.blend(start, end, share * most)
+            self.fast.interpolate(start, end, share * most)
             _, f_fast = fit.features(session, self.fast)
             if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
                 break

@@ -26,7 +26,7 @@ class SafeSettings(Settings):
         0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
-    rehearse: bool = Field(
+    pilot: bool = Field(
         True,
         description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
         "the other half gains; in doubt, and with fewer than four classes, do neither",

@@ -1,5 +1,5 @@
 """Parameter-efficient tuning: small trainable modules on a backbone that stays as it is."""
 
-from safecl.pet.registry import PetSettings, attach, fold
+from safecl.pet.registry import PetSettings, attach, merge
 
-__all__ = ["PetSettings", "attach", "fold"]
+__all__ = ["PetSettings", "attach", "merge"]

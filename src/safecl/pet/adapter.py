@@ -60,7 +60,7 @@ def attach_adapter(
 
 
 @torch.no_grad()
-def fold_adapter(vit: VisionTransformer) -> None:
+def merge_adapter(vit: VisionTransformer) -> None:
     """Take the factor of every adapter into its weights, and those into the precision of the network, for good."""
     for mlp in vit.modules():
         if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):

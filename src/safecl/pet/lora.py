@@ -58,12 +58,12 @@ def attach_lora(vit: VisionTransformer, generator: torch.Generator, rank: int = 
 
 
 @torch.no_grad()
-def fold_lora(vit: VisionTransformer) -> None:
+def merge_lora(vit: VisionTransformer) -> None:
     """Add every low-rank change of ``vit`` to the weight it belongs to; the output stays the same."""
     for owner in list(vit.modules()):
         for name, child in list(owner.named_children()):
             if isinstance(child, LoraLinear):
-                folded = child.layer
-                weight = folded.weight + child.lora.matrix().to(folded.weight.dtype)
-                folded.weight = nn.Parameter(weight, requires_grad=False)
-                setattr(owner, name, folded)
+                merged = child.layer
+                weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
+                merged.weight = nn.Parameter(weight, requires_grad=False)
+                setattr(owner, name, merged)

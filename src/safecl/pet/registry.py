@@ -7,13 +7,13 @@ from pydantic import Field
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import nn
 
+from safecl.backbone.view import shared_view
 from safecl.errors import SafeclError
-from safecl.pet.adapter import attach_adapter, fold_adapter
-from safecl.pet.lora import attach_lora, fold_lora
-from safecl.pet.ssf import attach_ssf, fold_ssf
+from safecl.pet.adapter import attach_adapter, merge_adapter
+from safecl.pet.lora import attach_lora, merge_lora
+from safecl.pet.ssf import attach_ssf, merge_ssf
 from safecl.pet.vpt import attach_vpt
 from safecl.settings import Settings
-from safecl.view import shared_view
 
 Kind: TypeAlias = Literal["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
 
@@ -55,9 +55,9 @@ def attach(vit: VisionTransformer, pet: PetSettings, seed: int = 0) -> tuple[Vis
     return view, modules.to(next(vit.parameters()).device)
 
 
-def fold(view: VisionTransformer) -> VisionTransformer:
+def merge(view: VisionTransformer) -> VisionTransformer:
     """A copy of ``view`` to be used and no more trained: SSF and LoRA go into its weights, an adapter stays beside."""
-    folded = shared_view(view)
-    for each in (fold_ssf, fold_lora, fold_adapter):
-        each(folded)
-    return folded
+    merged = shared_view(view)
+    for each in (merge_ssf, merge_lora, merge_adapter):
+        each(merged)
+    return merged

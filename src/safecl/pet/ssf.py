@@ -9,8 +9,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from safecl.kernels import folded, layer_norm, layer_norm_gradient, scale_gradients
-from safecl.layers import Gelu
+from safecl.backbone.kernels import layer_norm, layer_norm_gradient, merged_weights, scale_gradients
+from safecl.backbone.layers import Gelu
 from safecl.pet.blocks import blocks
 
 
@@ -26,7 +26,7 @@ class ScaleShift(nn.Module):
         return torch.addcmul(self.shift.to(x.dtype), x, self.scale.to(x.dtype))
 
 
-class Followed(nn.Module):
+class ScaledLayer(nn.Module):
     """A frozen layer, the scale and shift after it, and perhaps a GELU after those, as one layer.
 
     The scale and shift cost a pass over the weights then, not over the activations.
@@ -54,7 +54,7 @@ class _ScaledLinear(torch.autograd.Function):
     def forward(
         context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor, gelu: bool
     ) -> Tensor:
-        rows, offset = folded(weight, bias, scale, shift)
+        rows, offset = merged_weights(weight, bias, scale, shift)
         z = F.linear(x, rows, offset)
         context.save_for_backward(z, rows, scale, shift)
         context.gelu = gelu
@@ -75,7 +75,7 @@ class _ScaledNorm(torch.autograd.Function):
     def forward(
         context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor, eps: float
     ) -> Tensor:
-        rows, offset = folded(weight, bias, scale, shift)
+        rows, offset = merged_weights(weight, bias, scale, shift)
         z, mean, spread = layer_norm(x, rows, offset, eps)
         context.save_for_backward(x, mean, spread, rows, offset, z, scale, shift)
         return z
@@ -95,7 +95,7 @@ def attach_ssf(vit: VisionTransformer, generator: torch.Generator) -> nn.ModuleD
 
     def follow(place: str, owner: nn.Module, name: str, width: int, gelu: bool = False) -> None:
         ssf[place] = after = ScaleShift(width, generator)
-        setattr(owner, name, Followed(getattr(owner, name), after, gelu))
+        setattr(owner, name, ScaledLayer(getattr(owner, name), after, gelu))
 
     d = vit.embed_dim
     follow("patches", vit.patch_embed, "norm", d)
@@ -114,20 +114,20 @@ def attach_ssf(vit: VisionTransformer, generator: torch.Generator) -> nn.ModuleD
 
 
 @torch.no_grad()
-def fold_ssf(vit: VisionTransformer) -> None:
+def merge_ssf(vit: VisionTransformer) -> None:
     """Multiply every scale and shift of ``vit`` into the weights it follows; the output stays the same."""
     for owner in list(vit.modules()):
         for name, child in list(owner.named_children()):
-            if isinstance(child, Followed):
-                alone = _folded(child.layer, child.ssf)
+            if isinstance(child, ScaledLayer):
+                alone = _with_scale(child.layer, child.ssf)
                 setattr(owner, name, nn.Sequential(alone, Gelu()) if child.gelu else alone)
 
 
-def _folded(layer: Any, ssf: ScaleShift) -> nn.Module:
+def _with_scale(layer: Any, ssf: ScaleShift) -> nn.Module:
     """``layer`` (linear or normalisation) with the scale and shift in its own weight and bias."""
     if isinstance(layer, nn.Identity):  # the patch embedding has no norm: the scale and shift stay by themselves
         return ssf
-    weight, bias = folded(layer.weight, layer.bias, ssf.scale, ssf.shift)
+    weight, bias = merged_weights(layer.weight, layer.bias, ssf.scale, ssf.shift)
     layer.weight, layer.bias = (nn.Parameter(tensor.clone(), requires_grad=False) for tensor in (weight, bias))
     alone: nn.Module = layer
     return alone

@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.view import cls_of
+from safecl.backbone.view import cls_of
 
 
 class Prompts(nn.Module):
@@ -40,7 +40,7 @@ class PromptedBlock(nn.Module):
         return y[:, : y.shape[1] - self.drop]
 
     def cls_of(self, x: Tensor) -> Tensor:
-        """What ``safecl.view.cls_of`` asks for."""
+        """What ``safecl.backbone.view.cls_of`` asks for."""
         return cls_of(self.block, self._prompted(x))
 
     def _prompted(self, x: Tensor) -> Tensor:

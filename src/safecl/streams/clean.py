@@ -83,7 +83,7 @@ def check_spelling(labels: Iterable[Label], name: str) -> None:
     """Refuse two classes that a person would read as one: other case, other unicode form, other spaces."""
     seen: dict[str, Label] = {}
     for label in dict.fromkeys(labels):
-        key = folded(label)
+        key = normalised(label)
         if key in seen:
             raise SafeclError(
                 f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; give them one name, or "
@@ -92,7 +92,7 @@ def check_spelling(labels: Iterable[Label], name: str) -> None:
         seen[key] = label
 
 
-def folded(label: Label) -> str:
+def normalised(label: Label) -> str:
     text = unicodedata.normalize("NFKC", str(label)).casefold()
     return " ".join(text.replace("_", " ").replace("-", " ").split())
 

@@ -1,0 +1,188 @@
+"""Build a timm ViT, fill it with weights, and make a backbone of it."""
+
+import json
+import warnings
+from importlib import resources
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Literal, TypeAlias, cast
+
+import timm
+import torch
+from pydantic import Field
+from safetensors import SafetensorError, safe_open
+from timm.models import vision_transformer
+from timm.models.vision_transformer import VisionTransformer
+
+from safecl.backbone.backbone import Backbone, PerChannel
+from safecl.errors import SafeclError, unknown
+from safecl.settings import Settings
+
+EMBEDDED = "safecl_micro"
+Normalisation: TypeAlias = Literal["none", "half", "imagenet", "auto"]
+
+# The two sets of weights of the paper, by the names it uses for them.
+PAPER = {
+    "ViT-B/16-IN1K": "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "ViT-B/16-IN21K": "vit_base_patch16_224.augreg_in21k",
+}
+SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin")
+
+
+class BackboneSettings(Settings):
+    """Which ViT, with which weights, at which size."""
+
+    name: str = Field(EMBEDDED, description="a timm model name with its weight tag, or the embedded safecl_micro")
+    weights: str | None = Field(None, description="a local weight file, or 'random'; the model's own if not given")
+    image_size: int | None = Field(None, gt=0, description="side of the input; the model's own if not given")
+    normalisation: Normalisation = Field("auto", description="of pixels in [0, 1]: none, half, imagenet, or auto")
+
+
+def load_backbone(settings: BackboneSettings) -> Backbone:
+    """Build the network, fill it, and resample its position embedding to the image size."""
+    file = _weight_file(settings)
+    facts = _metadata(file) if file is not None else {}
+    name = facts.get("timm_model", settings.name)
+    try:
+        options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
+        own: dict[str, PerChannel] = {key: _numbers(facts[key]) for key in ("mean", "std") if key in facts}
+    except (TypeError, ValueError) as error:
+        raise SafeclError(f"The metadata of the weight file {file} cannot be read ({error}).") from error
+    if settings.image_size is not None:
+        options["img_size"] = settings.image_size
+    vit = _create(name, options, pretrained=file is None and settings.weights != "random")
+    size, patch = int(vit.patch_embed.img_size[0]), int(vit.patch_embed.patch_size[0])
+    if size % patch:
+        fitting = max(round(size / patch), 1) * patch
+        raise SafeclError(f"backbone.image_size={size} cannot be cut into patches of {patch} pixels; try {fitting}.")
+    if file is not None:
+        _fill(vit, file)
+    mean, std = _mean_std(settings.normalisation, vit, own)
+    return Backbone(vit, name, size, mean, std)
+
+
+def _weight_file(settings: BackboneSettings) -> Path | None:
+    if settings.weights == "random":
+        return None
+    if settings.weights is not None:
+        file = Path(settings.weights).expanduser()
+        if not file.is_file():
+            raise SafeclError(f"The weight file {file} does not exist; give backbone.weights an existing file.")
+        if file.suffix not in SUFFIXES:
+            raise SafeclError(f"{file} is no weight file this can read; it must end in {', '.join(SUFFIXES)}.")
+        return file
+    if settings.name == EMBEDDED:
+        return embedded_weights()
+    return None
+
+
+def embedded_weights() -> Path:
+    """The weights that ship inside the package."""
+    file = Path(str(resources.files("safecl.backbone") / "weights" / f"{EMBEDDED}.safetensors"))
+    if not file.is_file():
+        raise SafeclError(f"The embedded weights are missing from the installation ({file}); install safecl again.")
+    return file
+
+
+def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTransformer:
+    import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
+
+    if not timm.is_model(name):
+        raise unknown("backbone", name, [*timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED])
+    architecture, _, tag = name.partition(".")
+    tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
+    if tag and name not in tagged:
+        raise unknown("backbone", name, tagged)
+    if pretrained:
+        warn_of_other_tag(name)
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore", UserWarning)  # timm's words on deprecated aliases; ours are above
+            torch.manual_seed(0)  # random weights must be the same again when a run is resumed
+            vit = timm.create_model(name, pretrained=pretrained, **options)
+    except (OSError, RuntimeError) as error:
+        if not pretrained:
+            raise
+        raise SafeclError(
+            f"The weights of {name} could not be fetched ({type(error).__name__}); "
+            "go online once, or give a local file as backbone.weights=FILE."
+        ) from error
+    except TypeError as error:
+        raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
+    if not isinstance(vit, VisionTransformer) or vit.cls_token is None:
+        raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
+    return vit
+
+
+def warn_of_other_tag(name: str) -> None:
+    """Warn where a name without a tag means other weights to timm than to the paper."""
+    if "." in name or timm.is_model(name) is False:
+        return
+    tags = {paper.split(".")[0]: paper for paper in [PAPER["ViT-B/16-IN1K"]]}
+    resolved = timm.get_pretrained_cfg(name, allow_unregistered=True)
+    tag = resolved.tag if resolved is not None else ""
+    if name in tags and tag and f"{name}.{tag}" != tags[name]:
+        warnings.warn(
+            f"timm reads {name!r} as {name}.{tag}, which are not the paper's weights: write {tags[name]!r} for those.",
+            stacklevel=2,
+        )
+
+
+def _metadata(file: Path) -> dict[str, str]:
+    if file.suffix != ".safetensors":
+        return {}
+    try:
+        with safe_open(file, "pt") as opened:
+            return opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise SafeclError(f"The weight file {file} is damaged or no safetensors file ({error}).") from error
+
+
+def _fill(vit: VisionTransformer, file: Path) -> None:
+    try:
+        if file.suffix == ".npz":
+            vit.load_pretrained(str(file))
+            return
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state = load_file(file)
+        else:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        state = vision_transformer.checkpoint_filter_fn(state, vit)
+        state = {key: value.float() for key, value in state.items()}
+    except UnpicklingError as error:
+        raise SafeclError(
+            f"The weight file {file} is damaged or holds more than weights, so it is not read."
+        ) from error
+    except Exception as error:  # whatever a damaged or foreign file makes the readers raise
+        raise SafeclError(f"The weight file {file} is damaged or for another network ({_brief(error)}).") from error
+    for key, own in vit.state_dict().items():
+        if key not in state:
+            raise SafeclError(f"The weight file {file} lacks {key!r}: it is for another network.")
+        if state[key].shape != own.shape:
+            there, here = (" × ".join(map(str, shape)) for shape in (state[key].shape, own.shape))
+            raise SafeclError(f"The weight file {file} is for another network: its {key!r} is {there}, not {here}.")
+    vit.load_state_dict(state, strict=False)  # a classifier that comes along is not wanted
+
+
+def _brief(error: Exception) -> str:
+    """The first line of what a library has to say."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+
+
+def _mean_std(
+    normalisation: Normalisation, vit: VisionTransformer, own: dict[str, PerChannel]
+) -> tuple[PerChannel, PerChannel]:
+    if normalisation == "none":
+        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if normalisation == "half":
+        return (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+    if normalisation == "imagenet":
+        return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    own = {**cast("dict[str, PerChannel]", vit.pretrained_cfg), **own}
+    return tuple(own["mean"]), tuple(own["std"])
+
+
+def _numbers(text: str) -> PerChannel:
+    return tuple(float(part) for part in text.strip("()[]").split(","))

@@ -1,0 +1,130 @@
+"""The kernels behind ``kernels.py`` on CUDA; only that module imports this one, where triton is installed."""
+# mypy: ignore-errors
+# Triton's language has no types: the arguments of a kernel are pointers and sizes; a constexpr is compiled in.
+
+import torch
+import triton
+import triton.language as tl
+
+# Found by trying, on an H200 with the activations of a ViT-B.
+NORM_ROWS, NORM_WARPS = 2, 2  # rows of a program
+SUM_ROWS, SUM_STEP, SUM_COLUMNS, SUM_WARPS = 128, 32, 128, 4  # of a program, and the rows it loads at once
+
+
+def layer_norm(x, weight, bias, eps):
+    x, width = x.contiguous(), x.shape[-1]
+    y, rows = torch.empty_like(x), x.numel() // width
+    mean, spread = (x.new_empty(*x.shape[:-1], 1, dtype=torch.float32) for _ in range(2))
+    grid = (triton.cdiv(rows, NORM_ROWS),)
+    _norm[grid](x, weight, bias, y, mean, spread, rows, width, eps, NORM_ROWS, _power(width), num_warps=NORM_WARPS)
+    return y, mean, spread
+
+
+def layer_norm_gradient(g, x, mean, spread, weight):
+    g, x, width = g.contiguous(), x.contiguous(), x.shape[-1]
+    by_x, rows = torch.empty_like(x), x.numel() // width
+    grid = (triton.cdiv(rows, NORM_ROWS),)
+    _norm_back[grid](g, x, weight, mean, spread, by_x, rows, width, NORM_ROWS, _power(width), num_warps=NORM_WARPS)
+    return by_x
+
+
+def merged_weights(weight, bias, scale, shift):
+    rows, offset, width = torch.empty_like(weight), torch.empty_like(scale, dtype=weight.dtype), weight[0].numel()
+    _merge[(len(weight),)](weight, bias, scale, shift, rows, offset, width, bias is not None, _power(width))
+    return rows, offset
+
+
+def scale_gradients(g, z, scale, shift, gelu, small):
+    g, z, width = g.contiguous(), z.contiguous(), g.shape[-1]
+    by_z, n = torch.empty_like(g) if gelu else g, g.numel() // width
+    parts = triton.cdiv(n, SUM_ROWS)
+    sums = g.new_empty(2, parts, width, dtype=torch.float32)
+    by_scale, by_shift = torch.empty_like(scale), torch.empty_like(shift)
+    grid = (triton.cdiv(width, SUM_COLUMNS), parts)
+    _sum[grid](g, z, by_z, sums, n, width, parts, gelu, SUM_ROWS, SUM_STEP, SUM_COLUMNS, num_warps=SUM_WARPS)
+    _finish[(triton.cdiv(width, 32),)](sums, scale, shift, by_scale, by_shift, width, parts, small, 32, 32)
+    return by_z, by_scale, by_shift
+
+
+def _power(n):
+    return max(16, triton.next_power_of_2(n))
+
+
+@triton.jit
+def _norm(x, weight, bias, y, mean, spread, rows, width, eps, count: tl.constexpr, block: tl.constexpr):
+    row, column = tl.program_id(0) * count + tl.arange(0, count), tl.arange(0, block)
+    inside = column < width
+    here, at = (row < rows)[:, None] & inside[None, :], row[:, None].to(tl.int64) * width + column[None, :]
+    v = tl.load(x + at, mask=here, other=0.0).to(tl.float32)
+    m = tl.sum(v, axis=1) / width
+    v = tl.where(here, v - m[:, None], 0.0)
+    r = tl.rsqrt(tl.sum(v * v, axis=1) / width + eps)
+    w = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + at, v * r[:, None] * w[None, :] + b[None, :], mask=here)
+    tl.store(mean + row, m, mask=row < rows)
+    tl.store(spread + row, r, mask=row < rows)
+
+
+@triton.jit
+def _norm_back(g, x, weight, mean, spread, by_x, rows, width, count: tl.constexpr, block: tl.constexpr):
+    row, column = tl.program_id(0) * count + tl.arange(0, count), tl.arange(0, block)
+    inside = column < width
+    here, at = (row < rows)[:, None] & inside[None, :], row[:, None].to(tl.int64) * width + column[None, :]
+    m, r = tl.load(mean + row, mask=row < rows, other=0.0), tl.load(spread + row, mask=row < rows, other=0.0)
+    v = tl.where(here, (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - m[:, None]) * r[:, None], 0.0)
+    w = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    u = tl.load(g + at, mask=here, other=0.0).to(tl.float32) * w[None, :]
+    along, level = tl.sum(u * v, axis=1) / width, tl.sum(u, axis=1) / width
+    tl.store(by_x + at, (u - level[:, None] - v * along[:, None]) * r[:, None], mask=here)
+
+
+@triton.jit
+def _merge(weight, bias, scale, shift, rows, offset, width, has_bias: tl.constexpr, block: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, block)
+    inside, s, b = column < width, tl.load(scale + row), tl.load(shift + row)
+    at = row * width + column
+    tl.store(rows + at, tl.load(weight + at, mask=inside).to(tl.float32) * s, mask=inside)
+    if has_bias:
+        b += tl.load(bias + row).to(tl.float32) * s
+    tl.store(offset + row, b)
+
+
+@triton.jit
+def _sum(
+    g, z, by_z, sums, n, width, parts,
+    gelu: tl.constexpr, count: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    column, part = tl.program_id(0) * block + tl.arange(0, block), tl.program_id(1)
+    inside = column < width
+    one, along = tl.zeros((step, block), tl.float32), tl.zeros((step, block), tl.float32)
+    for start in range(0, count, step):
+        row = part * count + start + tl.arange(0, step)
+        at = row[:, None].to(tl.int64) * width + column[None, :]
+        here = (row < n)[:, None] & inside[None, :]
+        a = tl.load(g + at, mask=here, other=0.0).to(tl.float32)
+        b = tl.load(z + at, mask=here, other=0.0).to(tl.float32)
+        if gelu:  # a · (Φ(b) + b φ(b))
+            a *= 0.5 * (1 + tl.erf(b * 0.7071067811865476)) + b * 0.3989422804014327 * tl.exp(-0.5 * b * b)
+            tl.store(by_z + at, a, mask=here)
+        one += a
+        along += a * b
+    tl.store(sums + part * width + column, tl.sum(one, axis=0), mask=inside)
+    tl.store(sums + (parts + part) * width + column, tl.sum(along, axis=0), mask=inside)
+
+
+@triton.jit
+def _finish(sums, scale, shift, by_scale, by_shift, width, parts, small, step: tl.constexpr, block: tl.constexpr):
+    column = tl.program_id(0) * block + tl.arange(0, block)
+    inside = column < width
+    one, along = tl.zeros((step, block), tl.float32), tl.zeros((step, block), tl.float32)
+    for start in range(0, parts, step):
+        part = start + tl.arange(0, step)
+        at, here = part[:, None] * width + column[None, :], (part < parts)[:, None] & inside[None, :]
+        one += tl.load(sums + at, mask=here, other=0.0)
+        along += tl.load(sums + parts * width + at, mask=here, other=0.0)
+    total = tl.sum(one, axis=0)
+    s, b = tl.load(scale + column, mask=inside, other=1.0), tl.load(shift + column, mask=inside, other=0.0)
+    s = tl.where(tl.abs(s) < small, small, s)
+    tl.store(by_scale + column, (tl.sum(along, axis=0) - b * total) / s, mask=inside)
+    tl.store(by_shift + column, total, mask=inside)

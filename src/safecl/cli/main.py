@@ -1,0 +1,204 @@
+"""``safecl …``: every command calls one function of the library. Heavy imports wait until a command needs them."""
+
+import os
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safecl import __version__
+from safecl.cli.data import app as data_app
+from safecl.errors import SafeclError, Stopped
+
+app = typer.Typer(
+    name="safecl",
+    help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
+    epilog="Examples:  safecl demo  ·  safecl run safe stream=folder:photos  ·  safecl runs  ·  safecl COMMAND --help",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data_app, name="data")
+
+# The base of click's own errors. Newer versions of typer carry a copy of click, so it is asked for by its name.
+USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings, e.g. pet=adapter seed=1.")]
+Folder = Annotated[Path | None, typer.Option(help="Where the run is kept; below runs/ if not given.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew even if the folder holds this run already.")]
+
+
+@app.command()
+def demo(
+    words: Words = None,
+    folder: Annotated[Path, typer.Option(help="Where the three runs and the page are kept.")] = Path("runs/demo"),
+    quiet: Quiet = False,
+    fresh: Fresh = False,
+) -> None:
+    """See continual learning happen: SAFE, RanPAC and fine-tuning on pictures drawn on the fly. Needs nothing.
+
+    Example:  safecl demo   or   safecl demo seed=1 stream.classes=30
+    """
+    from safecl.cli.demo import run_demo
+
+    run_demo(words or [], folder, "quiet" if quiet else "auto", fresh)
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A preset (safe, paper, published, ranpac, finetune) or a YAML file.")],
+    words: Words = None,
+    folder: Folder = None,
+    quiet: Quiet = False,
+    fresh: Fresh = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after a stop; the same command does so too.")] = False,
+    track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
+) -> None:
+    """Run a method over a stream. The same command again goes on where it was stopped.
+
+    Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
+    """
+    from safecl.engine.progress import make_progress
+    from safecl.experiments.config import load, source_text
+    from safecl.experiments.launch import default_folder, launch, start_anew
+
+    settings = load(config, words or [])
+    place = folder or default_folder(settings)
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started; one speaks for all
+    if fresh and first:
+        start_anew(place)
+    if first and resume and not (place / "resolved.yaml").exists():
+        raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
+    progress = make_progress("quiet" if quiet else "auto")
+    command = shlex.join(["safecl", "run", config, *(words or [])])
+    given = f"# {command}\n{source_text(config)}"
+    summary = launch(settings, place, progress, {"command": command}, given, track or [])
+    if not first:
+        return
+    _write_page([place], place / "report.html", f"{settings.method.name} on {settings.stream.name}")
+    for output, value in summary["final"].items():
+        typer.echo(f"{output}: {value:.2%} on all classes at the end, {summary['average'][output]:.2%} on average")
+    typer.echo(f"{place / 'report.html'}")
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Draw one page from one or several runs.
+
+    Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html
+    """
+    typer.echo(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+
+
+@app.command()
+def runs(
+    root: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder that holds the runs.")] = Path("runs"),
+) -> None:
+    """List the runs in a folder: what they are, how far they are, how well they did.
+
+    Example:  safecl runs   or   safecl runs experiments
+    """
+    from safecl.cli.runs import list_runs, make_console
+
+    list_runs(root, make_console())
+
+
+@app.command()
+def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+    """Show one run: what it is, and its numbers session by session.
+
+    Example:  safecl show runs/demo/safe
+    """
+    from safecl.cli.runs import make_console, show_run
+
+    show_run(folder, make_console())
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    page: Annotated[Path | None, typer.Option(help="Also draw them into this page.")] = None,
+) -> None:
+    """Put runs side by side: their numbers, and the settings in which they differ.
+
+    Example:  safecl compare runs/demo/safe runs/demo/ranpac --page compare.html
+    """
+    from safecl.cli.runs import compare_runs, make_console
+
+    compare_runs(folders, make_console())
+    if page is not None:
+        typer.echo(str(_write_page(folders, page, "Runs compared")))
+
+
+@app.command()
+def info(
+    keys: Annotated[bool, typer.Option("--keys", help="List every setting with its default.")] = False,
+) -> None:
+    """Say what is here: version, devices, backbones and weights, streams, methods, presets, folders.
+
+    Example:  safecl info   or   safecl info --keys
+    """
+    from safecl.cli.info import describe, describe_keys
+
+    typer.echo(describe_keys() if keys else describe())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"safecl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+) -> None:
+    pass
+
+
+def _write_page(folders: list[Path], target: Path, title: str) -> Path:
+    from safecl.report.page import write_page
+
+    return write_page(folders, target, title)
+
+
+def main() -> None:
+    """Run a command; an error that a user can meet is one sentence and exit code 2."""
+    warnings.showwarning = _note
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except SafeclError as error:
+        typer.echo(f"safecl: {error}", err=True)
+        code = 2
+    except USAGE as error:
+        typer.echo(f"safecl: {error.format_message()} See safecl --help.", err=True)
+        code = 2
+    except OSError as error:
+        # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
+        if error.errno is None or os.environ.get("SAFECL_DEBUG"):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
+        code = 2
+    except Stopped:
+        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+            typer.echo("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
+        code = 130
+    except KeyboardInterrupt:
+        typer.echo("safecl: stopped.", err=True)
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _note(message: Any, *_: Any, **__: Any) -> None:
+    typer.echo(f"Note: {message}", err=True)

@@ -1,0 +1,365 @@
+"""The backbone: the right feature, the right pixels, weights from any kind of file, one sentence when one is wrong."""
+
+import json
+import os
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from timm.layers import resample_abs_pos_embed
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from safecl.backbone import PAPER, Backbone, BackboneSettings, load_backbone
+from safecl.backbone.load import warn_of_other_tag
+from safecl.errors import SafeclError
+
+NAME = "vit_tiny_patch16_224"
+SHAPE: dict[str, Any] = {"img_size": 32, "depth": 2, "embed_dim": 24, "num_heads": 3}
+
+
+@pytest.fixture
+def vit(scramble: Callable[..., None]) -> VisionTransformer:
+    """What the files below hold."""
+    network = timm.create_model(NAME, pretrained=False, num_classes=0, **SHAPE).eval()
+    scramble(network)
+    return network
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let timm's ViT-Tiny be as small as the files, where no metadata can say so."""
+    real = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, **options: real(name, **{**SHAPE, **options}))
+
+
+def write_safetensors(file: Path, vit: nn.Module, **facts: str) -> Path:
+    known = {
+        "timm_model": NAME,
+        "create_kwargs": json.dumps(SHAPE),
+        "mean": "(0.1, 0.2, 0.3)",
+        "std": "(0.4, 0.5, 0.6)",
+    }
+    save_file(vit.state_dict(), file, {**known, **facts})
+    return file
+
+
+def write_npz(file: Path, vit: VisionTransformer) -> Path:
+    """The weights under the names, and in the layout, of Google's own files."""
+    w = {key: value.numpy() for key, value in vit.state_dict().items()}
+    heads = SHAPE["num_heads"]
+    out = {
+        "embedding/kernel": w["patch_embed.proj.weight"].transpose(2, 3, 1, 0),
+        "embedding/bias": w["patch_embed.proj.bias"],
+        "cls": w["cls_token"],
+        "Transformer/posembed_input/pos_embedding": w["pos_embed"],
+        "Transformer/encoder_norm/scale": w["norm.weight"],
+        "Transformer/encoder_norm/bias": w["norm.bias"],
+    }
+    for i in range(SHAPE["depth"]):
+        ours, theirs = f"blocks.{i}.", f"Transformer/encoderblock_{i}/"
+        for place, norm in ((0, "norm1"), (2, "norm2")):
+            out[f"{theirs}LayerNorm_{place}/scale"] = w[f"{ours}{norm}.weight"]
+            out[f"{theirs}LayerNorm_{place}/bias"] = w[f"{ours}{norm}.bias"]
+        weights, biases = np.split(w[f"{ours}attn.qkv.weight"], 3), np.split(w[f"{ours}attn.qkv.bias"], 3)
+        for part, weight, bias in zip(("query", "key", "value"), weights, biases, strict=True):
+            mha = f"{theirs}MultiHeadDotProductAttention_1/{part}"
+            out[f"{mha}/kernel"] = weight.T.reshape(len(weight), heads, -1)
+            out[f"{mha}/bias"] = bias.reshape(heads, -1)
+        proj = w[f"{ours}attn.proj.weight"]
+        mha = f"{theirs}MultiHeadDotProductAttention_1/out"
+        out[f"{mha}/kernel"] = proj.reshape(len(proj), heads, -1).transpose(1, 2, 0)
+        out[f"{mha}/bias"] = w[f"{ours}attn.proj.bias"]
+        for dense, layer in ((0, "fc1"), (1, "fc2")):
+            out[f"{theirs}MlpBlock_3/Dense_{dense}/kernel"] = w[f"{ours}mlp.{layer}.weight"].T
+            out[f"{theirs}MlpBlock_3/Dense_{dense}/bias"] = w[f"{ours}mlp.{layer}.bias"]
+    np.savez(file, **out)
+    return file
+
+
+def sentence(**settings: Any) -> str:
+    """What a user is told; always one line that ends like a sentence."""
+    with pytest.raises(SafeclError) as caught:
+        load_backbone(BackboneSettings(**settings))
+    text = str(caught.value)
+    assert "\n" not in text and text.endswith((".", "?")) and len(text) < 500
+    return text
+
+
+# -- features -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"reg_tokens": 4, "init_values": 1e-5}], ids=["plain", "registers"])
+def test_the_feature_is_the_cls_token_after_the_final_norm(
+    options: dict[str, Any], make_vit: Callable[..., VisionTransformer], images: Tensor
+) -> None:
+    vit = make_vit(global_pool="token", **options)
+    backbone = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3)
+    features = backbone.features(images)
+    assert features.shape == (5, backbone.width) == (5, 24) and features.dtype == torch.float32
+    assert torch.allclose(features, vit(images), atol=1e-5)  # timm's own answer for a network without a head
+    before: list[Tensor] = []
+    vit.norm.register_forward_hook(lambda module, inputs, output: before.append(inputs[0]))
+    vit(images)
+    normed = torch.nn.functional.layer_norm(before[0], (24,), vit.norm.weight, vit.norm.bias, vit.norm.eps)
+    assert torch.allclose(features, normed[:, 0], atol=1e-5)
+
+
+def test_pixels_are_normalised_before_anything_else(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
+    vit, mean, std = make_vit(), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    normalised = (images - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+    expected = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3).features(normalised)
+    assert torch.allclose(Backbone(vit, "tiny", 16, mean, std).features(images), expected, atol=1e-6)
+
+
+def test_the_backbone_is_frozen_and_in_evaluation_mode(make_vit: Callable[..., VisionTransformer]) -> None:
+    backbone = Backbone(make_vit().train(), "tiny", 16, (0.0,) * 3, (1.0,) * 3)
+    assert not any(parameter.requires_grad for parameter in backbone.vit.parameters())
+    assert not any(module.training for module in backbone.vit.modules())
+
+
+def test_low_precision_stays_inside_the_network(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
+    backbone = make_backbone()
+    exact = backbone.features(images)
+    backbone.to(torch.device("cpu"), torch.bfloat16)
+    rough = backbone.features(images)
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, exact) and torch.allclose(rough, exact, atol=0.3)
+
+
+# -- weight files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_safetensors_file_says_itself_what_it_is(tmp_path: Path, vit: VisionTransformer) -> None:
+    backbone = load_backbone(BackboneSettings(weights=str(write_safetensors(tmp_path / "a.safetensors", vit))))
+    assert (backbone.name, backbone.size, backbone.width) == (NAME, 32, 24)
+    assert (backbone.mean, backbone.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert all(torch.equal(value, vit.state_dict()[key]) for key, value in backbone.vit.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "pth", "pth in a dict", "npz"])
+@pytest.mark.usefixtures("small")
+def test_every_kind_of_file_gives_the_same_network(
+    kind: str, tmp_path: Path, vit: VisionTransformer, images: Tensor
+) -> None:
+    file = tmp_path / f"weights.{kind.split()[0]}"
+    if kind == "safetensors":
+        save_file(vit.half().state_dict(), file)  # without metadata, and in half precision
+    elif kind == "npz":
+        write_npz(file, vit)
+    else:
+        head = {"head.weight": torch.ones(7, 24), "head.bias": torch.ones(7)}  # a classifier comes along
+        state = {**vit.state_dict(), **head}
+        torch.save({"model": state} if kind == "pth in a dict" else state, file)
+    backbone = load_backbone(BackboneSettings(name=NAME, weights=str(file)))
+    own = backbone.vit.state_dict()
+    assert own.keys() == vit.state_dict().keys()
+    assert all(torch.equal(own[key], value.float()) for key, value in vit.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "npz"])
+@pytest.mark.usefixtures("small")
+def test_position_embeddings_are_resampled_to_the_image_size(kind: str, tmp_path: Path, vit: VisionTransformer) -> None:
+    file = tmp_path / f"weights.{kind}"
+    write_npz(file, vit) if kind == "npz" else write_safetensors(file, vit)
+    backbone = load_backbone(BackboneSettings(name=NAME, weights=str(file), image_size=64))
+    assert backbone.size == 64
+    assert backbone.vit.pos_embed.shape == (1, 1 + 16, 24)
+    assert torch.equal(backbone.vit.pos_embed[:, 0], vit.pos_embed[:, 0])  # the CLS token has no place in the grid
+    if kind == "safetensors":  # npz files are resampled bilinearly, as their makers do
+        expected = resample_abs_pos_embed(vit.pos_embed, [4, 4], num_prefix_tokens=1)
+        assert torch.allclose(backbone.vit.pos_embed, expected, atol=1e-6)
+    assert backbone.features(torch.rand(2, 3, 64, 64)).shape == (2, 24)
+
+
+@pytest.mark.usefixtures("small")
+def test_random_weights_need_no_file() -> None:
+    backbone = load_backbone(BackboneSettings(name=NAME, weights="random", image_size=32))
+    assert backbone.name == NAME and backbone.size == 32
+
+
+@pytest.mark.usefixtures("small")
+def test_random_weights_are_the_same_again_and_touch_no_other_randomness() -> None:
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    one, other = (load_backbone(BackboneSettings(name=NAME, weights="random", image_size=32)) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for a, b in zip(one.vit.parameters(), other.vit.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("normalisation", "mean", "std"),
+    [
+        ("none", (0.0,) * 3, (1.0,) * 3),
+        ("half", (0.5,) * 3, (0.5,) * 3),
+        ("imagenet", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ("auto", (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)),
+    ],
+)
+def test_normalisation_is_a_choice(
+    normalisation: str, mean: tuple[float, ...], std: tuple[float, ...], tmp_path: Path, vit: VisionTransformer
+) -> None:
+    file = write_safetensors(tmp_path / "a.safetensors", vit)
+    backbone = load_backbone(BackboneSettings(weights=str(file), normalisation=normalisation))  # type: ignore[arg-type]
+    assert (backbone.mean, backbone.std) == (mean, std)
+
+
+@pytest.mark.usefixtures("small")
+def test_automatic_normalisation_is_that_of_the_weights() -> None:
+    augreg = load_backbone(BackboneSettings(name="vit_tiny_patch16_224.augreg_in21k", weights="random", image_size=32))
+    deit = load_backbone(BackboneSettings(name="deit_tiny_patch16_224", weights="random", image_size=32))
+    assert augreg.mean == (0.5, 0.5, 0.5) and deit.mean == (0.485, 0.456, 0.406)
+
+
+# -- what can be wrong ----------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_or_one_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "does not exist" in sentence(weights=str(tmp_path / "none.pth"))
+    assert "does not exist" in sentence(weights=str(tmp_path))
+    assert ".safetensors" in sentence(weights=str(tmp_path / "notes.txt"))
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth", "npz"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "junk"])
+@pytest.mark.usefixtures("small")
+def test_a_damaged_file_is_refused(suffix: str, damage: str, tmp_path: Path, vit: VisionTransformer) -> None:
+    file = tmp_path / f"weights.{suffix}"
+    if suffix == "npz":
+        write_npz(file, vit)
+    elif suffix == "pth":
+        torch.save(vit.state_dict(), file)
+    else:
+        write_safetensors(file, vit)
+    whole = file.read_bytes()
+    file.write_bytes({"cut": whole[: len(whole) // 2], "empty": b"", "junk": b"junk" * 500}[damage])
+    assert str(file) in sentence(name=NAME, weights=str(file))
+
+
+class Malice:
+    """Would make a file if anybody unpickled it."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("suffix", ["pth", "pt", "bin"])
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.usefixtures("small")
+def test_a_pickle_that_holds_more_than_weights_is_not_opened(suffix: str, wrapped: bool, tmp_path: Path) -> None:
+    file, target = tmp_path / f"evil.{suffix}", tmp_path / "made"
+    if wrapped:
+        torch.save({"cls_token": torch.zeros(1), "extra": Malice(target)}, file)
+    else:
+        file.write_bytes(pickle.dumps(Malice(target), protocol=2))
+    text = sentence(name=NAME, weights=str(file), image_size=32)
+    assert "more than weights" in text and "weights_only" not in text
+    assert not target.exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_an_npz_with_pickled_objects_is_not_opened(tmp_path: Path) -> None:
+    file, target = tmp_path / "evil.npz", tmp_path / "made"
+    np.savez(file, **{"embedding/kernel": np.array([Malice(target)], dtype=object)})
+    sentence(name=NAME, weights=str(file), image_size=32)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth", "npz"])
+def test_weights_of_another_network_are_refused(suffix: str, tmp_path: Path, vit: VisionTransformer) -> None:
+    file = tmp_path / f"weights.{suffix}"
+    if suffix == "npz":
+        write_npz(file, vit)
+    elif suffix == "pth":
+        torch.save(vit.state_dict(), file)
+    else:
+        save_file(vit.state_dict(), file)
+    assert "another network" in sentence(name=NAME, weights=str(file), image_size=32)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_file_that_lacks_a_weight_says_which(tmp_path: Path, vit: VisionTransformer) -> None:
+    state = {key: value for key, value in vit.state_dict().items() if key != "blocks.1.norm1.bias"}
+    torch.save(state, tmp_path / "weights.pth")
+    assert "'blocks.1.norm1.bias'" in sentence(name=NAME, weights=str(tmp_path / "weights.pth"))
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"a": 1}, torch.zeros(3)], ids=["list", "numbers", "tensor"])
+@pytest.mark.usefixtures("small")
+def test_a_pickle_of_something_else_is_refused(content: Any, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "weights.pth")
+    assert "weights.pth" in sentence(name=NAME, weights=str(tmp_path / "weights.pth"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"create_kwargs": "{nope"}, {"create_kwargs": "3"}, {"mean": "grey"}, {"timm_model": "vit_tinny_patch16_224"}],
+)
+def test_metadata_that_makes_no_sense_is_refused(facts: dict[str, str], tmp_path: Path, vit: VisionTransformer) -> None:
+    sentence(weights=str(write_safetensors(tmp_path / "a.safetensors", vit, **facts)))
+
+
+def test_options_the_network_does_not_take_are_refused(tmp_path: Path, vit: VisionTransformer) -> None:
+    file = write_safetensors(tmp_path / "a.safetensors", vit, create_kwargs='{"wheels": 4}')
+    assert "wheels" in sentence(weights=str(file))
+
+
+def test_an_unknown_name_or_tag_suggests_the_nearest() -> None:
+    assert "'vit_base_patch16_224'" in sentence(name="vit_base_patch61_224", weights="random")
+    assert "'vit_base_patch16_224.augreg_in21k'" in sentence(name="vit_base_patch16_224.augreg_in21", weights="random")
+
+
+def test_a_network_without_a_cls_token_is_refused() -> None:
+    assert "CLS" in sentence(name="resnet18", weights="random")
+
+
+@pytest.mark.usefixtures("small")
+def test_an_image_size_that_does_not_fit_the_patches_suggests_one_that_does() -> None:
+    assert "try 48" in sentence(name=NAME, weights="random", image_size=47)
+    assert "try 16" in sentence(name=NAME, weights="random", image_size=5)
+
+
+def test_weights_that_cannot_be_fetched_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(name: str, **options: Any) -> None:
+        raise OSError("We couldn't connect to the hub\n\nto load the files")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    assert "backbone.weights=FILE" in sentence(name="vit_tiny_patch16_224.augreg_in21k")
+
+
+# -- tags -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_two_sets_of_weights_exist() -> None:
+    assert set(PAPER.values()) <= set(timm.list_models("vit_base_patch16_224.*", pretrained=True))
+
+
+def test_an_untagged_name_that_means_other_weights_is_pointed_out() -> None:
+    with pytest.warns(UserWarning, match=r"augreg2.*'vit_base_patch16_224\.augreg_in21k_ft_in1k'"):
+        warn_of_other_tag("vit_base_patch16_224")
+
+
+@pytest.mark.parametrize("name", [*PAPER.values(), NAME, "vit_small_patch14_dinov2", "safecl_micro", "none such"])
+def test_other_names_pass_without_a_word(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_other_tag(name)
+
+
+@pytest.mark.usefixtures("small")
+def test_own_weights_under_an_untagged_name_are_nobodys_business() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_backbone(BackboneSettings(name=NAME, weights="random", image_size=32))

@@ -1,0 +1,52 @@
+"""The embedded architecture: a plain timm ViT within its limits of work and size."""
+
+import pytest
+import timm
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch.utils.flop_counter import FlopCounterMode
+
+import safecl.backbone.micro as micro
+
+
+@pytest.fixture(scope="module")
+def vit() -> VisionTransformer:
+    return timm.create_model("safecl_micro").eval()
+
+
+def test_it_is_a_plain_vit_with_a_cls_token(vit: VisionTransformer) -> None:
+    assert type(vit) is VisionTransformer
+    assert vit.cls_token is not None
+    assert isinstance(vit.patch_embed.norm, torch.nn.Identity)
+    tokens = vit.forward_features(torch.rand(2, 3, micro.SIZE, micro.SIZE))
+    assert tokens.shape == (2, 1 + vit.patch_embed.num_patches, vit.embed_dim)
+    assert vit(torch.rand(2, 3, micro.SIZE, micro.SIZE)).shape == (2, vit.embed_dim)
+
+
+def test_a_picture_takes_at_most_0_7_gflop(vit: VisionTransformer) -> None:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        vit(torch.rand(1, 3, micro.SIZE, micro.SIZE))
+    assert 0 < counter.get_total_flops() <= 0.7e9
+
+
+def test_its_weights_fit_12_megabytes_in_half_precision(vit: VisionTransformer) -> None:
+    assert 2 * sum(value.numel() for value in vit.state_dict().values()) <= 12e6
+
+
+def test_a_picture_gives_the_same_feature_alone_and_in_a_batch(vit: VisionTransformer) -> None:
+    pictures = torch.rand(5, 3, micro.SIZE, micro.SIZE)
+    with torch.no_grad():
+        torch.testing.assert_close(vit(pictures)[2:3], vit(pictures[2:3]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("stride", [8, 16, 32])
+def test_the_stem_divides_by_its_stride(stride: int) -> None:
+    vit = timm.create_model("safecl_micro", patch_size=stride, embed_dim=32, depth=1, num_heads=2, width=8)
+    assert vit.patch_embed(torch.rand(1, 3, 64, 64)).shape == (1, (64 // stride) ** 2, 32)
+
+
+def test_it_can_be_built_for_another_picture_size() -> None:
+    vit = timm.create_model("safecl_micro", img_size=96, depth=1)
+    assert vit(torch.rand(1, 3, 96, 96)).shape == (1, vit.embed_dim)
+    vit.set_input_size(img_size=64)
+    assert vit(torch.rand(1, 3, 64, 64)).shape == (1, vit.embed_dim)

@@ -1,0 +1,79 @@
+"""Views of one ViT: a batch is embedded once for all of them, and never mistaken for another."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor
+
+from safecl.backbone import Backbone
+from safecl.backbone.view import Once, shared_view
+from safecl.heads import RidgeSettings
+from safecl.learner import Learner
+from safecl.pet import PetSettings
+
+
+def test_a_view_of_a_view_is_the_same_network(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
+    vit = make_vit()
+    view = shared_view(vit)
+    expected = vit.forward_features(images)
+    assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
+    assert torch.allclose(shared_view(view).forward_features(images), expected, atol=1e-6)
+
+
+def test_a_batch_is_embedded_once_for_all_learners(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
+    backbone, calls = make_backbone(), [0]
+    learners = [Learner(backbone, PetSettings(kind=kind), RidgeSettings(size=5)) for kind in ("ssf", "adapter")]
+    expected = [learner.features(images.clone()) for learner in (*learners, backbone)]
+
+    def count(module: object, inputs: object, output: object) -> None:
+        calls[0] += 1
+
+    backbone.vit.patch_embed.norm.register_forward_hook(count)
+    found = [learner.features(images) for learner in (*learners, backbone)]
+    assert calls[0] == 1
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_pictures_changed_in_place_are_embedded_again(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
+    backbone = make_backbone()
+    before = backbone.features(images)
+    images.mul_(0.5)
+    after = backbone.features(images)
+    assert not torch.equal(before, after)
+    assert torch.allclose(after, backbone.features(images.clone()), atol=1e-6)
+
+
+def test_pictures_of_inference_mode_are_never_mistaken(make_backbone: Callable[..., Backbone]) -> None:
+    backbone = make_backbone()
+    with torch.inference_mode():
+        images = torch.rand(2, 3, 16, 16)
+        before = backbone.features(images)
+        images.mul_(0.5)
+        assert not torch.equal(backbone.features(images), before)
+
+
+def test_threads_get_the_features_of_their_own_pictures(make_backbone: Callable[..., Backbone]) -> None:
+    backbone = make_backbone(depth=1)
+    batches = [torch.rand(3, 3, 16, 16) for _ in range(40)]
+    expected = [backbone.features(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(backbone.features, batches))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_once_keeps_one_result_and_no_gradient() -> None:
+    once, calls = Once(), [0]
+
+    def double(x: Tensor) -> Tensor:
+        calls[0] += 1
+        return 2 * x
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2)
+    assert once(x, double) is once(x, double) and not once(x, double).requires_grad and calls[0] == 1
+    once(y, double)
+    once(x, double)
+    assert calls[0] == 3

@@ -1,0 +1,60 @@
+"""``safecl data``: list, prepare, check, show."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from safecl.cli.data import app
+from safecl.errors import SafeclError
+
+run = CliRunner()
+
+
+def test_list_names_every_stream(tmp_path: Path) -> None:
+    result = run.invoke(app, ["list", "--root", str(tmp_path)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    for name in ("glyphs", "cifar100", "imagenet-r", "domainnet", "folder:PATH"):
+        assert name in result.output
+
+
+def test_prepare_check_and_show_on_the_command_line(tmp_path: Path, paint) -> None:
+    with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
+        for i in range(12):
+            part = "train" if i < 8 else "test"
+            archive.write(paint(tmp_path / f"{i}.png"), f"vtab/{part}/c{i % 4}/{i}.png")
+    root = ["--root", str(tmp_path / "root")]
+    result = run.invoke(app, ["prepare", "vtab", "--from", str(tmp_path / "mine.zip"), *root])
+    assert result.exit_code == 0 and "VTAB is in" in result.output
+    result = run.invoke(app, ["check", "VTAB", *root])
+    assert result.exit_code == 0 and "warning: VTAB has 50 classes; here are 4" in result.output
+    with pytest.warns(UserWarning, match="here are 4"):
+        result = run.invoke(app, ["show", "vtab", "--step", "2", "--out", str(tmp_path / "sheets"), *root])
+    assert result.exit_code == 0
+    assert [p.name for p in sorted((tmp_path / "sheets").iterdir())] == ["session_01.png", "session_02.png"]
+
+
+def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    (top / "ant" / "broken.jpg").write_text("x")
+    result = run.invoke(app, ["check", f"folder:{top}"])
+    assert result.exit_code == 1 and "broken.jpg" in result.output
+
+
+def test_show_draws_every_class_of_a_session(class_folder, tmp_path: Path) -> None:
+    top = class_folder(dict.fromkeys(("ant", "bee", "日本", "dog"), 5))
+    result = run.invoke(app, ["show", f"folder:{top}", "--out", str(tmp_path / "s"), "--step", "2"])
+    assert result.exit_code == 0, result.exception
+    sheets = [Image.open(p) for p in sorted((tmp_path / "s").iterdir())]
+    assert len(sheets) == 2
+    for sheet in sheets:
+        assert sheet.mode == "RGB" and len(sheet.getcolors(10**6)) > 100
+
+
+def test_prepare_without_a_source_says_what_to_fetch(tmp_path: Path) -> None:
+    result = run.invoke(app, ["prepare", "vtab", "--root", str(tmp_path)])
+    assert isinstance(result.exception, SafeclError) and "vtab.zip" in str(result.exception)
+    result = run.invoke(app, ["prepare", "vtap", "--root", str(tmp_path)])
+    assert "did you mean 'vtab'" in str(result.exception)

@@ -1,0 +1,43 @@
+"""The command line: a wrong word is one sentence and exit code 2, never a traceback."""
+
+import sys
+
+import pytest
+
+from safecl.cli import main as cli
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rum", "safe"], "rum"),
+        (["run"], "config"),
+        (["show"], "RUN"),
+        (["compare"], "RUN"),
+        (["run", "safe", "--nosuch"], "--nosuch"),
+        (["data", "check", "folder:x", "--workers", "x"], "workers"),
+        (["run", "saef"], "did you mean 'safe'?"),
+        (["run", "safe", "pett=ssf"], "did you mean 'pet'?"),
+        (["run", "safe", "pet=sff"], "did you mean 'ssf'?"),
+        (["run", "safe", "seed"], "key=value"),
+        (["run", "safe", "stream=folder:"], "after the colon"),
+        (["data", "check", "glyphs"], "nothing to check"),
+    ],
+)
+def test_a_wrong_word_is_one_sentence(
+    words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["safecl", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr().err.strip()
+    assert stop.value.code == 2
+    assert said.startswith("safecl: ") and len(said.splitlines()) == 1
+    assert sentence.lower() in said.lower()
+
+
+def test_every_command_has_an_example() -> None:
+    for app in (cli.app, cli.data_app):
+        for command in app.registered_commands:
+            assert command.callback is not None
+            assert "Example:" in (command.callback.__doc__ or ""), command.callback.__name__

@@ -1,0 +1,61 @@
+"""The two views of a session's pictures: the same whether they are held on the device or read again."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from safecl.engine import device_loader as module
+from safecl.engine.device_loader import DeviceLoader
+from safecl.randomness import generator
+from safecl.streams.images import augment, cut_out, random_crops
+from safecl.streams.stream import SessionClosedError, Stream
+
+CPU = torch.device("cpu")
+
+
+def test_held_pictures_and_those_read_ahead_are_the_same(
+    make_stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make_stream([["a", "b"]], train=4)
+    pictures = stream.open(1).train
+    held = DeviceLoader(pictures, stream.transform, CPU)
+    monkeypatch.setattr(module, "HELD_CPU", 0)
+    read = DeviceLoader(pictures, stream.transform, CPU)
+    chunks = [[0, 5, 2], [7, 1, 1], [3]]
+    found = [list(loader.canvases(chunks)) for loader in (held, read)]
+    for chunk, (canvas, aspects), (other, others) in zip(chunks, *found, strict=True):
+        assert canvas.shape == (len(chunk), 3, 16, 16) and canvas.dtype == torch.uint8
+        assert torch.equal(canvas, other) and torch.equal(aspects, others)
+        assert torch.equal(canvas, pictures.canvas(chunk, stream.transform)[0])
+    assert list(read.canvases([])) == []
+
+
+def test_plain_views_come_in_order_and_in_pieces(make_stream: Callable[..., Stream]) -> None:
+    stream = make_stream([["a", "b"]], train=4)
+    pictures = stream.open(1).train
+    loader = DeviceLoader(pictures, stream.transform, CPU)
+    pieces = list(loader.plain([4, 1, 0, 7, 2], size=2))
+    assert [len(piece) for piece in pieces] == [2, 2, 1]
+    expected = pictures.plain([4, 1, 0, 7, 2], stream.transform).float() / 255
+    assert torch.equal(torch.cat(pieces), expected)
+
+
+def test_a_feed_cannot_be_opened_on_a_finished_session(make_stream: Callable[..., Stream]) -> None:
+    stream = make_stream([["a"], ["b"]])
+    first = stream.open(1)
+    loader = DeviceLoader(first.train, stream.transform, CPU)
+    stream.open(2)
+    with pytest.raises(SessionClosedError):
+        next(loader.canvases([[0]]))
+    with pytest.raises(SessionClosedError):
+        next(loader.plain([0]))
+
+
+def test_a_share_of_a_batch_gets_the_crops_it_has_in_the_whole(make_stream: Callable[..., Stream]) -> None:
+    stream = make_stream([["a", "b"]], train=4)
+    canvas, aspects = stream.open(1).train.canvas(range(8), stream.transform)
+    whole = augment(canvas, aspects, stream.transform, generator(0))
+    crops = random_crops(aspects, stream.transform, generator(0))
+    for share in (slice(0, 3), slice(3, 8), slice(7, 8)):
+        assert torch.equal(cut_out(canvas[share], crops[share], stream.transform.size), whole[share])

@@ -1,0 +1,47 @@
+"""What a person sees: one live line on a terminal, plain lines elsewhere, nothing if asked."""
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from safecl.engine.progress import Live, Plain, Progress, Quiet, make_progress
+
+
+def work(progress: Progress, note: str = "epoch 1/2  cls 0.5  99 images/s") -> None:
+    with progress.phase("Session 1  slow", 4, 2) as phase:
+        phase.advance(1, note)
+        phase.advance()
+    progress.say("Session 1 of 5: 10 classes")
+
+
+def test_a_log_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    work(Plain())
+    work(Plain(), note="")  # a short pass that has nothing to say
+    text = capsys.readouterr().out
+    assert text.count("Session 1  slow: done in") == 1 and "cls 0.5  99 images/s" in text
+    assert text.count("Session 1 of 5") == 2 and "\r" not in text and "\x1b" not in text
+
+
+def test_a_long_phase_says_how_long_it_will_take(capsys: pytest.CaptureFixture[str]) -> None:
+    with Plain(every=0.0).phase("Session 1  slow", 4, done=2) as phase:
+        time.sleep(0.01)
+        phase.advance(1, "cls 0.5")
+    assert capsys.readouterr().out.startswith("Session 1  slow: 3/4, 0 s left  cls 0.5")
+
+
+def test_a_terminal_gets_one_line_a_phase() -> None:
+    live = Live()
+    live.console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    work(live)
+    text = live.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Session 1  slow" in text and "4/4" in text and "99 images/s" in text
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    work(Quiet())
+    work(make_progress("quiet"))
+    assert capsys.readouterr().out == ""
+    assert isinstance(make_progress("auto"), Plain)  # no terminal here
+    assert isinstance(make_progress("live"), Live)
