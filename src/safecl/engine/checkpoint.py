@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from safecl.engine.packing import pack, symmetric, unpack
 from safecl.errors import SafeclError
+from safecl.heads.packing import pack, symmetric, unpack
 
 FORMAT = 2  # 2: symmetric matrices are packed
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",

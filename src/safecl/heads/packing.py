@@ -1,0 +1,34 @@
+"""Symmetric matrices as M (M + 1) / 2 numbers: the lower rows, and the upper left corner in the part they leave free."""
+
+import torch
+from torch import Tensor
+
+
+def symmetric(matrix: Tensor) -> bool:
+    """Whether packing saves anything: one square matrix, equal to its transpose to the bit."""
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 1
+    return square and matrix.is_floating_point() and torch.equal(matrix, matrix.mT)
+
+
+@torch.no_grad()
+def pack(matrix: Tensor) -> Tensor:
+    """Symmetric (…, M, M) → (…, ⌈M/2⌉, M or M + 1)."""
+    size = matrix.shape[-1]
+    half = size // 2
+    packed = matrix.new_zeros(*matrix.shape[:-2], size - half, 2 * half + 1)
+    packed[..., :size] = matrix[..., half:, :]
+    packed.tril_(half)
+    packed[..., :half, half + 1 :] += matrix[..., :half, :half].triu()
+    return packed
+
+
+@torch.no_grad()
+def unpack(packed: Tensor, size: int) -> Tensor:
+    """What was packed: (…, M, M)."""
+    half = size // 2
+    matrix = packed.new_empty(*packed.shape[:-2], size, size)
+    corner, rest = packed[..., :half, half + 1 :].triu(), packed[..., :size].tril(half)
+    matrix[..., half:, :], matrix[..., :half, half:] = rest, rest[..., :half].mT
+    matrix[..., half:, half:] += rest[..., half:].tril(-1).mT
+    matrix[..., :half, :half] = corner + corner.triu(1).mT
+    return matrix
