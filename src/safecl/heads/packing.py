@@ -1,4 +1,4 @@
-"""Symmetric matrices as M (M + 1) / 2 numbers: the lower rows, and the upper left corner in the part they leave free."""
+"""Symmetric matrices as M (M + 1) / 2 numbers: the lower rows, and the upper left corner in the place they leave."""
 
 import torch
 from torch import Tensor
