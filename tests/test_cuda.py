@@ -13,8 +13,9 @@ from safecl.backbone import Backbone, kernels
 from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.progress import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
-from safecl.learner import Learner, random_rows
+from safecl.learner import Learner
 from safecl.pet import PetSettings
+from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
 
@@ -80,7 +81,7 @@ def trained(
 ) -> tuple[Tensor, list[str], list[float]]:
     """Parameters after a phase of training, what was said meanwhile, and the losses that were noted."""
     learner = Learner(backbone, PetSettings(kind=kind, bottleneck=4), RidgeSettings(size=20))
-    learner.cosine.grow(random_rows(3, backbone.width, 0))
+    learner.cosine.grow_random(3, generator(0, "head"))
     method: Any = SimpleNamespace(classes=LABELS)
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
     fit = Fitting(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())

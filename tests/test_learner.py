@@ -9,8 +9,9 @@ from torch import Tensor
 
 from safecl.backbone import Backbone
 from safecl.heads import RidgeSettings
-from safecl.learner import Learner, random_rows
+from safecl.learner import Learner
 from safecl.pet import PetSettings
+from safecl.randomness import generator
 
 RIDGE = RidgeSettings(size=30)
 KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
@@ -22,7 +23,7 @@ def taught(backbone: Backbone, kind: Any, images: Tensor, seed: int = 0) -> Lear
     learner.eval()
     targets = torch.tensor([0, 1, 2, 0, 1])
     features = learner.features(images).detach()
-    learner.cosine.grow(random_rows(3, backbone.width, seed))
+    learner.cosine.grow_random(3, generator(seed, "head"))
     learner.cosine.observe(features, targets)
     learner.remember(features, targets)
     return learner
@@ -120,9 +121,3 @@ def test_learned_numbers_are_those_of_pet_and_cosine_head(
 ) -> None:
     learner = taught(make_backbone(), "vpt_deep", images)
     assert sum(parameter.numel() for parameter in learner.parameters()) == 2 * 5 * 24 + 3 * 24 + 1
-
-
-def test_random_rows_fill_the_box_of_a_fresh_head() -> None:
-    rows = random_rows(50, 16, 0)
-    assert rows.abs().max() <= 0.25 and rows.std() > 0.25 / 2
-    assert torch.equal(rows, random_rows(50, 16, 0)) and not torch.equal(rows, random_rows(50, 16, 1))

@@ -63,10 +63,3 @@ def _merge_again(learner: Learner, _: Any) -> None:
     """A frozen learner was given another state."""
     if learner._views[1] is not learner._views[0]:
         learner.freeze()
-
-
-@torch.no_grad()
-def random_rows(rows: int, width: int, seed: int) -> Tensor:
-    """Rows of a fresh cosine head: U(±1/√d), (rows, d)."""
-    bound = width**-0.5
-    return torch.empty(rows, width).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))

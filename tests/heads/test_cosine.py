@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safecl.heads import CosineHead
+from safecl.randomness import generator
 
 
 def head_of(classes: int, width: int, dtype: torch.dtype = torch.float32) -> CosineHead:
@@ -41,6 +42,24 @@ def test_growing_keeps_the_old_rows_to_the_bit() -> None:
     assert torch.equal(head.weight[:3], old) and torch.equal(head.weight[3:], new)
     head.grow(new[:0])
     assert head.classes == 5
+
+
+def test_random_rows_fill_the_box_of_a_fresh_head_and_come_from_their_generator_alone() -> None:
+    heads = [CosineHead(16) for _ in range(3)]
+    before = torch.random.get_rng_state()
+    for head, seed in zip(heads, (0, 0, 1), strict=True):
+        head.grow_random(50, generator(seed, "head"))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    one, same, other = (head.weight.detach() for head in heads)
+    assert one.shape == (50, 16) and one.abs().max() <= 0.25 and one.std() > 0.25 / 2
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_random_rows_are_appended_to_those_that_are_there() -> None:
+    head = head_of(3, 6, torch.float64)
+    old = head.weight.detach().clone()
+    head.grow_random(2, generator(0, "head"))
+    assert torch.equal(head.weight[:3], old) and head.weight.shape == (5, 6) and head.weight.dtype == torch.float64
 
 
 @pytest.mark.parametrize("trainable", [True, False])

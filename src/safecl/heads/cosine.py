@@ -10,8 +10,8 @@ from torch import Tensor, nn
 class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
 
-    Beside W it keeps, for every class, the sum and the number of unit features it was shown, so that a centroid can
-    be refined when more pictures of a known class come.
+    ``sums`` (C, d) and ``counts`` (C,) are those of the unit features observed of every class, so that a later session
+    with more pictures of a known class refines its centroid.
     """
 
     weight: nn.Parameter
@@ -34,7 +34,7 @@ class CosineHead(nn.Module):
         return self.scale * (F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T)
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
-        """Add features (N, d) with class indices (N,) to the sums from which centroids are made."""
+        """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""
         unit = F.normalize(features.detach().to(self.sums), dim=1)
         missing = max(int(targets.max()) + 1 - len(self.sums), 0)
         self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, unit)
@@ -51,8 +51,13 @@ class CosineHead(nn.Module):
 
     @torch.no_grad()
     def grow(self, rows: Tensor) -> None:
-        """Append weight vectors (new, d); those that are there stay as they are."""
+        """Append weight vectors (new, d); the existing ones do not change."""
         self._set(torch.cat([self.weight, rows.to(self.weight)]))
+
+    def grow_random(self, count: int, generator: torch.Generator) -> None:
+        """Append ``count`` weight vectors drawn from U(±1/√d) with a generator of the CPU."""
+        bound = self.weight.shape[1] ** -0.5
+        self.grow(torch.empty(count, self.weight.shape[1]).uniform_(-bound, bound, generator=generator))
 
     def _set(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from safecl.backbone import Backbone
 from safecl.heads import RidgeSettings
-from safecl.learner import Learner, random_rows
+from safecl.learner import Learner
 from safecl.methods.method import Fit, Method
 from safecl.pet import PetSettings
+from safecl.randomness import generator
 from safecl.settings import Settings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
@@ -39,7 +40,7 @@ class RanPAC(Method):
 
     def learn(self, session: Session, fit: Fit) -> None:
         if not self.learner.cosine.classes:
-            self.learner.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
+            self.learner.cosine.grow_random(len(self.classes), generator(self.seed, "head"))
             fit("ranpac", self.learner, session, self.loss)
             self.learner.freeze()
         targets, features = fit.features(session, self.learner)

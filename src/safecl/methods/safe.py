@@ -10,11 +10,12 @@ from torch import Tensor
 from safecl import losses
 from safecl.backbone import Backbone
 from safecl.heads import RidgeHead, RidgeSettings, aggregate
-from safecl.learner import Learner, random_rows
+from safecl.learner import Learner
 from safecl.methods.method import Fit, Method
 from safecl.methods.pilot import SHARES, choose_tuning, helped
 from safecl.methods.safe_settings import SafeSettings
 from safecl.pet import PetSettings
+from safecl.randomness import generator
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
 
@@ -46,7 +47,7 @@ class SAFE(Method):
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
         if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
-            self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
+            self.slow.cosine.grow_random(len(self.classes), generator(self.seed, "head"))
             self.appoint_teacher(session, fit)
             (transfer, share), start = self.run_pilots(session, fit), self.slow.tuning()
             fit("slow", self.slow, session, partial(self.slow_loss, transfer, self.slow))
