@@ -45,12 +45,12 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for n in options.pictures:
         (x, y), (test, _) = draw(n, 1, device), draw(TEST, 2, device)
-        whole = RidgeHead(WIDTH, RidgeSettings(size=options.size)).to(device)
+        whole = RidgeHead(WIDTH, RidgeSettings(size=options.size), device=device)
         started = time.monotonic()
         whole.add(x, y)
         added = time.monotonic() - started
         for beta in options.betas:
-            head = RidgeHead(WIDTH, RidgeSettings(size=options.size, betas=(beta,))).to(device)
+            head = RidgeHead(WIDTH, RidgeSettings(size=options.size, betas=(beta,)), device=device)
             head.statistics = whole.statistics
             started = time.monotonic()
             head.solve()

@@ -136,7 +136,7 @@ def test_the_ridge_head_is_the_same_on_the_device() -> None:
     features, targets = torch.randn(300, 24, generator=generator), torch.arange(300) % 5
     logits = []
     for device in (torch.device("cpu"), CUDA):
-        head = RidgeHead(24, RidgeSettings(size=500)).to(device)
+        head = RidgeHead(24, RidgeSettings(size=500), device=device)
         head.add(features.to(device), targets.to(device))
         head.solve()
         logits.append(head.logits(features.to(device)).cpu())

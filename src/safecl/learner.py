@@ -22,7 +22,7 @@ class Learner(nn.Module):
         view, self.pet = attach(backbone.vit, pet, seed)
         self._views = [view, view]  # with the PET in it, and as it is used: merged, once nothing changes any more
         self.cosine = CosineHead(backbone.width, scale)
-        self.ridge = RidgeHead(backbone.width, ridge, seed)
+        self.ridge = RidgeHead(backbone.width, ridge, seed, backbone.device)
         self.register_load_state_dict_post_hook(_merge_again)  # type: ignore[no-untyped-call]  # torch's own
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 

@@ -1,5 +1,6 @@
 """The ridge head against float64 closed forms and scikit-learn; its statistics add up in any order."""
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from safecl.errors import SafeclError
-from safecl.heads import RidgeHead, RidgeSettings
+from safecl.heads import RidgeHead, RidgeSettings, evidence
 from safecl.heads import ridge as module
-from safecl.heads.ridge import dual_errors, leave_one_out_errors
+from safecl.heads import statistics as sums
+from safecl.heads.evidence import leave_one_out_errors
+from safecl.heads.ridge import random_projection
+from safecl.randomness import derive, generator
 
 WIDTH = 12
 
@@ -27,9 +31,9 @@ def draw(n: int, classes: int = 4, seed: int = 0, width: int = WIDTH) -> tuple[t
     return torch.tensor(features, dtype=torch.float32), torch.tensor(targets)
 
 
-def head_with(size: int, *betas: float, seed: int = 0, width: int = WIDTH, scale: Any = "relative") -> RidgeHead:
-    grid = {"betas": betas} if betas else {}
-    return RidgeHead(width, RidgeSettings(size=size, scale=scale, **grid), seed)
+def head_with(size: int, *betas: float, seed: int = 0, width: int = WIDTH, **settings: Any) -> RidgeHead:
+    grid: dict[str, Any] = {"betas": betas} if betas else {}
+    return RidgeHead(width, RidgeSettings(size=size, **grid, **settings), seed)
 
 
 def project(head: RidgeHead, features: torch.Tensor) -> np.ndarray:
@@ -130,29 +134,36 @@ def test_the_statistics_are_the_gram_matrix_and_the_class_sums() -> None:
     assert np.allclose(head.statistics.sums, h.T @ np.eye(4)[y], rtol=1e-5)
 
 
-def test_pictures_are_projected_a_chunk_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [30, 60], ids=["primal", "dual"])
+def test_pictures_are_projected_a_chunk_at_a_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = draw(50)
-    whole, chunked = head_with(30, 1e-2, 1e-1), head_with(30, 1e-2, 1e-1)
+    whole, chunked = head_with(size, 1e-2, 1e-1), head_with(size, 1e-2, 1e-1)
     whole.add(x, y)
-    monkeypatch.setattr(module, "CHUNK", 7)
+    for each in (module, sums, evidence):
+        monkeypatch.setattr(each, "CHUNK", 7)
     sizes: list[int] = []
     real = chunked.project
     monkeypatch.setattr(chunked, "project", lambda part: sizes.append(len(part)) or real(part))
     chunked.add(x, y)
-    assert max(sizes) == 7 and sum(sizes) == 50
+    assert max(sizes) == 7 and sum(sizes) >= 50
     for head in (whole, chunked):
         head.solve()
     assert torch.allclose(whole.errors, chunked.errors, rtol=1e-4)
     assert torch.allclose(whole.logits(x), chunked.logits(x), atol=1e-4)
 
 
-@given(st.lists(st.integers(2, 30), min_size=2, max_size=5), st.randoms(), st.sampled_from(["relative", "absolute"]))
-def test_sessions_may_come_in_any_order(sizes: list[int], random: Any, scale: Any) -> None:
+@given(
+    st.lists(st.integers(2, 30), min_size=2, max_size=5),
+    st.randoms(),
+    st.sampled_from(["relative", "absolute"]),
+    st.sampled_from([5, 10, None]),
+)
+def test_sessions_may_come_in_any_order(sizes: list[int], random: Any, scale: Any, pictures: int | None) -> None:
     x, y = draw(sum(sizes))
     x = x * torch.linspace(0.5, 2, len(x))[:, None]  # so that sessions differ in the scale of their features
     sessions = list(zip(x.split(sizes), y.split(sizes), strict=True))
     betas = (1e-2, 1e-1, 1.0) if scale == "relative" else (10.0, 100.0, 1000.0)
-    there, back = head_with(40, *betas, scale=scale), head_with(40, *betas, scale=scale)
+    there, back = (head_with(20, *betas, scale=scale, evidence_pictures=pictures) for _ in range(2))
     for features, targets in sessions:
         there.add(features, targets)
     random.shuffle(sessions)
@@ -200,36 +211,6 @@ def test_a_new_class_changes_nothing_but_adds_a_column_of_sums() -> None:
 # -- the choice of β ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "size"), [(40, 100), (100, 30)], ids=["wide", "tall"])
-def test_held_out_errors_are_those_of_explicit_ridge_regressions(n: int, size: int) -> None:
-    random = np.random.default_rng(0)
-    h, fitted = random.normal(size=(n, size)), n - n // 5
-    y = np.eye(3)[random.integers(0, 3, n)]
-    betas = [1e-3, 0.1, 1.0, 50.0]
-    expected = []
-    for beta in betas:
-        w = np.linalg.solve(h[:fitted].T @ h[:fitted] + beta * np.eye(size), h[:fitted].T @ y[:fitted])
-        expected.append(((h[fitted:] @ w - y[fitted:]) ** 2).sum())
-    found = dual_errors(torch.tensor(h @ h.T), torch.tensor(y), fitted, betas)
-    assert np.allclose(found, expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize(("n", "size"), [(12, 30), (30, 8)], ids=["wide", "tall"])
-def test_leave_one_out_errors_are_those_of_as_many_regressions_as_there_are_rows(n: int, size: int) -> None:
-    random = np.random.default_rng(0)
-    h, y = random.normal(size=(n, size)), np.eye(3)[random.integers(0, 3, n)]
-    betas = [0.1, 1.0, 50.0]
-    expected = []
-    for beta in betas:
-        errors = []
-        for i in range(n):
-            rest = np.arange(n) != i
-            w = np.linalg.solve(h[rest].T @ h[rest] + beta * np.eye(size), h[rest].T @ y[rest])
-            errors.append(((h[i] @ w - y[i]) ** 2).sum())
-        expected.append(errors)
-    assert np.allclose(leave_one_out_errors(torch.tensor(h @ h.T), torch.tensor(y), betas), expected, rtol=1e-8)
-
-
 def test_leave_one_out_is_the_best_of_the_grid_and_needs_no_statistics() -> None:
     x, y = draw(25)
     head = head_with(40, 1e-2, 1e-1, 1.0)
@@ -251,7 +232,7 @@ def test_beta_is_the_best_of_the_grid_on_held_out_training_pictures(scale: Any, 
     sessions = [draw(30, seed=10 * seed), draw(50, seed=10 * seed + 1)]
     for x, y in sessions:
         head.add(x, y)
-        order = np.random.RandomState(seed).permutation(len(x))
+        order = torch.randperm(len(x), generator=generator(seed, "beta")).numpy()
         fit, held = order[: len(x) - len(x) // 5], order[len(x) - len(x) // 5 :]
         h, one_hot = project(head, x), np.eye(4)[y]
         unit = (h**2).sum() / len(x) if scale == "relative" else 1.0
@@ -264,25 +245,80 @@ def test_beta_is_the_best_of_the_grid_on_held_out_training_pictures(scale: Any, 
     assert head.beta == pytest.approx(betas[int(total.argmin())] * unit, rel=1e-5)
 
 
-def test_no_more_than_a_bounded_number_of_pictures_take_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHOOSING", 25)
-    seen: list[tuple[int, int]] = []
-
-    def watch(kernel: torch.Tensor, one_hot: torch.Tensor, fitted: int, betas: list[float]) -> torch.Tensor:
-        seen.append((len(kernel), fitted))
-        return dual_errors(kernel, one_hot, fitted, betas)
-
-    monkeypatch.setattr(module, "dual_errors", watch)
-    head_with(30).add(*draw(60))
-    assert seen == [(25, 20)]
+@pytest.mark.parametrize("size", [30, 100], ids=["primal", "dual"])
+def test_no_more_than_the_evidence_pictures_take_part_in_the_choice(size: int) -> None:
+    x, y = draw(60)
+    few, chosen = head_with(size, evidence_pictures=25), head_with(size)
+    few.add(x, y)
+    order = torch.randperm(60, generator=generator(0, "beta"))[:25]
+    chosen.errors = chosen._held_out_errors(x[order], y[order]).to(chosen.errors)
+    assert torch.allclose(few.errors, chosen.errors, rtol=1e-5)
 
 
-def test_too_few_pictures_to_hold_any_out_take_the_middle_of_the_grid() -> None:
-    head = head_with(20, 1.0, 2.0, 3.0, scale="absolute")
-    head.add(*draw(4))
+@pytest.mark.parametrize("scale", ["relative", "absolute"])
+@pytest.mark.parametrize(("n", "size"), [(50, 100), (90, 40)], ids=["wide", "tall"])
+def test_the_dual_and_the_primal_form_choose_by_the_same_errors(
+    n: int, size: int, scale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = draw(n, classes=6)
+    y = 3 * y + 100  # of a later session, with gaps
+    betas = (1e-3, 1e-1, 10.0) if scale == "relative" else (1e2, 1e4, 1e6)
+    found = []
+    for dual in (True, False):
+        head = head_with(size, *betas, scale=scale, evidence_pictures=None).double()
+        monkeypatch.setattr(head, "_dual", lambda pictures, dual=dual: dual)
+        head.add(x.double(), y)
+        found.append(head.errors)
+    assert torch.allclose(*found, rtol=1e-9) and found[0].all()
+
+
+@pytest.mark.parametrize("kind", ["class", "domain", "mixed"])
+def test_the_evidence_of_all_sessions_is_added_up_and_that_of_a_session_replaces_it(kind: str) -> None:
+    shifts = {"class": (0, 4, 8), "domain": (0, 0, 0), "mixed": (0, 2, 1)}[kind]
+    sessions = [(x, y + shift) for (x, y), shift in zip((draw(30, seed=i) for i in range(3)), shifts, strict=True)]
+    alone = []
+    for x, y in sessions:
+        head = head_with(20, 1e-2, 1e-1, 1.0)
+        head.add(x, y)
+        alone.append(head.errors)
+    both, last = head_with(20, 1e-2, 1e-1, 1.0), head_with(20, 1e-2, 1e-1, 1.0, evidence="session")
+    for x, y in sessions:
+        both.add(x, y)
+        last.add(x, y)
+    assert torch.allclose(both.errors, sum(alone), rtol=1e-6) and torch.equal(last.errors, alone[-1])
+    for head, errors in ((both, both.errors), (last, alone[-1])):
+        assert head.beta == pytest.approx((1e-2, 1e-1, 1.0)[int(errors.argmin())] * head.statistics.unit)
+
+
+@pytest.mark.parametrize("pictures", [2048, None])
+@pytest.mark.parametrize("evidence", ["all", "session"])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_too_few_pictures_to_hold_any_out_take_the_middle_of_the_grid(
+    n: int, evidence: Any, pictures: int | None
+) -> None:
+    head = head_with(20, 1.0, 2.0, 3.0, scale="absolute", evidence=evidence, evidence_pictures=pictures)
+    head.add(*draw(n))
     assert head.beta == 2.0
     head.solve()
     assert head.logits(draw(3)[0]).isfinite().all()
+
+
+def test_a_session_of_too_few_pictures_leaves_the_evidence_of_the_one_before() -> None:
+    head = head_with(20, 1e-3, 1e-1, 10.0, evidence="session")
+    head.add(*draw(30))
+    before = head.errors.clone()
+    head.add(*draw(4))
+    assert torch.equal(head.errors, before) and before.any()
+
+
+@pytest.mark.parametrize("pictures", [7, None])
+def test_a_class_that_is_only_held_out_counts_as_an_error(pictures: int | None) -> None:
+    x, _ = draw(7)
+    y = torch.zeros(7, dtype=torch.long)
+    y[torch.randperm(7, generator=generator(0, "beta"))[-1]] = 5
+    head = head_with(6, 1e-2, 1.0, evidence_pictures=pictures)
+    head.add(x, y)
+    assert (head.errors > 1).all()  # (0 − 1)² for the class that was not fitted, and what goes to the other
 
 
 # -- projection and state -------------------------------------------------------------------------------------------
@@ -294,6 +330,60 @@ def test_the_projection_comes_from_the_seed_and_is_not_stored() -> None:
     assert "projection" not in head_with(20).state_dict()
     many = head_with(5000, width=20).projection
     assert abs(float(many.mean())) < 0.02 and abs(float(many.std()) - 1) < 0.02
+
+
+def test_the_projection_is_that_of_numpys_frozen_generator() -> None:
+    whole = np.random.RandomState(derive(3, "projection", WIDTH, 7)).standard_normal((WIDTH, 7)).astype(np.float32)
+    assert np.array_equal(head_with(7, seed=3).projection, whole)
+
+
+def test_projections_of_different_shapes_share_no_numbers() -> None:
+    one, wider, larger = head_with(20), head_with(20, width=2 * WIDTH), head_with(30)
+    for other in (wider, larger):
+        assert not np.isin(one.projection.numpy(), other.projection.numpy()).any()
+
+
+def test_heads_share_one_projection_for_as_long_as_one_of_them_lives() -> None:
+    one, other = head_with(20, seed=9), head_with(20, seed=9)
+    assert one.projection.data_ptr() == other.projection.data_ptr()
+    key = (WIDTH, 20, derive(9, "projection", WIDTH, 20), "cpu")
+    assert key in module._projections
+    del one, other
+    gc.collect()
+    assert key not in module._projections
+    assert random_projection(3, 2, 0, torch.device("cpu")).shape == (3, 2)
+
+
+def test_the_evidence_and_the_left_out_pictures_have_generators_of_their_own() -> None:
+    head = head_with(20)
+    drawn = [head._shuffled(50, None, name).tolist() for name in ("beta", "leave-one-out", "beta")]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert drawn[0] != np.random.RandomState(0).permutation(50).tolist()
+
+
+def test_a_size_that_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "free_memory", lambda device: 10**9)
+    monkeypatch.setattr(module, "random_projection", lambda *_: pytest.fail("a projection was made"))
+    with pytest.raises(SafeclError, match=r"ridge\.size=1000000 needs .* GB of memory on cpu, where 1\.0 GB are free"):
+        head_with(1_000_000)
+
+
+def test_choosing_beta_from_all_pictures_needs_a_second_gram_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(module, "require_memory", lambda *_, grams: asked.append(grams))
+    for pictures in (10, 30, 31, None):
+        head_with(30, evidence_pictures=pictures)
+    assert asked == [1, 1, 2, 2]
+
+
+def test_a_state_with_statistics_that_do_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    full, empty, other = (head_with(2000) for _ in range(3))
+    empty.load_state_dict(other.state_dict())
+    full.add(*draw(10))
+    monkeypatch.setattr(sums, "free_memory", lambda device: 10**7)
+    with pytest.raises(SafeclError, match=r"ridge\.size"):
+        empty.load_state_dict(full.state_dict())
+    full.load_state_dict({name: value.clone() for name, value in full.state_dict().items()})  # G is there already
 
 
 def test_a_state_brings_its_own_classes_and_goes_on_as_if_never_saved() -> None:

@@ -1,17 +1,17 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
-Precision: projected features and statistics are float32, or float64 in a head that was made so with ``.double()``.
-The weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
+Precision: projected features and statistics are float32, or float64 in a head converted with ``.double()``. The
+weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
 default.
 
-Memory: G, and while solving the half of a factor: 1.5 × M² numbers, and some 3,500 × M to work with. Features are
-expanded to M numbers a chunk at a time.
+Memory: G, and half a matrix more while solving: 1.5 × M² numbers, and some 4,000 × M to work with. A session that has
+more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. Features are expanded to M numbers a chunk
+at a time.
 """
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -20,15 +20,18 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
+from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.solve import solve
+from safecl.heads.statistics import CHUNK, Statistics, require_memory
+from safecl.randomness import derive, generator
 from safecl.settings import Settings
 
-CHUNK = 1024  # pictures, or columns of the projection, that are expanded to M or n values at a time
-CHOOSING = 2048  # pictures of a session that take part in the choice of β, at most
+DUAL = 4096  # pictures up to which β is chosen in the dual form, whose time and memory grow with their number alone
+LEFT_OUT = 2048  # pictures that are left out one at a time, at most
 
 
 class RidgeSettings(Settings):
-    """The random projection and the grid for β."""
+    """The random projection, and how β is chosen."""
 
     size: int = Field(5000, gt=0, description="M, the number of random features")
     betas: tuple[PositiveFloat, ...] = Field(
@@ -37,39 +40,13 @@ class RidgeSettings(Settings):
     scale: Literal["relative", "absolute"] = Field(
         "relative", description="relative: β is in units of the mean squared norm of a projected feature"
     )
-
-
-class Statistics(nn.Module):
-    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order."""
-
-    gram: Tensor
-    sums: Tensor
-    count: Tensor
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self.register_buffer("gram", torch.zeros(0, 0))
-        self.register_buffer("sums", torch.zeros(size, 0))
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-
-    @property
-    def unit(self) -> float:
-        """Mean squared norm of a projected feature; 1 where there is nothing to measure."""
-        return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
-
-    def add(self, projected: Tensor, targets: Tensor) -> None:
-        """Add a chunk: projected features (n, M), class indices (n,)."""
-        if not len(self.gram):
-            self.gram = projected.new_zeros(self.size, self.size)
-        for start in range(0, self.size, CHUNK):  # the lower half, block by block; the other half mirrors it
-            here = slice(start, start + CHUNK)
-            self.gram[here, : here.stop].addmm_(projected[:, here].T, projected[:, : here.stop])
-            self.gram[:start, here] = self.gram[here, :start].T
-        missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
-        self.sums = F.pad(self.sums.to(projected), (0, missing))
-        self.sums.index_add_(1, targets, projected.T)
-        self.count = self.count + len(targets)
+    evidence: Literal["all", "session"] = Field(
+        "all",
+        description="β has the least held-out error over all sessions, or in the latest with five pictures or more",
+    )
+    evidence_pictures: int | None = Field(
+        2048, ge=5, description="pictures of a session from which β is chosen, at most; null: all of them"
+    )
 
 
 class RidgeHead(nn.Module):
@@ -79,13 +56,16 @@ class RidgeHead(nn.Module):
     errors: Tensor
     projection: Tensor
 
-    def __init__(self, width: int, settings: RidgeSettings, seed: int = 0) -> None:
+    def __init__(self, width: int, settings: RidgeSettings, seed: int = 0, device: torch.device | None = None) -> None:
         super().__init__()
+        device = device or torch.device("cpu")
         self.settings, self.seed = settings, seed
-        self.register_buffer("projection", random_projection(width, settings.size, seed), persistent=False)
-        self.statistics = Statistics(settings.size)
-        self.register_buffer("weight", torch.zeros(settings.size, 0))
-        self.register_buffer("errors", torch.zeros(len(settings.betas)))
+        require_memory(settings.size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
+        projection = random_projection(width, settings.size, derive(seed, "projection", width, settings.size), device)
+        self.register_buffer("projection", projection, persistent=False)
+        self.statistics = Statistics(settings.size, device)
+        self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
+        self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
     def project(self, features: Tensor) -> Tensor:
         """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
@@ -98,11 +78,12 @@ class RidgeHead(nn.Module):
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
-        for start in range(0, len(features), CHUNK):
-            here = slice(start, start + CHUNK)
-            self.statistics.add(self.project(features[here]), targets[here])
+        self._add(self.statistics, features, targets)
         _check_finite(self.statistics.unit)
-        self.errors = self.errors + self._held_out_errors(features, targets)
+        order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
+        if len(order) // 5:
+            errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
+            self.errors = self.errors + errors if self.settings.evidence == "all" else errors
 
     @torch.no_grad()
     def solve(self) -> None:
@@ -111,9 +92,52 @@ class RidgeHead(nn.Module):
 
     @property
     def beta(self) -> float:
-        """The value with the smallest held-out error over all sessions; the middle of the grid without evidence."""
+        """The value with the smallest held-out error; the middle of the grid without evidence."""
         best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
         return self._grid(self.statistics.unit)[best]
+
+    @torch.no_grad()
+    def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
+        order = self._shuffled(len(features), LEFT_OUT, "leave-one-out").to(features.device)
+        kernel = self._kernel(features[order])
+        errors = leave_one_out_errors(kernel, F.one_hot(_numbered(targets[order])), self._own_grid(kernel))
+        return errors[int(errors.mean(dim=1).argmin())]
+
+    def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Squared error of every β on the last fifth of the features (n, d), fitted on those before: (B,)."""
+        fitted = len(features) - len(features) // 5
+        if self._dual(len(features)):
+            kernel = self._kernel(features)
+            return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
+        statistics = Statistics(self.settings.size, features.device)
+        self._add(statistics, features[:fitted], targets[:fitted])
+        squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
+        unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
+        return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
+
+    def _dual(self, pictures: int | None) -> bool:
+        """Whether the dual form is faster and smaller for so many pictures."""
+        return pictures is not None and pictures <= min(self.settings.size, DUAL)
+
+    def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
+        """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
+        for start in range(0, len(features), CHUNK):
+            here = slice(start, start + CHUNK)
+            statistics.add(self.project(features[here]), targets[here])
+
+    def _shuffled(self, count: int, most: int | None, name: str) -> Tensor:
+        """At most ``most`` of ``count`` positions in random order, which is the same for every session: (n,)."""
+        return torch.randperm(count, generator=generator(self.seed, name))[:most]
+
+    def _kernel(self, features: Tensor) -> Tensor:
+        """Inner products (n, n) of projected features, from (n, d)."""
+        features = features.to(self.projection.dtype)
+        kernel = features.new_zeros(len(features), len(features))
+        for start in range(0, self.settings.size, CHUNK):
+            h = torch.relu(features @ self.projection[:, start : start + CHUNK])
+            kernel.addmm_(h, h.T)
+        return kernel
 
     def _grid(self, unit: float) -> list[float]:
         """The grid in absolute values."""
@@ -125,80 +149,36 @@ class RidgeHead(nn.Module):
         _check_finite(unit)
         return self._grid(unit)
 
-    @torch.no_grad()
-    def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
-        kernel, one_hot = self._kernel(features, targets)
-        errors = leave_one_out_errors(kernel, one_hot, self._own_grid(kernel))
-        return errors[int(errors.mean(dim=1).argmin())]
-
-    def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Squared error of every β on a fifth of this session, fitted on the rest of it: (B,)."""
-        held = min(len(features), CHOOSING) // 5
-        if not held:
-            return torch.zeros_like(self.errors)
-        kernel, one_hot = self._kernel(features, targets)
-        return dual_errors(kernel, one_hot, len(kernel) - held, self._own_grid(kernel)).to(self.errors)
-
-    def _kernel(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Inner products (n, n) of the projected features that take part in a choice, shuffled, and labels (n, C)."""
-        order = np.random.RandomState(self.seed).permutation(len(features))[:CHOOSING]
-        positions = torch.from_numpy(order).to(features.device)
-        chosen = features.to(self.projection.dtype)[positions]
-        kernel = chosen.new_zeros(len(order), len(order))
-        for start in range(0, self.settings.size, CHUNK):
-            h = torch.relu(chosen @ self.projection[:, start : start + CHUNK])
-            kernel.addmm_(h, h.T)
-        return kernel, F.one_hot(targets[positions])
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of classes is part of the state, not of the constructor.
         self.weight = self.weight.new_zeros(state_dict[prefix + "weight"].shape)
-        for name in ("gram", "sums"):
-            stored = state_dict[f"{prefix}statistics.{name}"]
-            setattr(self.statistics, name, self.weight.new_zeros(stored.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-@lru_cache(maxsize=2)
-def random_projection(width: int, size: int, seed: int) -> Tensor:
-    """W_rand (d, M), which nobody may change. numpy's legacy generator is frozen for good, so it is never stored."""
-    return torch.from_numpy(np.random.RandomState(seed).standard_normal((width, size)).astype(np.float32))
+_projections: WeakValueDictionary[tuple[int, int, int, str], Tensor] = WeakValueDictionary()
 
 
-def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[float]) -> Tensor:
-    """Squared error on the last rows of a ridge regression fitted on the first ``fitted`` ones, for every β: (B,).
+def random_projection(width: int, size: int, seed: int, device: torch.device) -> Tensor:
+    """W_rand (d, M), standard normal. Shared by all heads: do not modify in place.
 
-    ``kernel``: all inner products (n, n). One eigendecomposition serves the whole grid.
+    It is not part of a state: numpy's legacy generator is frozen, so the seed gives the same numbers for good.
     """
-    k, y = _precise(kernel), _precise(one_hot)
-    values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
-    across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
-    errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
-    return torch.stack(errors)
+    key = (width, size, seed, str(device))
+    found = _projections.get(key)
+    if found is None:
+        found, random = torch.empty(width, size), np.random.RandomState(seed)
+        for row in found:  # one at a time, because numpy draws float64
+            row.copy_(torch.from_numpy(random.standard_normal(size)))
+        found = _projections[key] = found.to(device)
+    return found
 
 
-def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]) -> Tensor:
-    """Squared error on each row of a ridge regression fitted on all other rows, for every β: (B, n).
-
-    With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
-    """
-    k, y = _precise(kernel), _precise(one_hot)
-    values, vectors = torch.linalg.eigh(k)
-    inside = vectors.T @ y
-    errors = []
-    for beta in betas:
-        shrunk = 1 / (values.clamp(min=0) + beta)
-        left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
-        errors.append(left.square().sum(dim=1))
-    return torch.stack(errors)
+def _numbered(targets: Tensor) -> Tensor:
+    """Class indices (n,) as 0, 1, … without gaps: a class without pictures adds nothing to an error."""
+    found: Tensor = torch.unique(targets, return_inverse=True)[1]
+    return found
 
 
 def _check_finite(unit: float) -> None:
     if not math.isfinite(unit):
         raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
-
-
-def _precise(tensor: Tensor) -> Tensor:
-    """In float64, where there is such a thing."""
-    return tensor.double() if tensor.device.type == "cuda" else tensor.cpu().double()

@@ -1,7 +1,7 @@
 """(G + βI)⁻¹ W̃ to float64 residuals, on any device, with half a matrix and a few thin ones beside G.
 
-A Cholesky factor in the precision of G is nearly the inverse. Conjugate gradients with that factor and float64
-residuals get the rest in a few steps, so no float64 copy of G is ever made.
+A Cholesky factor in the precision of G preconditions conjugate gradients with float64 residuals, which converge in a
+few steps; no float64 copy of G is made.
 """
 
 import math
@@ -11,23 +11,28 @@ from torch import Tensor
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
-STEPS = 100  # of the refinement, at most; two are the rule
+STEPS = 100  # of the refinement, at most; two are usual
 
 Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
 
 
 def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C), with β no smaller than the rounding noise of G, which it would fit."""
+    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C): (M, C). A β below ``smallest_beta`` is raised to it."""
     if gram.device.type == "mps":  # has no float64
         return solve(gram.cpu(), sums.cpu(), beta).to(gram.device)
-    finfo = torch.finfo(gram.dtype)
-    beta = max(beta, finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
+    beta = max(beta, smallest_beta(gram))
     factor, enough = _factor(gram, beta), beta
     while factor is None and math.isfinite(enough):  # singular to working precision
         enough *= 10
         factor = _factor(gram, enough)
     assert factor is not None
     return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
+
+
+def smallest_beta(gram: Tensor) -> float:
+    """The rounding noise of G: with a smaller β the weights would fit it."""
+    finfo = torch.finfo(gram.dtype)
+    return max(finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
 
 
 def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
@@ -52,8 +57,8 @@ def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
 def _factor(gram: Tensor, beta: float) -> Factor | None:
     """The lower Cholesky factor of G + βI, if there is one.
 
-    Made of matrix products and small corners, on every device: LAPACKs were seen to fail at M = 20,000 with several
-    threads, and they write over a whole copy of G.
+    Made of matrix products and small corners, on every device: LAPACK's own needs a whole copy of G, and some builds
+    of it fail at M = 20,000 with several threads.
     """
     blocks: Factor = []
     for start in range(0, len(gram), COLUMNS):
@@ -62,7 +67,7 @@ def _factor(gram: Tensor, beta: float) -> Factor | None:
         block.diagonal().add_(beta)
         for i, left in enumerate(blocks):
             rows = left[start - i * COLUMNS :]
-            block.addmm_(rows, rows[:wide].mT.contiguous(), alpha=-1)  # as it lies it takes a BLAS 1.6 times as long
+            block.addmm_(rows, rows[:wide].mT.contiguous(), alpha=-1)  # a transposed view takes BLAS 1.6 times as long
         corner, info = torch.linalg.cholesky_ex(block[:wide])
         if info:
             return None

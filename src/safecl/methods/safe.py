@@ -42,7 +42,7 @@ class SAFE(Method):
             self.slow.ridge.statistics = self.fast.ridge.statistics
         self.joint = None
         if settings.aggregation == "concat":
-            self.joint = RidgeHead(2 * backbone.width, ridge, seed).to(backbone.device)
+            self.joint = RidgeHead(2 * backbone.width, ridge, seed, backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""

@@ -1,0 +1,83 @@
+"""The sums behind the ridge head, and the memory they need."""
+
+from bisect import bisect_right
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.errors import SafeclError
+from safecl.memory import free_memory
+
+CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
+THIN = 4000  # numbers a random feature that a chunk, or a solve for some classes, needs beside G and its factor
+
+
+class Statistics(nn.Module):
+    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order."""
+
+    gram: Tensor
+    sums: Tensor
+    count: Tensor
+
+    def __init__(self, size: int, device: torch.device | None = None) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("gram", torch.zeros(0, 0, device=device))  # G is allocated with the first pictures
+        self.register_buffer("sums", torch.zeros(size, 0, device=device))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64, device=device))
+
+    @property
+    def unit(self) -> float:
+        """Mean squared norm of a projected feature; 1 without any, or where all are zero."""
+        return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
+
+    def add(self, projected: Tensor, targets: Tensor) -> None:
+        """Add a chunk: projected features (n, M), class indices (n,)."""
+        if not len(self.gram):
+            require_memory(self.size, projected.device, itemsize=projected.element_size())
+            self.gram = projected.new_zeros(self.size, self.size)
+        for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
+            here = slice(start, start + CHUNK)
+            self.gram[here, : here.stop].addmm_(projected[:, here].T, projected[:, : here.stop])
+            self.gram[:start, here] = self.gram[here, :start].T
+        missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
+        self.sums = F.pad(self.sums.to(projected), (0, missing))
+        self.sums.index_add_(1, targets, projected.T)
+        self.count = self.count + len(targets)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        # Whether there is a G, and the number of classes, are part of the state, not of the constructor.
+        for name in ("gram", "sums"):
+            shape, own = state_dict[prefix + name].shape, getattr(self, name)
+            if shape != own.shape:
+                if name == "gram" and shape.numel():
+                    require_memory(self.size, own.device, itemsize=own.element_size())
+                setattr(self, name, own.new_zeros(shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def require_memory(size: int, device: torch.device, width: int = 0, grams: int = 1, itemsize: int = 4) -> None:
+    """Raise where M = ``size`` does not fit into the free memory of ``device``.
+
+    Counted are ``grams`` matrices G, half a matrix for the factor of one, the projection of ``width`` features, and
+    thin tensors; the columns of the classes are not. On MPS a solve works on a copy of G.
+    """
+    grams += device.type == "mps"
+    needed = partial(_needed, width=width, grams=grams, itemsize=itemsize)
+    free = free_memory(device)
+    if needed(size) <= free:
+        return
+    fitting = bisect_right(range(size), free, key=needed) - 1
+    unit = 10 ** max(len(str(fitting)) - 2, 0)
+    advice = f"set ridge.size to {fitting // unit * unit} or less" if fitting > 0 else "free some memory first"
+    raise SafeclError(
+        f"ridge.size={size} needs {needed(size) / 1e9:,.1f} GB of memory on {device}, where {free / 1e9:,.1f} GB are "
+        f"free; {advice}."
+    )
+
+
+def _needed(size: int, width: int, grams: int, itemsize: int) -> int:
+    """Bytes for random features of this size."""
+    return itemsize * ((2 * grams + 1) * size * size // 2 + (width + THIN) * size)
