@@ -1,7 +1,8 @@
-"""What turns features into logits: a trained cosine head, a training-free ridge head, and their aggregation."""
+"""What turns features into logits: trained cosine and linear heads, a training-free ridge head, their aggregation."""
 
 from safecl.heads.aggregate import aggregate
 from safecl.heads.cosine import CosineHead
+from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead, RidgeSettings
 
-__all__ = ["CosineHead", "RidgeHead", "RidgeSettings", "aggregate"]
+__all__ = ["CosineHead", "LinearHead", "RidgeHead", "RidgeSettings", "aggregate"]

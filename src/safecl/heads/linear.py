@@ -1,0 +1,86 @@
+"""The linear head: blocks of classes, one for every session that brings new ones."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class LinearHead(nn.Module):
+    """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are kept in blocks.
+
+    Classes are numbered in the order of their first appearance, so a block is a range of them. A session that brings
+    known classes beside new ones adds a block of the new ones.
+    """
+
+    _like: Tensor
+
+    def __init__(self, width: int, bias: bool = True, cosine: float | None = None) -> None:
+        super().__init__()
+        if bias and cosine is not None:
+            raise ValueError("a cosine head has no bias")
+        self.width, self.bias, self.cosine = width, bias, cosine
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        # Type and device of the blocks to come, which a head without any must know too.
+        self.register_buffer("_like", torch.zeros(()), persistent=False)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of classes in each block."""
+        return [len(weight) for weight in self.weights]
+
+    @property
+    def classes(self) -> int:
+        return sum(self.sizes)
+
+    def block_of(self, index: int) -> int:
+        """The block of a class."""
+        if not 0 <= index < self.classes:
+            raise IndexError(f"class {index} of {self.classes}")
+        return bisect_right(list(accumulate(self.sizes)), index)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """features (N, d) → logits (N, C)."""
+        if not len(self.weights):
+            return features.new_zeros(len(features), 0)
+        weight = torch.cat(list(self.weights))
+        if self.cosine is not None:
+            return self.cosine * F.linear(F.normalize(features, dim=1), F.normalize(weight, dim=1))
+        return F.linear(features, weight, torch.cat(list(self.biases)) if self.bias else None)
+
+    @torch.no_grad()
+    def grow(self, count: int, generator: torch.Generator) -> None:
+        """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not change.
+
+        Weights are drawn from a normal distribution of deviation 0.02, truncated at ±2, with a generator of the CPU.
+        """
+        if not count:
+            return
+        weight = nn.init.trunc_normal_(torch.empty(count, self.width), std=0.02, generator=generator)
+        self.weights.append(nn.Parameter(weight.to(self._like)))
+        if self.bias:
+            self.biases.append(nn.Parameter(self._like.new_zeros(count)))
+
+    def train_only(self, blocks: Iterable[int]) -> None:
+        """Let gradients reach these blocks alone; −1 is the latest."""
+        chosen = {range(len(self.weights))[block] for block in blocks}
+        for parameters in (self.weights, self.biases):
+            for number, parameter in enumerate(parameters):
+                parameter.requires_grad_(number in chosen)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The blocks are part of the state, not of the constructor. A parameter of the same shape stays the same object.
+        for name in ("weights", "biases"):
+            old: list[nn.Parameter] = list(getattr(self, name))
+            new: list[nn.Parameter] = []
+            while (stored := state_dict.get(f"{prefix}{name}.{len(new)}")) is not None:
+                own = old[len(new)] if len(new) < len(old) else None
+                if own is None or own.shape != stored.shape:
+                    own = nn.Parameter(self._like.new_zeros(stored.shape), own is None or own.requires_grad)
+                new.append(own)
+            setattr(self, name, nn.ParameterList(new))
+        super()._load_from_state_dict(state_dict, prefix, *args)
