@@ -1,8 +1,9 @@
-"""What turns features into logits: trained cosine and linear heads, a training-free ridge head, their aggregation."""
+"""Heads, which turn features into logits (cosine, linear, ridge), aggregation of logits, Gaussians of the classes."""
 
 from safecl.heads.aggregate import aggregate
 from safecl.heads.cosine import CosineHead
+from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead, RidgeSettings
 
-__all__ = ["CosineHead", "LinearHead", "RidgeHead", "RidgeSettings", "aggregate"]
+__all__ = ["ClassGaussians", "CosineHead", "LinearHead", "RidgeHead", "RidgeSettings", "aggregate"]

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from safecl.heads.precision import precise
 from safecl.heads.solve import smallest_beta, solve
 from safecl.heads.statistics import CHUNK, Statistics
 
@@ -19,7 +20,7 @@ def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[fl
 
     ``kernel``: all inner products (n, n); ``one_hot``: labels (n, C).
     """
-    k, y = _precise(kernel), _precise(one_hot)
+    k, y = precise(kernel), precise(one_hot)
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
     errors = [(across @ (inside / (values.clamp(min=0) + beta)[:, None]) - y[fitted:]).square().sum() for beta in betas]
@@ -47,7 +48,7 @@ def primal_errors(
         weight = solve(statistics.gram, statistics.sums, beta)
         weight = F.pad(weight, (0, classes - weight.shape[1]))  # a class of which no picture was fitted gets zeros
         errors = [
-            (_precise(project(part) @ weight) - _precise(F.one_hot(labels, classes))).square().sum()
+            (precise(project(part) @ weight) - precise(F.one_hot(labels, classes))).square().sum()
             for part, labels in zip(torch.split(features, CHUNK), torch.split(targets, CHUNK), strict=True)
         ]
         solved[beta] = torch.stack(errors).sum()
@@ -59,7 +60,7 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
 
     With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
     """
-    k, y = _precise(kernel), _precise(one_hot)
+    k, y = precise(kernel), precise(one_hot)
     values, vectors = torch.linalg.eigh(k)
     inside = vectors.T @ y
     errors = []
@@ -68,8 +69,3 @@ def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]
         left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
         errors.append(left.square().sum(dim=1))
     return torch.stack(errors)
-
-
-def _precise(tensor: Tensor) -> Tensor:
-    """In float64; on the CPU where the device has none."""
-    return tensor.double() if tensor.device.type == "cuda" else tensor.cpu().double()

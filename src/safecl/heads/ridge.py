@@ -9,7 +9,6 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
-import math
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -19,15 +18,15 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from safecl.errors import SafeclError
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
+from safecl.heads.precision import check_finite
 from safecl.heads.solve import solve
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 from safecl.settings import Settings
 
-DUAL = 4096  # pictures up to which β is chosen in the dual form, whose time and memory grow with their number alone
-LEFT_OUT = 2048  # pictures that are left out one at a time, at most
+DUAL = 4096  # pictures up to which β is chosen in the dual form: time n³, memory n²
+LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 
 
 class RidgeSettings(Settings):
@@ -79,7 +78,7 @@ class RidgeHead(nn.Module):
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
         self._add(self.statistics, features, targets)
-        _check_finite(self.statistics.unit)
+        check_finite(self.statistics.gram.diagonal())
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
             errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
@@ -117,7 +116,7 @@ class RidgeHead(nn.Module):
         return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
 
     def _dual(self, pictures: int | None) -> bool:
-        """Whether the dual form is faster and smaller for so many pictures."""
+        """Whether β is chosen in the dual form for so many pictures; None: any number."""
         return pictures is not None and pictures <= min(self.settings.size, DUAL)
 
     def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
@@ -145,9 +144,8 @@ class RidgeHead(nn.Module):
 
     def _own_grid(self, kernel: Tensor) -> list[float]:
         """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order."""
-        unit = float(kernel.diagonal().mean()) or 1.0
-        _check_finite(unit)
-        return self._grid(unit)
+        check_finite(kernel.diagonal())
+        return self._grid(float(kernel.diagonal().mean()) or 1.0)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of classes is part of the state, not of the constructor.
@@ -177,8 +175,3 @@ def _numbered(targets: Tensor) -> Tensor:
     """Class indices (n,) as 0, 1, … without gaps: a class without pictures adds nothing to an error."""
     found: Tensor = torch.unique(targets, return_inverse=True)[1]
     return found
-
-
-def _check_finite(unit: float) -> None:
-    if not math.isfinite(unit):
-        raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
