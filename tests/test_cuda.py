@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from safecl.backbone import Backbone, kernels
 from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.progress import Quiet
-from safecl.heads import RidgeHead, RidgeSettings
+from safecl.heads import RidgeSettings
 from safecl.learner import Learner
 from safecl.pet import PetSettings
 from safecl.randomness import generator
@@ -129,15 +129,3 @@ def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
     found, said, _ = phase(True, lambda loss: calls.append(1) or loss)
     assert torch.allclose(found, expected, atol=1e-4) and not said
     assert len(calls) == 4  # two shapes: one plain call and one recording each
-
-
-def test_the_ridge_head_is_the_same_on_the_device() -> None:
-    generator = torch.Generator().manual_seed(0)
-    features, targets = torch.randn(300, 24, generator=generator), torch.arange(300) % 5
-    logits = []
-    for device in (torch.device("cpu"), CUDA):
-        head = RidgeHead(24, RidgeSettings(size=500), device=device)
-        head.add(features.to(device), targets.to(device))
-        head.solve()
-        logits.append(head.logits(features.to(device)).cpu())
-    assert torch.allclose(*logits, atol=1e-3)

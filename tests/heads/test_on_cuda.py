@@ -1,0 +1,69 @@
+"""The heads on a GPU give what they give on the CPU."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from safecl.errors import SafeclError
+from safecl.heads import ClassGaussians, LinearHead, RidgeHead, RidgeSettings
+from safecl.memory import free_memory
+from safecl.randomness import generator
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+FEATURES, TARGETS = torch.randn(300, 24, generator=generator(0)), torch.arange(300) % 5
+
+
+@pytest.mark.parametrize("size", [100, 500], ids=["primal", "dual"])
+def test_the_ridge_head_chooses_and_answers_the_same(size: int) -> None:
+    found = []
+    for device in (CPU, CUDA):
+        head = RidgeHead(24, RidgeSettings(size=size, evidence_pictures=None), device=device)
+        head.add(FEATURES.to(device), TARGETS.to(device))
+        head.solve()
+        found.append((head.errors.cpu(), head.logits(FEATURES.to(device)).cpu()))
+    (errors, logits), (others, same) = found
+    assert torch.allclose(errors, others, rtol=1e-2) and torch.allclose(logits, same, atol=1e-3)
+
+
+def test_heads_on_a_device_share_one_projection() -> None:
+    one, other = (RidgeHead(24, RidgeSettings(size=50), device=CUDA) for _ in range(2))
+    assert one.projection.is_cuda and one.projection.data_ptr() == other.projection.data_ptr()
+    assert torch.equal(one.projection.cpu(), RidgeHead(24, RidgeSettings(size=50)).projection)
+
+
+def test_a_size_that_does_not_fit_the_gpu_is_refused() -> None:
+    with pytest.raises(SafeclError, match=r"GB of memory on cuda, where .* GB are free; set ridge\.size to"):
+        RidgeHead(24, RidgeSettings(size=10**6), device=CUDA)
+
+
+def test_memory_that_torch_holds_without_using_it_is_free() -> None:
+    before = free_memory(CUDA)
+    held = torch.empty(1 << 28, dtype=torch.uint8, device=CUDA)
+    during = free_memory(CUDA)
+    del held
+    assert before - during >= 1 << 28 and abs(free_memory(CUDA) - before) < 1 << 26
+
+
+@pytest.mark.parametrize("kind", ["full", "shared"])
+def test_gaussians_sample_the_same_features(kind: Any) -> None:
+    found = []
+    for device in (CPU, CUDA):
+        gaussians = ClassGaussians(24, kind).to(device)
+        gaussians.add(FEATURES.to(device), TARGETS.to(device))
+        gaussians.transform(2 * torch.eye(24, device=device), torch.ones(24, device=device))
+        features, targets = gaussians.sample(7, generator(1), scale=[0.5] * 5)
+        assert features.device.type == targets.device.type == device.type
+        found.append(features.cpu())
+    assert torch.allclose(*found, atol=1e-4)
+
+
+def test_a_linear_head_grows_and_loads_on_its_device() -> None:
+    here, there = LinearHead(24), LinearHead(24).to(CUDA)
+    for head in (here, there):
+        head.grow(3, generator(0, "head"))
+    assert torch.allclose(there(FEATURES.to(CUDA)).cpu(), here(FEATURES), atol=1e-4)
+    here.grow(2, generator(1, "head"))
+    there.load_state_dict(here.state_dict())
+    assert all(parameter.is_cuda for parameter in there.parameters()) and there.classes == 5
