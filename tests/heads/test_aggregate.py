@@ -1,4 +1,4 @@
-"""Two learners' logits become one: Eq. (11)."""
+"""Aggregation of the logits of two learners: Eq. (11)."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_large_gamma_picks_the_learner_of_lower_entropy(slow: np.ndarray, fast
 
 
 @given(LOGITS, LOGITS, st.floats(0, 100))
-def test_the_weights_are_a_distribution_and_do_not_care_who_is_called_slow(
+def test_the_weights_are_a_distribution_and_do_not_depend_on_which_is_called_slow(
     slow: np.ndarray, fast: np.ndarray, gamma: float
 ) -> None:
     a, b = torch.from_numpy(slow), torch.from_numpy(fast)

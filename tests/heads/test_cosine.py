@@ -105,7 +105,7 @@ def test_more_pictures_of_a_known_class_refine_its_centroid() -> None:
     assert torch.allclose(head.centroids(), torch.tensor([[1 / 3, 2 / 3]]))
 
 
-def test_a_class_nobody_has_shown_has_a_zero_centroid() -> None:
+def test_a_class_without_pictures_has_a_zero_centroid() -> None:
     head = CosineHead(2)
     head.observe(torch.ones(1, 2), torch.tensor([2]))
     head.imprint()

@@ -1,4 +1,4 @@
-"""Two learners' logits become one."""
+"""Aggregation of the logits of two learners."""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""One equation of the paper, one short function."""
+"""The losses: one function for each equation of the paper, and for each of its alternatives."""
 
 from safecl.losses.alignment import alignment
 from safecl.losses.balance import limited

@@ -1,4 +1,4 @@
-"""The fast learner stays near its teacher in feature space."""
+"""The alignment loss: cosine distance between the features of the fast learner and of its teacher."""
 
 from typing import Literal
 

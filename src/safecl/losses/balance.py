@@ -1,4 +1,4 @@
-"""Hold an auxiliary loss to a share of the main one, whatever the scale of the features."""
+"""Limit the gradient of an auxiliary loss to a share of that of the main loss, at any scale of the features."""
 
 import torch
 from torch import Tensor
@@ -7,8 +7,8 @@ from torch import Tensor
 def limited(term: Tensor, main: Tensor, features: Tensor, share: float) -> Tensor:
     """``term``, scaled down where its gradient by ``features`` (N, d) exceeds ``share`` of the norm of ``main``'s.
 
-    The scale is a constant to the optimiser and never above 1: a term that is nearly met must fade, not be blown up
-    to its share. Near the PTM, where an adapter starts, that would nail the learner to it.
+    The scale is a constant to the optimiser and at most 1, so a term near its minimum fades. Scaled up to its share, a
+    transfer term would hold an adapter at its start, which is the PTM.
     """
     if not term.requires_grad:
         return term

@@ -1,4 +1,4 @@
-"""Cross-classification: each learner's features and prototypes must make sense to the other's classifier."""
+"""Cross-classification: the features and prototypes of each learner are classified by the head of the other."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias

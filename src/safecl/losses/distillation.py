@@ -1,6 +1,6 @@
-"""The three alternatives to the transfer loss that the paper compares with (rows FA, LA and SSA of its ablation).
+"""Three alternatives to the transfer loss: rows FA, LA and SSA of the paper's ablation.
 
-The paper gives each in one phrase; these are the definitions used here.
+The paper names each in one phrase and prints no formula; these are the definitions used here.
 """
 
 import torch.nn.functional as F

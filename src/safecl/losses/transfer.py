@@ -1,4 +1,4 @@
-"""What the pre-trained model (PTM) hands down to the slow learner in the first session."""
+"""The transfer loss of the first session, on the cross-correlation of the slow learner with the pre-trained model."""
 
 from typing import Literal, TypeAlias
 
