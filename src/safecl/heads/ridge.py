@@ -4,7 +4,7 @@ Precision: projected features and statistics are float32, or float64 in a head c
 weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
 default.
 
-Memory: G, and half a matrix more while solving: 1.5 × M² numbers, and some 4,000 × M to work with. A session that has
+Memory: G, and half a matrix more while solving: 1.5 × M² numbers, and some 8,000 × M to work with. A session that has
 more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. Features are expanded to M numbers a chunk
 at a time.
 """

@@ -11,7 +11,7 @@ from safecl.errors import SafeclError
 from safecl.memory import free_memory
 
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
-THIN = 4000  # numbers a random feature that a chunk, or a solve for some classes, needs beside G and its factor
+THIN = 8000  # numbers for each random feature that chunks of pictures and of classes need beside G and its factor
 
 
 class Statistics(nn.Module):
