@@ -51,13 +51,50 @@ def test_kernels_give_what_torch_gives(
         both(monkeypatch, kernels.layer_norm, x, weight, bias, 1e-6),
         both(monkeypatch, kernels.merged_weights, draw(width, 40).to(dtype), bias, scale, shift),
         both(monkeypatch, kernels.merged_weights, draw(width, 40).to(dtype), None, scale, shift),
-        *(both(monkeypatch, kernels.scale_gradients, g, x, scale, shift, gelu) for gelu in (False, True)),
     ]
     _, mean, spread = torch.native_layer_norm(x, (width,), weight, bias, 1e-6)
     results.append(both(monkeypatch, kernels.layer_norm_gradient, g, x, mean, spread, weight, bias))
+    for offset in (bias, None):
+        results.append(both(monkeypatch, kernels.norm_scale_gradients, g, x, mean, spread, weight, offset, scale))
     for pairs in results:
         for one, other in pairs:
             assert torch.allclose(one, other, atol=tolerance * max(1.0, float(other.abs().max())))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 8e-2)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("gelu_in, gelu_out", [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("rows, inputs, width", [(1, 24, 24), (500, 100, 384), (9456, 768, 768)])
+def test_the_gradient_of_a_scale_is_exact_at_any_scale(
+    rows: int, inputs: int, width: int, gelu_in: bool, gelu_out: bool, bias: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Against the plain formula in float64, with channels whose u cannot be read back from z and without any."""
+    if kernels.fast is None:
+        pytest.skip("needs triton")
+    generator = torch.Generator(CUDA).manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=CUDA).to(dtype)
+
+    x, g = draw(rows, inputs), draw(rows, width)
+    weight, offset = draw(width, inputs) / inputs**0.5, draw(width) if bias else None
+    a = nn.functional.gelu(x.double()) if gelu_in else x.double()
+    u = nn.functional.linear(a, weight.double(), offset if offset is None else offset.double())
+    for scales, shifts in (((1.0, 0.1, 0.01, 0.001, 1e-6, 0.0, -0.3), (0.0, 0.3, -2.0)), ((1.0, -0.3), (0.0, 0.3))):
+        pairs = torch.cartesian_prod(torch.tensor(scales), torch.tensor(shifts)).to(CUDA)
+        scale, shift = pairs.repeat(width, 1)[:width].T.contiguous()
+        z = u * scale + shift
+        by_z = g.double()
+        if gelu_out:
+            by_z = torch.ops.aten.gelu_backward(by_z, z)
+        gelus = {"gelu_in": gelu_in, "gelu_out": gelu_out}
+        found = kernels.scale_gradients(g, z.to(dtype), x, weight, offset, scale, shift, **gelus)
+        ratio = (shift / scale).abs()
+        # Rounding is random: its sum grows like the root of the rows, with the size of what is rounded.
+        size = (by_z.square().sum(dim=0) * (u.square().mean(dim=0) + torch.where(ratio <= 8, ratio, 0) ** 2)).sqrt()
+        assert ((found[1] - (by_z * u).sum(dim=0)).abs() <= tolerance * size).all()
+        assert torch.allclose(found[0].double(), by_z, atol=tolerance * float(by_z.abs().max()))
+        assert torch.allclose(found[2].double(), by_z.sum(dim=0), atol=tolerance * float(by_z.norm(dim=0).max()))
 
 
 @pytest.mark.parametrize("kind", ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora"])

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from timm.layers import Attention as TimmAttention
 from timm.layers import PatchEmbed
 from timm.models.deit import VisionTransformerDistilled
@@ -14,7 +13,6 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradient, merged_weights, scale_gradients
 from safecl.backbone.layers import Attention, Gelu, Norm
 from safecl.backbone.view import cls_feature, patches
 from safecl.heads import RidgeSettings
@@ -108,50 +106,6 @@ def test_patches_by_a_product_are_those_of_the_convolution() -> None:
     assert torch.allclose(patches(embedding, x), embedding(x), atol=1e-6)
     padded = PatchEmbed(img_size=None, patch_size=8, embed_dim=10, dynamic_img_pad=True)
     assert torch.equal(patches(padded, x[..., :13]), padded(x[..., :13]))
-
-
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_the_gradients_of_the_parts_are_those_of_autograd(dtype: torch.dtype, tolerance: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator).to(dtype).requires_grad_()
-
-    g = draw(3, 9, 12).detach()
-    x = draw(3, 9, 12)
-    (expected,) = torch.autograd.grad(F.gelu(x), x, g)
-    assert torch.allclose(gelu_gradient(g, x.detach()), expected, atol=tolerance)
-    y = Gelu()(x)
-    assert torch.equal(y, F.gelu(x)) and torch.allclose(torch.autograd.grad(y, x, g)[0], expected, atol=tolerance)
-
-    weight, bias = draw(12), draw(12)
-    (expected,) = torch.autograd.grad(F.layer_norm(x, (12,), weight, bias), x, g)
-    _, mean, spread = layer_norm(x.detach(), weight, bias, 1e-5)
-    found = layer_norm_gradient(g, x.detach(), mean, spread, weight, bias)
-    assert torch.allclose(found, expected, atol=10 * tolerance)
-
-    for gelu in (False, True):
-        scale, shift = draw(12), draw(12)
-        z = x.detach() * scale + shift
-        result = F.gelu(z) if gelu else z
-        by_z, by_scale, by_shift = scale_gradients(g, z.detach(), scale.detach(), shift.detach(), gelu)
-        for one, other in zip(
-            (by_z, by_scale, by_shift), torch.autograd.grad(result, (z, scale, shift), g), strict=True
-        ):
-            assert torch.allclose(one, other, atol=100 * tolerance, rtol=100 * tolerance)
-
-
-def test_a_scale_of_zero_gives_no_infinite_gradient() -> None:
-    g, z = torch.ones(4, 2), torch.tensor([[0.5, 2.0]]).expand(4, 2)
-    _, by_scale, by_shift = scale_gradients(g, z, torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.0]), gelu=False)
-    assert by_scale.isfinite().all() and by_scale[1] == 8 and by_shift.tolist() == [4, 4]
-
-
-def test_coarse_weights_take_the_scale_before_they_are_rounded() -> None:
-    weight, scale = torch.rand(64, 64).bfloat16(), 1 + torch.rand(64) / 10
-    rows, offset = merged_weights(weight, None, scale, torch.zeros(64))
-    assert rows.dtype == offset.dtype == torch.bfloat16
-    assert torch.equal(rows, (weight.float() * scale[:, None]).bfloat16())
 
 
 def test_norms_stay_precise_in_a_coarse_network(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
