@@ -14,7 +14,7 @@ from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.progress import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.learner import Learner, random_rows
-from safecl.pet import PetSettings
+from safecl.pet import attach, pet_settings
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
 
@@ -103,10 +103,11 @@ def test_bf16_features_and_gradients_point_where_float32_ones_do(
 ) -> None:
     found = []
     for dtype in (torch.float32, torch.bfloat16):
-        learner = Learner(make_backbone().to(CUDA, dtype), PetSettings(kind=kind), RidgeSettings(size=5))
-        scramble(learner.pet)
-        features = learner.features(images.to(CUDA))
-        gradients = torch.autograd.grad(features.pow(3).mean(), list(learner.pet.parameters()))
+        backbone = make_backbone().to(CUDA, dtype)
+        view, pet = attach(backbone.vit, pet_settings(kind))
+        scramble(pet)
+        features = backbone.features(images.to(CUDA), view)
+        gradients = torch.autograd.grad(features.pow(3).mean(), list(pet.parameters()))
         found.append((features.flatten(), torch.cat([gradient.flatten() for gradient in gradients])))
     for one, other in zip(*found, strict=True):
         assert torch.cosine_similarity(one, other, dim=0) > 0.99
@@ -116,7 +117,8 @@ def trained(
     backbone: Backbone, stream: Stream, graphs: bool, kind: Any, trick: Callable[[Tensor], Tensor] = lambda loss: loss
 ) -> tuple[Tensor, list[str], list[float]]:
     """Parameters after a phase of training, what was said meanwhile, and the losses that were noted."""
-    learner = Learner(backbone, PetSettings(kind=kind, bottleneck=4), RidgeSettings(size=20))
+    settings = pet_settings(kind, **({"bottleneck": 4} if kind == "adapter" else {}))
+    learner = Learner(backbone, settings, RidgeSettings(size=20))
     learner.cosine.grow(random_rows(3, backbone.width, 0))
     method: Any = SimpleNamespace(classes=LABELS)
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)

@@ -10,7 +10,7 @@ from torch import Tensor
 from safecl.backbone import Backbone
 from safecl.heads import RidgeSettings
 from safecl.learner import Learner, random_rows
-from safecl.pet import PetSettings
+from safecl.pet import pet_settings
 
 RIDGE = RidgeSettings(size=30)
 KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
@@ -18,7 +18,7 @@ KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
 
 def taught(backbone: Backbone, kind: Any, images: Tensor, seed: int = 0) -> Learner:
     """A learner that knows three classes."""
-    learner = Learner(backbone, PetSettings(kind=kind), RIDGE, 10.0, seed)
+    learner = Learner(backbone, pet_settings(kind), RIDGE, 10.0, seed)
     learner.eval()
     targets = torch.tensor([0, 1, 2, 0, 1])
     features = learner.features(images).detach()
@@ -93,7 +93,7 @@ def test_a_frozen_learner_given_another_state_is_that_one(
 
 
 def test_a_new_learner_starts_in_evaluation_mode(make_backbone: Callable[..., Backbone]) -> None:
-    learner = Learner(make_backbone(), PetSettings(kind="adapter"), RIDGE)
+    learner = Learner(make_backbone(), pet_settings("adapter"), RIDGE)
     assert not any(module.training for module in learner.modules())
     assert not any(module.training for module in learner.copy().modules())
 

@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from safecl.backbone import Backbone
 from safecl.backbone.layers import Attention, Gelu, Norm
 from safecl.backbone.view import cls_feature, patches
-from safecl.heads import RidgeSettings
-from safecl.learner import Learner
-from safecl.pet import PetSettings, attach
+from safecl.pet import attach, merge, pet_settings
 
 KINDS = ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora", "none"]
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -42,7 +40,7 @@ class Scaled(nn.Module):
 def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
     """timm's own modules in timm's own order, with the PET of another network beside them."""
     if kind != "ssf":
-        view, own = attach(vit, PetSettings(kind=kind))
+        view, own = attach(vit, pet_settings(kind))
         own.load_state_dict(pet.state_dict())
         return view, own
     ssf, vit = copy.deepcopy(pet), copy.deepcopy(vit)
@@ -63,21 +61,21 @@ def test_features_and_gradients_are_those_of_the_network_as_it_is_written(
 ) -> None:
     vit = make_vit(**FAMILIES[family]).requires_grad_(False)
     backbone = Backbone(copy.deepcopy(vit), "tiny", 16, (0.5,) * 3, (0.5,) * 3)
-    learner = Learner(backbone, PetSettings(kind=kind, bottleneck=64), RidgeSettings(size=5))
-    scramble(learner.pet)
-    network, pet = plainly(vit, kind, learner.pet)
+    view, own = attach(backbone.vit, pet_settings(kind))
+    scramble(own)
+    network, pet = plainly(vit, kind, own)
+    own.eval()
     pet.eval()
-    found, expected = learner.features(images), network.forward_features((images - 0.5) / 0.5)[:, 0]
+    found, expected = backbone.features(images, view), network.forward_features((images - 0.5) / 0.5)[:, 0]
     assert torch.allclose(found, expected, atol=2e-5)
     if kind != "none":
         ours, theirs = (
             torch.autograd.grad(f.pow(3).mean(), list(modules.parameters()))
-            for f, modules in ((found, learner.pet), (expected, pet))
+            for f, modules in ((found, own), (expected, pet))
         )
         for one, other in zip(ours, theirs, strict=True):
             assert torch.allclose(one, other, atol=1e-4 * float(other.abs().max()))
-    learner.freeze()
-    assert torch.allclose(learner.features(images), expected, atol=2e-5)
+    assert torch.allclose(backbone.features(images, merge(view)), expected, atol=2e-5)
 
 
 def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..., Backbone]) -> None:
@@ -110,11 +108,11 @@ def test_patches_by_a_product_are_those_of_the_convolution() -> None:
 
 def test_norms_stay_precise_in_a_coarse_network(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
     backbone = make_backbone().to(torch.device("cpu"), torch.bfloat16)
-    learner = Learner(backbone, PetSettings(kind="ssf"), RidgeSettings(size=5))
+    view, pet = attach(backbone.vit, pet_settings("ssf"))
     assert torch.equal(backbone.vit.norm.weight, make_backbone().vit.norm.weight)
     assert backbone.vit.norm.weight.dtype == torch.float32 and backbone.vit.pos_embed.dtype == torch.bfloat16
-    before = learner.features(images)
+    before = backbone.features(images, view)
     with torch.no_grad():
-        learner.pet["norm"].scale += 1e-4  # far below what bfloat16 can tell from 1
-    assert not torch.equal(learner.features(images), before)
-    assert all(parameter.dtype == torch.float32 for parameter in learner.parameters())
+        pet["norm"].scale += 1e-4  # far below what bfloat16 can tell from 1
+    assert not torch.equal(backbone.features(images, view), before)
+    assert all(parameter.dtype == torch.float32 for parameter in pet.parameters())

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from safecl.backbone import Backbone
 from safecl.backbone.view import Once, shared_view
-from safecl.heads import RidgeSettings
-from safecl.learner import Learner
-from safecl.pet import PetSettings
+from safecl.pet import attach, pet_settings
 
 
 def test_a_view_of_a_view_is_the_same_network(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
@@ -22,16 +20,17 @@ def test_a_view_of_a_view_is_the_same_network(make_vit: Callable[..., VisionTran
     assert torch.allclose(shared_view(view).forward_features(images), expected, atol=1e-6)
 
 
-def test_a_batch_is_embedded_once_for_all_learners(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
+def test_a_batch_is_embedded_once_for_all_views(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
     backbone, calls = make_backbone(), [0]
-    learners = [Learner(backbone, PetSettings(kind=kind), RidgeSettings(size=5)) for kind in ("ssf", "adapter")]
-    expected = [learner.features(images.clone()) for learner in (*learners, backbone)]
+    views = [attach(backbone.vit, pet_settings(kind))[0].eval() for kind in ("ssf", "adapter", "none")]
+    expected = [backbone.features(images.clone(), view) for view in views]
 
     def count(module: object, inputs: object, output: object) -> None:
         calls[0] += 1
 
     backbone.vit.patch_embed.norm.register_forward_hook(count)
-    found = [learner.features(images) for learner in (*learners, backbone)]
+    found = [backbone.features(images, view) for view in views]
+    assert torch.equal(backbone.features(images), found[-1])
     assert calls[0] == 1
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-6)

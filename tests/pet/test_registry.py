@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import timm
 import torch
+from pydantic import TypeAdapter, ValidationError
 from timm.layers import SwiGLUPacked
 from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.pet import PetSettings, attach, merge
+from safecl.pet import PETS, PetSettings, attach, merge, pet_settings
 
-KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora"]
+KINDS = [kind for kind in PETS if kind != "none"]
 COUNTS = {"adapter": 1_189_632, "ssf": 205_824, "vpt_shallow": 3_840, "vpt_deep": 46_080}
 
 
@@ -37,13 +38,13 @@ def step(view: VisionTransformer, pet: torch.nn.Module, images: Tensor, rate: fl
 
 @pytest.mark.parametrize("kind", COUNTS)
 def test_parameter_counts_on_vit_b16_are_those_of_the_paper(kind: Any, vit_b16: VisionTransformer) -> None:
-    _, pet = attach(vit_b16, PetSettings(kind=kind))
+    _, pet = attach(vit_b16, pet_settings(kind))
     assert sum(parameter.numel() for parameter in pet.parameters()) == COUNTS[kind]
 
 
 def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> None:
     def count(**settings: Any) -> int:
-        return sum(p.numel() for p in attach(vit_b16, PetSettings(**settings))[1].parameters())
+        return sum(p.numel() for p in attach(vit_b16, pet_settings(**settings))[1].parameters())
 
     assert count(kind="adapter", bottleneck=16) == 304_320
     assert count(kind="lora", rank=5) == 12 * (2 * 5 * 768 + 2 * 768 * 5)
@@ -55,7 +56,7 @@ def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> N
 def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
     """In float64: in float32 the order of sums differs by more than 1e-6 on some processors."""
     vit, images = copy.deepcopy(vit).double(), images.double()
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     pet.double().train()
     assert torch.allclose(view.forward_features(images), vit.forward_features(images), rtol=0, atol=1e-12)
 
@@ -64,7 +65,7 @@ def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images
 def test_scales_and_prompts_change_the_network_from_the_start(
     kind: Any, vit: VisionTransformer, images: Tensor
 ) -> None:
-    view, _ = attach(vit, PetSettings(kind=kind))
+    view, _ = attach(vit, pet_settings(kind))
     difference = view.forward_features(images)[:, 0] - vit.forward_features(images)[:, 0]
     assert difference.abs().max() > 1e-3
 
@@ -73,7 +74,7 @@ def test_scales_and_prompts_change_the_network_from_the_start(
 def test_a_view_shares_every_weight_with_its_vit_and_with_other_views(kind: Any, vit: VisionTransformer) -> None:
     own = {tensor.data_ptr() for tensor in vit.state_dict().values()}
     for _ in range(2):
-        view, pet = attach(vit, PetSettings(kind=kind))
+        view, pet = attach(vit, pet_settings(kind))
         new = {tensor.data_ptr() for tensor in pet.state_dict().values()}
         seen = {tensor.data_ptr() for tensor in view.state_dict().values()}
         assert new <= seen <= own | new and not own & new
@@ -82,7 +83,7 @@ def test_a_view_shares_every_weight_with_its_vit_and_with_other_views(kind: Any,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_pet_can_be_trained(kind: Any, vit: VisionTransformer) -> None:
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     trainable = {id(p) for p in view.parameters() if p.requires_grad}
     assert trainable == {id(p) for p in pet.parameters()}
 
@@ -91,11 +92,11 @@ def test_only_the_pet_can_be_trained(kind: Any, vit: VisionTransformer) -> None:
 def test_training_a_view_leaves_the_vit_and_other_views_as_they_were(
     kind: Any, vit: VisionTransformer, images: Tensor
 ) -> None:
-    other, _ = attach(vit, PetSettings(kind=kind))
+    other, _ = attach(vit, pet_settings(kind))
     weights = {key: value.clone() for key, value in vit.state_dict().items()}
     before, beside = vit.forward_features(images), other.forward_features(images)
     modules = [type(module) for module in vit.modules()]
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     start = view.forward_features(images).detach()
     for _ in range(3):
         step(view, pet, images)
@@ -108,7 +109,7 @@ def test_training_a_view_leaves_the_vit_and_other_views_as_they_were(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_reaches_every_parameter_after_one_step(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     first = dict(zip((name for name, _ in pet.named_parameters()), step(view, pet, images), strict=True))
     # What stands behind a zero matrix waits for one step: the way in of an adapter and of LoRA.
     waiting = {name for name in first if "down" in name} if kind in ("adapter", "lora") else set()
@@ -117,22 +118,64 @@ def test_the_gradient_reaches_every_parameter_after_one_step(kind: Any, vit: Vis
 
 
 @pytest.mark.parametrize("kind", ["adapter", "ssf", "lora"])
-def test_the_seed_fixes_the_initial_values(kind: Any, vit: VisionTransformer) -> None:
+def test_the_seed_fixes_the_initial_values_and_the_global_generator_is_left_alone(
+    kind: str, vit: VisionTransformer
+) -> None:
     def values(seed: int) -> Tensor:
-        _, pet = attach(vit, PetSettings(kind=kind), seed)
+        _, pet = attach(vit, pet_settings(kind), seed)
         return torch.cat([p.detach().flatten() for p in pet.parameters()])
 
     state = torch.random.get_rng_state()
     assert torch.equal(values(1), values(1)) and not torch.equal(values(1), values(2))
-    if kind != "adapter":  # nn.Linear draws from the global generator before it is overwritten
-        assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_no_two_initial_tensors_share_numbers(make_vit: Callable[..., VisionTransformer]) -> None:
+    """By the order of the first values, which no scale and no shift changes; nor do they share with the plain seed."""
+    vit = make_vit(depth=4)
+    orders: dict[tuple[int, ...], str] = {}
+    for place, values in [
+        ("uniform of the plain seed", torch.rand(50, generator=torch.Generator().manual_seed(5))),
+        ("normal of the plain seed", torch.randn(50, generator=torch.Generator().manual_seed(5))),
+        *((f"{kind} {name}", p.flatten()) for kind in PETS
+          for name, p in attach(vit, pet_settings(kind), 5)[1].named_parameters()),
+    ]:  # fmt: skip
+        if len(values.detach().unique()) > 12:  # not a constant
+            order = tuple(values[:12].argsort().tolist())
+            assert order not in orders, (place, orders[order])
+            orders[order] = place
+    assert len(orders) == 2 + 4 + 4 + 2 * (2 + 4 * 6)  # adapter, LoRA and SSF
+
+
+@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora"])
+def test_another_block_changes_the_initial_values_of_none(
+    kind: str, make_vit: Callable[..., VisionTransformer]
+) -> None:
+    two, three = (attach(make_vit(depth=depth), pet_settings(kind))[1].state_dict() for depth in (2, 3))
+    assert two.keys() < three.keys() and all(torch.equal(value, three[key]) for key, value in two.items())
+
+
+def test_every_kind_has_a_settings_class_and_takes_no_option_of_another() -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(PetSettings)
+    for kind, settings in PETS.items():
+        assert type(adapter.validate_python({"kind": kind})) is settings
+        assert adapter.validate_python({"kind": kind}) == pet_settings(kind)
+        others = {name for other in PETS.values() for name in other.model_fields} - settings.model_fields.keys()
+        for option in others:
+            with pytest.raises(ValidationError, match=option):
+                adapter.validate_python({"kind": kind, option: 1})
+
+
+def test_an_unknown_kind_suggests_the_nearest() -> None:
+    with pytest.raises(SafeclError, match="'adapter'"):
+        pet_settings("adaptor")
 
 
 @pytest.mark.parametrize("kind", ["ssf", "lora"])
 def test_folded_and_unfolded_agree(
     kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     scramble(pet, seed=3, deviation=0.3)
     unfolded = view.forward_features(images)
     merged = merge(view)
@@ -146,7 +189,7 @@ def test_folded_and_unfolded_agree(
 def test_what_cannot_be_merged_stays_beside_the_weights(
     kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     scramble(pet, seed=3)
     pet.eval()
     assert torch.equal(merge(view).forward_features(images), view.forward_features(images))
@@ -157,7 +200,7 @@ def test_gated_mlps_and_missing_biases_are_no_obstacle(
     kind: Any, make_vit: Callable[..., VisionTransformer], images: Tensor, scramble: Callable[..., None]
 ) -> None:
     vit = make_vit(mlp_layer=SwiGLUPacked, qkv_bias=False, proj_bias=False).requires_grad_(False)
-    view, pet = attach(vit, PetSettings(kind=kind))
+    view, pet = attach(vit, pet_settings(kind))
     scramble(pet, seed=3)
     pet.eval()
     assert torch.allclose(merge(view).forward_features(images), view.forward_features(images), atol=1e-4)
@@ -169,5 +212,5 @@ def test_blocks_of_another_make_are_refused_in_a_sentence(
 ) -> None:
     vit = make_vit(block_fn=ResPostBlock)
     with pytest.raises(SafeclError, match=r"^A PET needs the plain pre-norm blocks .* ResPostBlock\.$"):
-        attach(vit, PetSettings(kind=kind))
-    attach(vit, PetSettings(kind="none"))
+        attach(vit, pet_settings(kind))
+    attach(vit, pet_settings("none"))

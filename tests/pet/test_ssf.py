@@ -11,7 +11,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.layers import Gelu
-from safecl.pet import PetSettings, attach
+from safecl.pet import attach, pet_settings
 from safecl.pet.ssf import ScaledLayer, ScaledMlp, ScaleShift
 
 LAYERS = ("norm1", "qkv", "proj", "norm2", "fc1", "fc2")
@@ -20,7 +20,7 @@ PLACES = ["patches", "norm", *(f"{i}_{layer}" for i in (0, 1) for layer in LAYER
 
 def neutral(vit: VisionTransformer) -> tuple[VisionTransformer, torch.nn.ModuleDict]:
     """SSF that changes nothing yet."""
-    view, pet = attach(vit, PetSettings(kind="ssf"))
+    view, pet = attach(vit, pet_settings("ssf"))
     with torch.no_grad():
         for place in pet.values():
             place.scale.fill_(1)
@@ -29,7 +29,7 @@ def neutral(vit: VisionTransformer) -> tuple[VisionTransformer, torch.nn.ModuleD
 
 
 def test_there_is_one_after_every_operation_and_none_elsewhere(vit: VisionTransformer) -> None:
-    _, pet = attach(vit, PetSettings(kind="ssf"))
+    _, pet = attach(vit, pet_settings("ssf"))
     assert set(pet) == set(PLACES)
     assert pet["0_qkv"].scale.shape == (72,) and pet["1_fc1"].shift.shape == (96,)
 
@@ -49,14 +49,14 @@ def test_each_stands_where_its_name_says(
 def test_together_they_are_the_whole_of_ssf(
     vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
 ) -> None:
-    view, pet = attach(vit, PetSettings(kind="ssf"))
+    view, pet = attach(vit, pet_settings("ssf"))
     scramble(pet)
     expected = reference(vit, images, after=lambda at, x: x * pet[at].scale.double() + pet[at].shift.double())
     assert torch.allclose(view.forward_features(images).double(), expected, atol=1e-4)
 
 
 def test_initial_values_lie_around_one_and_zero(make_vit: Callable[..., VisionTransformer]) -> None:
-    _, pet = attach(make_vit(embed_dim=240), PetSettings(kind="ssf"))
+    _, pet = attach(make_vit(embed_dim=240), pet_settings("ssf"))
     scales = torch.cat([place.scale.detach() for place in pet.values()])
     shifts = torch.cat([place.shift.detach() for place in pet.values()])
     for values, mean in ((scales, 1.0), (shifts, 0.0)):

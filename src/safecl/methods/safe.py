@@ -14,7 +14,7 @@ from safecl.learner import Learner, random_rows
 from safecl.methods.method import Fit, Method
 from safecl.methods.pilot import SHARES, choose_tuning, helped
 from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import PetSettings
+from safecl.pet import NoPetSettings, PetSettings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
 
@@ -34,7 +34,7 @@ class SAFE(Method):
         self.settings, self.seed = settings, seed
         self.slow = Learner(backbone, pet, ridge, settings.scale, seed)
         self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
-        self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
+        self.ptm = Learner(backbone, NoPetSettings(), ridge, settings.scale, seed)
         self.ptm.freeze()
         self.register_buffer("free", torch.tensor(False))  # of L_cos
         if settings.statistics == "shared":
