@@ -13,8 +13,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.backbone.layers import Attention, Gelu, Norm
-from safecl.backbone.view import cls_feature, patches
+from safecl.backbone.layers import Attention, Gelu, Norm, use_layers
+from safecl.backbone.view import patches, tokens
 from safecl.pet import attach, merge, pet_settings
 
 KINDS = ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora", "none"]
@@ -88,15 +88,67 @@ def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..
     assert "blocks.0.attn.qkv.weight" in vit.state_dict() and "norm.weight" in vit.state_dict()
 
 
+@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize("queries", [None, 2])
+@pytest.mark.parametrize("mask", ["none", "additive", "boolean", "one row for all", "causal"])
+def test_attention_honours_masks_as_timm_does(mask: str, queries: int | None, qk_norm: bool) -> None:
+    torch.manual_seed(0)
+    theirs = TimmAttention(24, 3, qkv_bias=True, qk_norm=qk_norm, norm_layer=nn.LayerNorm).double().eval()
+    x, ours = torch.randn(2, 7, 24).double(), Attention(theirs)
+    options: dict[str, Any] = {
+        "none": {},
+        "additive": {"attn_mask": torch.randn(2, 1, 7, 7).double()},
+        "boolean": {"attn_mask": torch.rand(7, 7) > 0.4},
+        "one row for all": {"attn_mask": torch.randn(2, 1, 1, 7).double()},
+        "causal": {"is_causal": True},
+    }[mask]
+    expected = theirs(x, **options)
+    assert torch.allclose(ours(x, queries=queries, **options), expected[:, :queries], rtol=0, atol=1e-12)
+    assert (mask == "none") == torch.allclose(theirs(x), expected)
+
+
+def test_a_block_passes_its_mask_on(make_vit: Callable[..., Any]) -> None:
+    vit = make_vit().double()
+    x, mask = torch.randn(2, 7, 24).double(), torch.randn(7, 7).double()
+    expected = vit.blocks[0](x, attn_mask=mask)
+    use_layers(vit)
+    assert torch.allclose(vit.blocks[0](x, attn_mask=mask), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_prefixes_stand_before_keys_and_values_and_behind_the_key_norm(qk_norm: bool) -> None:
+    torch.manual_seed(0)
+    theirs = TimmAttention(24, 3, qkv_bias=True, qk_norm=qk_norm, norm_layer=nn.LayerNorm).double().eval()
+    x, keys, values = (torch.randn(2, length, 24).double() for length in (7, 4, 4))
+    q, k, v = theirs.qkv(x).unflatten(2, (3, 3, 8)).permute(2, 0, 3, 1, 4)
+    heads = [prefix.unflatten(2, (3, 8)).transpose(1, 2) for prefix in (keys, values)]
+    k, v = torch.cat([heads[0], theirs.k_norm(k)], dim=2), torch.cat([heads[1], v], dim=2)
+    weights = torch.softmax(theirs.q_norm(q) @ k.transpose(2, 3) / 8**0.5, dim=-1)
+    expected = theirs.proj((weights @ v).transpose(1, 2).flatten(2))
+    ours = Attention(theirs)
+    assert torch.allclose(ours(x, prefix=(keys, values)), expected, rtol=0, atol=1e-12)
+    assert torch.allclose(ours(x, prefix=(keys, values), queries=3), expected[:, :3], rtol=0, atol=1e-12)
+    shared = ours(x, prefix=(keys[0], values[0]))
+    assert torch.allclose(shared[0], expected[0], rtol=0, atol=1e-12) and not torch.allclose(shared[1], expected[1])
+
+
+def test_a_mask_together_with_prefixes_is_refused(make_backbone: Callable[..., Backbone]) -> None:
+    attention, x, prefix = make_backbone().vit.blocks[0].attn, torch.randn(1, 7, 24), (torch.zeros(2, 24),) * 2
+    for options in ({"attn_mask": torch.zeros(7, 7)}, {"is_causal": True}):
+        with pytest.raises(ValueError, match="prefix"):
+            attention(x, prefix=prefix, **options)
+
+
 def test_attention_can_be_asked_for_the_first_tokens_alone(make_backbone: Callable[..., Backbone]) -> None:
     attention, x = make_backbone().vit.blocks[0].attn, torch.randn(3, 7, 24)
     assert torch.allclose(attention(x, queries=2), attention(x)[:, :2], atol=1e-6)
 
 
-def test_the_cls_feature_is_that_of_all_tokens(make_vit: Callable[..., Any], images: Tensor) -> None:
+def test_the_first_tokens_are_those_of_all(make_vit: Callable[..., Any], images: Tensor) -> None:
     for options in FAMILIES.values():
         vit = make_vit(**options)
-        assert torch.allclose(cls_feature(vit, images), vit.forward_features(images)[:, 0], atol=1e-5)
+        for count in (1, 3):
+            assert torch.allclose(tokens(vit, images, count), vit.forward_features(images)[:, :count], atol=1e-5)
 
 
 def test_patches_by_a_product_are_those_of_the_convolution() -> None:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pytest
 import torch
-from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor
 
 from safecl.backbone import Backbone
-from safecl.backbone.view import Once, shared_view
+from safecl.backbone.view import Once, shared_view, tokens
+from safecl.errors import SafeclError
 from safecl.pet import attach, pet_settings
 
 
@@ -76,3 +79,53 @@ def test_once_keeps_one_result_and_no_gradient() -> None:
     once(y, double)
     once(x, double)
     assert calls[0] == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"reg_tokens": 2}, {"no_embed_class": True}, {"pos_embed": "none"}])
+def test_the_position_of_the_cls_token_is_what_the_network_adds_to_it(
+    options: dict[str, Any], make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    backbone = make_backbone(**options)
+    embedded = backbone.vit._pos_embed(backbone.vit.patch_embed(images))
+    assert backbone.cls_position.shape == (24,) and backbone.cls_position.dtype == torch.float32
+    assert torch.allclose(backbone.vit.cls_token[0, 0] + backbone.cls_position, embedded[0, 0])
+
+
+def test_a_backbone_gives_features_and_tokens_in_float32(
+    make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    backbone = make_backbone()
+    prompts, prefixes = torch.randn(5, 3, 24), {1: (torch.randn(5, 2, 24), torch.randn(2, 24))}
+    found = backbone.tokens(images, 4, prompts=prompts, prefixes=prefixes)
+    assert found.shape == (5, 4, 24) and found.dtype == torch.float32
+    normalised = (images - 0.5) / 0.5
+    assert torch.allclose(found, tokens(backbone.vit, normalised, 4, prompts, prefixes), atol=1e-5)
+    features = backbone.features(images, prompts=prompts, prefixes=prefixes)
+    assert features.shape == (5, 24) and torch.allclose(features, found[:, 0], atol=1e-5)
+    view, _ = attach(backbone.vit, pet_settings("ssf"))
+    assert not torch.allclose(backbone.tokens(images, 4, view), backbone.tokens(images, 4), atol=1e-3)
+    backbone.to(torch.device("cpu"), torch.bfloat16)
+    rough = backbone.tokens(images, 4, prompts=prompts, prefixes=prefixes)
+    assert rough.dtype == torch.float32 and torch.allclose(rough, found, atol=0.5)
+
+
+def test_a_block_of_another_make_takes_prompts_but_no_prefixes(
+    make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    backbone = make_backbone(block_fn=ResPostBlock)
+    assert backbone.tokens(images, 4, prompts=torch.randn(3, 24)).shape == (5, 4, 24)
+    with pytest.raises(SafeclError, match=r"^Prefixes need .* ResPostBlock\.$"):
+        backbone.features(images, prefixes={0: (torch.zeros(2, 24), torch.zeros(2, 24))})
+
+
+def test_a_block_or_token_that_does_not_exist_is_an_error(
+    make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    backbone, pair = make_backbone(), (torch.zeros(2, 24), torch.zeros(2, 24))
+    with pytest.raises(ValueError, match="block 2"):
+        backbone.features(images, prefixes={0: pair, 2: pair})
+    assert backbone.tokens(images, 5).shape == (5, 5, 24)
+    for count in (0, 6):
+        with pytest.raises(ValueError, match="tokens"):
+            backbone.tokens(images, count)
+    assert backbone.tokens(images, 6, prompts=torch.zeros(1, 24)).shape == (5, 6, 24)

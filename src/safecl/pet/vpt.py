@@ -7,7 +7,8 @@ from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.view import cls_of, shared_view
+from safecl.backbone.layers import Prefix
+from safecl.backbone.view import block_tokens, shared_view
 from safecl.pet.base import Pet, blocks
 
 
@@ -30,7 +31,7 @@ class Prompts(nn.Module):
 
 
 class PromptedBlock(nn.Module):
-    """Append prompts before a block, if it has its own; drop tokens after it, if it is the last to see them."""
+    """Append prompts before a block, if it has its own, and cut the last ``drop`` tokens off after it."""
 
     def __init__(self, block: nn.Module, prompts: Prompts | None, drop: int) -> None:
         super().__init__()
@@ -40,9 +41,10 @@ class PromptedBlock(nn.Module):
         y: Tensor = self.block(self._prompted(x), **options)
         return y[:, : y.shape[1] - self.drop]
 
-    def cls_of(self, x: Tensor) -> Tensor:
-        """What ``safecl.backbone.view.cls_of`` asks for."""
-        return cls_of(self.block, self._prompted(x))
+    def first_tokens(self, x: Tensor, count: int | None, prefix: Prefix | None) -> Tensor:
+        """As ``safecl.backbone.view.block_tokens``; without a count, all but the dropped ones."""
+        y = block_tokens(self.block, self._prompted(x), count, prefix)
+        return y if count is not None else y[:, : y.shape[1] - self.drop]
 
     def _prompted(self, x: Tensor) -> Tensor:
         return x if self.prompts is None else self.prompts(x)
