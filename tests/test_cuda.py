@@ -14,7 +14,7 @@ from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.progress import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.learner import Learner, random_rows
-from safecl.pet import attach, pet_settings
+from safecl.pet import PETS, attach, pet_settings
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
 
@@ -97,7 +97,7 @@ def test_the_gradient_of_a_scale_is_exact_at_any_scale(
         assert torch.allclose(found[2].double(), by_z.sum(dim=0), atol=tolerance * float(by_z.norm(dim=0).max()))
 
 
-@pytest.mark.parametrize("kind", ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora"])
+@pytest.mark.parametrize("kind", [kind for kind in PETS if kind != "none"])
 def test_bf16_features_and_gradients_point_where_float32_ones_do(
     kind: Any, make_backbone: Callable[..., Backbone], images: Tensor, scramble: Callable[..., None]
 ) -> None:
@@ -111,6 +111,50 @@ def test_bf16_features_and_gradients_point_where_float32_ones_do(
         found.append((features.flatten(), torch.cat([gradient.flatten() for gradient in gradients])))
     for one, other in zip(*found, strict=True):
         assert torch.cosine_similarity(one, other, dim=0) > 0.99
+
+
+def test_prompts_and_prefixes_are_the_same_on_the_device(
+    make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    found = []
+    for device in (torch.device("cpu"), CUDA):
+        backbone, generator = make_backbone().to(device), torch.Generator().manual_seed(0)
+        prompts, keys, values = (
+            torch.randn(5, 3, 24, generator=generator).to(device).requires_grad_() for _ in range(3)
+        )
+        tokens = backbone.tokens(images.to(device), 4, prompts=prompts, prefixes={1: (keys, values)})
+        gradients = torch.autograd.grad(tokens.pow(3).mean(), (prompts, keys, values))
+        found.append([each.cpu() for each in (tokens, *gradients)])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-3 * float(other.detach().abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_full_fine_tuning_can_be_recorded_in_a_cuda_graph(
+    dtype: torch.dtype, make_backbone: Callable[..., Backbone], images: Tensor
+) -> None:
+    backbone = make_backbone().to(CUDA, dtype)
+    view, modules = attach(backbone.vit, pet_settings("full"))
+    parameters, pictures = list(modules.parameters()), images.to(CUDA)
+
+    def step() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(backbone.features(pictures, view).pow(3).mean(), parameters)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = step()
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.mul_(1.1)  # the graph must round the weights anew, not those it was recorded with
+    graph.replay()
+    for one, other in zip(recorded, step(), strict=True):
+        assert one.dtype == torch.float32 and torch.allclose(one, other, atol=2e-2 * float(other.abs().max()) + 1e-6)
 
 
 def trained(

@@ -110,6 +110,8 @@ def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, An
             change = 8.0 / rank * torch.cat([q, torch.zeros_like(q), v]).double()
             weights[f"blocks.{i}.attn.qkv.weight"] = weights[f"blocks.{i}.attn.qkv.weight"].double() + change
         return {"weights": weights}
+    if kind == "full":
+        return {"weights": pet["vit"].state_dict(keep_vars=True)}
     if kind.startswith("vpt"):
         # The same numbers; the gradient is multiplied by the rate, as that of the prompts is.
         rate = VptSettings().rate

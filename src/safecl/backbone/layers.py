@@ -96,14 +96,14 @@ class _Gelu(torch.autograd.Function):
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm whose weights are never trained."""
+    """A layer norm that computes no gradient of frozen weights, and on CUDA takes weights of a higher precision."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         super().__init__(list(norm.normalized_shape), norm.eps, device="meta")
         self.weight, self.bias = norm.weight, norm.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cuda:
+        if not x.is_cuda or self.weight.requires_grad:
             return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
         y: Tensor = _Norm.apply(x, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]  # torch's own
         return y

@@ -26,11 +26,23 @@ def tokens(
     As in ``vit.forward_features``, but the last block computes no other token. ``prompts``: tokens (N, L, d), or
     (L, d) for all pictures, inserted after the CLS token; they get no position embedding. ``prefixes``: by block
     index, keys and values that its attention has before its own.
+
+    Pictures in bfloat16 on a network with float32 weights (full fine-tuning) are computed by autocast.
     """
+    if pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype:
+        # Without its cache of rounded weights, which a CUDA graph could not record.
+        with torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False):
+            return _tokens(vit, pictures, count, prompts, prefixes or {})
+    return _tokens(vit, pictures, count, prompts, prefixes or {})
+
+
+def _tokens(
+    vit: VisionTransformer, pictures: Tensor, count: int, prompts: Tensor | None, prefixes: Mapping[int, Prefix]
+) -> Tensor:
     x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
     if prompts is not None:
         x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(len(x), -1, -1), x[:, 1:]], dim=1)
-    prefixes, last = prefixes or {}, len(vit.blocks) - 1
+    last = len(vit.blocks) - 1
     for i in prefixes:
         if not 0 <= i <= last:
             raise ValueError(f"a prefix for block {i} of a network with the blocks 0 to {last}")
@@ -67,15 +79,16 @@ def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix
 
 
 def shared_view(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the tensors of ``vit``; a batch is embedded once for all its views."""
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*vit.parameters(), *vit.buffers()]}
-    embedding: Any = vit.patch_embed
-    if not isinstance(embedding, SharedEmbedding):
-        shared[id(embedding)] = embedding  # not copied: all views call it
-    view = copy.deepcopy(vit, shared)
-    if not isinstance(embedding, SharedEmbedding):
-        view.patch_embed = SharedEmbedding(embedding)
+    """A tree of modules over the tensors of ``vit``, all frozen below it; a batch is embedded once for all views."""
+    view = shared_tree(vit)
+    if not isinstance(vit.patch_embed, SharedEmbedding):
+        view.patch_embed = SharedEmbedding(vit.patch_embed)
     return view
+
+
+def shared_tree(vit: VisionTransformer) -> VisionTransformer:
+    """A second tree of modules over the tensors of ``vit``."""
+    return copy.deepcopy(vit, {id(tensor): tensor for tensor in [*vit.parameters(), *vit.buffers()]})
 
 
 class SharedEmbedding(nn.Module):
@@ -128,6 +141,9 @@ class Once:
 
     def __init__(self) -> None:
         self._last: tuple[Tensor, int, Tensor] | None = None  # one tuple: replaced in one step, also between threads
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Once":
+        return Once()
 
     @torch.no_grad()
     def __call__(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
