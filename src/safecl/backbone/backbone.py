@@ -1,6 +1,8 @@
 """The backbone: a frozen pre-trained timm ViT, from pictures to tokens after the final norm."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from hashlib import blake2b
 from typing import TypeAlias
 
 import torch
@@ -39,6 +41,8 @@ class Backbone:
         Pictures, features, the weights of norms and the parameters of PETs stay float32: a PET rounds a copy of its
         parameters where it uses them.
         """
+        if dtype != torch.float32:
+            _ = self.digest  # of the weights before they are rounded
         for module in self.vit.modules():
             precision = torch.float32 if isinstance(module, nn.LayerNorm) else dtype
             for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
@@ -47,6 +51,15 @@ class Backbone:
         self._scale_offset = factor, -torch.tensor(self.mean, device=device).view(3, 1, 1) * factor
         self.dtype, self._prepared = dtype, Once()  # forgets pictures of the device and precision before
         return self
+
+    @cached_property
+    def digest(self) -> str:
+        """The fingerprint of the weights as they were loaded: blake2b of their names, shapes and float32 values."""
+        digest = blake2b(digest_size=16)
+        for name, tensor in sorted(self.vit.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.cpu().float().contiguous().numpy().astype("<f4", copy=False))
+        return digest.hexdigest()
 
     @property
     def device(self) -> torch.device:
