@@ -41,7 +41,7 @@ def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
     """timm's own modules in timm's own order, with the PET of another network beside them."""
     if kind != "ssf":
         view, own = attach(vit, pet_settings(kind))
-        own.load_state_dict(pet.state_dict())
+        own.double().load_state_dict(pet.state_dict())
         return view, own
     ssf, vit = copy.deepcopy(pet), copy.deepcopy(vit)
     for place, scale in ssf.items():
@@ -59,23 +59,24 @@ def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
 def test_features_and_gradients_are_those_of_the_network_as_it_is_written(
     kind: Any, family: str, make_vit: Callable[..., Any], images: Tensor, scramble: Callable[..., None]
 ) -> None:
-    vit = make_vit(**FAMILIES[family]).requires_grad_(False)
-    backbone = Backbone(copy.deepcopy(vit), "tiny", 16, (0.5,) * 3, (0.5,) * 3)
-    view, own = attach(backbone.vit, pet_settings(kind))
-    scramble(own)
+    vit, images = make_vit(**FAMILIES[family]).double().requires_grad_(False), images.double()
+    fast = copy.deepcopy(vit)
+    use_layers(fast)
+    view, own = attach(fast, pet_settings(kind))
+    scramble(own.double())
     network, pet = plainly(vit, kind, own)
     own.eval()
     pet.eval()
-    found, expected = backbone.features(images, view), network.forward_features((images - 0.5) / 0.5)[:, 0]
-    assert torch.allclose(found, expected, atol=2e-5)
+    found, expected = tokens(view, images)[:, 0], network.forward_features(images)[:, 0]
+    assert torch.allclose(found, expected, rtol=0, atol=1e-10)
     if kind != "none":
         ours, theirs = (
             torch.autograd.grad(f.pow(3).mean(), list(modules.parameters()))
             for f, modules in ((found, own), (expected, pet))
         )
         for one, other in zip(ours, theirs, strict=True):
-            assert torch.allclose(one, other, atol=1e-4 * float(other.abs().max()))
-    assert torch.allclose(backbone.features(images, merge(view)), expected, atol=2e-5)
+            assert torch.allclose(one, other, rtol=0, atol=1e-9 * float(other.abs().max()))
+    assert torch.allclose(tokens(merge(view), images)[:, 0], expected, rtol=0, atol=1e-10)
 
 
 def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..., Backbone]) -> None:
@@ -140,21 +141,21 @@ def test_a_mask_together_with_prefixes_is_refused(make_backbone: Callable[..., B
 
 
 def test_attention_can_be_asked_for_the_first_tokens_alone(make_backbone: Callable[..., Backbone]) -> None:
-    attention, x = make_backbone().vit.blocks[0].attn, torch.randn(3, 7, 24)
-    assert torch.allclose(attention(x, queries=2), attention(x)[:, :2], atol=1e-6)
+    attention, x = make_backbone().vit.blocks[0].attn.double(), torch.randn(3, 7, 24).double()
+    assert torch.allclose(attention(x, queries=2), attention(x)[:, :2], rtol=0, atol=1e-12)
 
 
 def test_the_first_tokens_are_those_of_all(make_vit: Callable[..., Any], images: Tensor) -> None:
     for options in FAMILIES.values():
-        vit = make_vit(**options)
+        vit, images = make_vit(**options).double(), images.double()
         for count in (1, 3):
-            assert torch.allclose(tokens(vit, images, count), vit.forward_features(images)[:, :count], atol=1e-5)
+            assert torch.allclose(tokens(vit, images, count), vit.forward_features(images)[:, :count], atol=1e-10)
 
 
 def test_patches_by_a_product_are_those_of_the_convolution() -> None:
-    embedding, x = PatchEmbed(img_size=(24, 16), patch_size=8, embed_dim=10), torch.rand(2, 3, 24, 16)
-    assert torch.allclose(patches(embedding, x), embedding(x), atol=1e-6)
-    padded = PatchEmbed(img_size=None, patch_size=8, embed_dim=10, dynamic_img_pad=True)
+    embedding, x = PatchEmbed(img_size=(24, 16), patch_size=8, embed_dim=10).double(), torch.rand(2, 3, 24, 16).double()
+    assert torch.allclose(patches(embedding, x), embedding(x), rtol=0, atol=1e-12)
+    padded = PatchEmbed(img_size=None, patch_size=8, embed_dim=10, dynamic_img_pad=True).double()
     assert torch.equal(patches(padded, x[..., :13]), padded(x[..., :13]))
 
 

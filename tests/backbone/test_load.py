@@ -107,19 +107,19 @@ def test_the_feature_is_the_cls_token_after_the_final_norm(
     backbone = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3)
     features = backbone.features(images)
     assert features.shape == (5, backbone.width) == (5, 24) and features.dtype == torch.float32
-    assert torch.allclose(features, vit(images), atol=1e-5)  # timm's own answer for a network without a head
+    assert torch.allclose(features, vit(images), atol=1e-4)  # timm's own answer for a network without a head
     before: list[Tensor] = []
     vit.norm.register_forward_hook(lambda module, inputs, output: before.append(inputs[0]))
     vit(images)
     normed = torch.nn.functional.layer_norm(before[0], (24,), vit.norm.weight, vit.norm.bias, vit.norm.eps)
-    assert torch.allclose(features, normed[:, 0], atol=1e-5)
+    assert torch.allclose(features, normed[:, 0], atol=1e-4)
 
 
 def test_pixels_are_normalised_before_anything_else(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
     vit, mean, std = make_vit(), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
     normalised = (images - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
     expected = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3).features(normalised)
-    assert torch.allclose(Backbone(vit, "tiny", 16, mean, std).features(images), expected, atol=1e-6)
+    assert torch.allclose(Backbone(vit, "tiny", 16, mean, std).features(images), expected, atol=1e-4)
 
 
 def test_the_backbone_is_frozen_and_in_evaluation_mode(make_vit: Callable[..., VisionTransformer]) -> None:

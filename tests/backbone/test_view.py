@@ -16,11 +16,11 @@ from safecl.pet import attach, pet_settings
 
 
 def test_a_view_of_a_view_is_the_same_network(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
-    vit = make_vit()
+    vit, images = make_vit().double(), images.double()
     view = shared_view(vit)
     expected = vit.forward_features(images)
-    assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
-    assert torch.allclose(shared_view(view).forward_features(images), expected, atol=1e-6)
+    assert torch.allclose(view.forward_features(images), expected, atol=1e-12)
+    assert torch.allclose(shared_view(view).forward_features(images), expected, atol=1e-12)
 
 
 def test_a_batch_is_embedded_once_for_all_views(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
@@ -36,7 +36,7 @@ def test_a_batch_is_embedded_once_for_all_views(make_backbone: Callable[..., Bac
     assert torch.equal(backbone.features(images), found[-1])
     assert calls[0] == 1
     for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
+        assert torch.allclose(one, other, atol=1e-4)
 
 
 def test_pictures_changed_in_place_are_embedded_again(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
@@ -45,7 +45,7 @@ def test_pictures_changed_in_place_are_embedded_again(make_backbone: Callable[..
     images.mul_(0.5)
     after = backbone.features(images)
     assert not torch.equal(before, after)
-    assert torch.allclose(after, backbone.features(images.clone()), atol=1e-6)
+    assert torch.allclose(after, backbone.features(images.clone()), atol=1e-4)
 
 
 def test_pictures_of_inference_mode_are_never_mistaken(make_backbone: Callable[..., Backbone]) -> None:
@@ -64,7 +64,7 @@ def test_threads_get_the_features_of_their_own_pictures(make_backbone: Callable[
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(backbone.features, batches))
     for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
+        assert torch.allclose(one, other, atol=1e-4)
 
 
 def test_once_keeps_one_result_and_no_gradient() -> None:
@@ -99,9 +99,9 @@ def test_a_backbone_gives_features_and_tokens_in_float32(
     found = backbone.tokens(images, 4, prompts=prompts, prefixes=prefixes)
     assert found.shape == (5, 4, 24) and found.dtype == torch.float32
     normalised = (images - 0.5) / 0.5
-    assert torch.allclose(found, tokens(backbone.vit, normalised, 4, prompts, prefixes), atol=1e-5)
+    assert torch.allclose(found, tokens(backbone.vit, normalised, 4, prompts, prefixes), atol=1e-4)
     features = backbone.features(images, prompts=prompts, prefixes=prefixes)
-    assert features.shape == (5, 24) and torch.allclose(features, found[:, 0], atol=1e-5)
+    assert features.shape == (5, 24) and torch.allclose(features, found[:, 0], atol=1e-4)
     view, _ = attach(backbone.vit, pet_settings("ssf"))
     assert not torch.allclose(backbone.tokens(images, 4, view), backbone.tokens(images, 4), atol=1e-3)
     backbone.to(torch.device("cpu"), torch.bfloat16)

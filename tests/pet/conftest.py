@@ -136,5 +136,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=FAMILIES, scope="session")
 def vit(request: pytest.FixtureRequest, make_vit: Callable[..., VisionTransformer]) -> VisionTransformer:
-    """A frozen tiny network of each family."""
-    return make_vit(**FAMILIES[request.param]).requires_grad_(False)
+    """A frozen tiny network of each family, in float64: in float32 the order of sums differs between processors."""
+    return make_vit(**FAMILIES[request.param]).double().requires_grad_(False)
+
+
+@pytest.fixture
+def images(images: Tensor) -> Tensor:
+    """The same pictures in float64."""
+    return images.double()

@@ -42,7 +42,7 @@ def test_each_stands_where_its_name_says(
     scramble(pet[place], seed=5, deviation=0.5)
     scale, shift = pet[place].scale.double(), pet[place].shift.double()
     expected = reference(vit, images, after=lambda at, x: x * scale + shift if at == place else x)
-    assert torch.allclose(view.forward_features(images).double(), expected, atol=1e-4)
+    assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
     assert not torch.allclose(reference(vit, images), expected, atol=1e-6)
 
 
@@ -52,7 +52,7 @@ def test_together_they_are_the_whole_of_ssf(
     view, pet = attach(vit, pet_settings("ssf"))
     scramble(pet)
     expected = reference(vit, images, after=lambda at, x: x * pet[at].scale.double() + pet[at].shift.double())
-    assert torch.allclose(view.forward_features(images).double(), expected, atol=1e-4)
+    assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
 
 
 def test_initial_values_lie_around_one_and_zero(make_vit: Callable[..., VisionTransformer]) -> None:

@@ -22,7 +22,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 def precise(vit: VisionTransformer, kind: str, scramble: Callable[..., None]) -> tuple[Any, Any, nn.ModuleDict]:
     """The network in float64 with its fast layers, and a view of it with a PET off its initial values."""
-    vit = copy.deepcopy(vit).double()
+    vit = copy.deepcopy(vit)
     use_layers(vit)
     view, pet = attach(vit, pet_settings(kind))
     pet.double()
@@ -45,7 +45,7 @@ def test_tokens_and_gradients_are_those_of_the_network_as_it_is_written(
     inputs += [] if prefixes is None else [each for pair in prefixes.values() for each in pair]
     everything = reference(vit, images, inserted=prompts, prefixes=prefixes, **tuned(kind, vit, pet))
     for count in (1, 4):
-        found, expected = tokens(view, images.double(), count, prompts, prefixes), everything[:, :count]
+        found, expected = tokens(view, images, count, prompts, prefixes), everything[:, :count]
         assert found.shape == (5, count, 24)
         assert torch.allclose(found, expected, rtol=0, atol=1e-10)
         if inputs:
@@ -57,7 +57,7 @@ def test_tokens_and_gradients_are_those_of_the_network_as_it_is_written(
             ]
             for one, other in zip(*gradients, strict=True):
                 assert torch.allclose(one, other, rtol=0, atol=1e-9 * max(1.0, float(other.abs().max())))
-        assert torch.allclose(tokens(merge(view), images.double(), count, prompts, prefixes), expected, atol=1e-10)
+        assert torch.allclose(tokens(merge(view), images, count, prompts, prefixes), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", PETS)
@@ -66,10 +66,10 @@ def test_a_picture_has_its_own_prompts_and_prefixes_whatever_else_is_in_the_batc
 ) -> None:
     _, view, _ = precise(vit, kind, scramble)
     prompts, keys, values = draw(5, 3, 24), draw(5, 2, 24, seed=1), draw(5, 2, 24, seed=2)
-    together = tokens(view, images.double(), 4, prompts, {1: (keys, values)})
+    together = tokens(view, images, 4, prompts, {1: (keys, values)})
     for i in range(5):
         one = slice(i, i + 1)
-        alone = tokens(view, images[one].double(), 4, prompts[one], {1: (keys[one], values[one])})
+        alone = tokens(view, images[one], 4, prompts[one], {1: (keys[one], values[one])})
         assert torch.allclose(alone, together[one], rtol=0, atol=1e-12)
 
 
@@ -78,6 +78,6 @@ def test_prompts_and_prefixes_without_a_batch_dimension_are_those_of_every_pictu
 ) -> None:
     _, view, _ = precise(vit, "ssf", scramble)
     prompts, keys, values = draw(3, 24), draw(2, 24, seed=1), draw(2, 24, seed=2)
-    found = tokens(view, images.double(), 4, prompts, {0: (keys, values)})
+    found = tokens(view, images, 4, prompts, {0: (keys, values)})
     repeated = [each.expand(5, -1, -1) for each in (prompts, keys, values)]
-    assert torch.equal(found, tokens(view, images.double(), 4, repeated[0], {0: (repeated[1], repeated[2])}))
+    assert torch.equal(found, tokens(view, images, 4, repeated[0], {0: (repeated[1], repeated[2])}))

@@ -19,9 +19,9 @@ def test_deep_prompts_are_new_in_every_block(
     prompts = {int(i): each.tokens for i, each in pet.items()}
     assert {i: each.shape for i, each in prompts.items()} == {0: (5, 24), 1: (5, 24)}
     expected = reference(vit, images, prompts=prompts, dropped=(0, 1))
-    found = view.forward_features(images).double()
+    found = view.forward_features(images)
     assert found.shape == vit.forward_features(images).shape
-    assert torch.allclose(found, expected, atol=1e-4)
+    assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_shallow_prompts_go_through_all_blocks_and_out(
@@ -31,15 +31,15 @@ def test_shallow_prompts_go_through_all_blocks_and_out(
     scramble(pet)
     assert set(pet) == {"0"}
     expected = reference(vit, images, prompts={0: pet["0"].tokens}, dropped=(1,))
-    found = view.forward_features(images).double()
+    found = view.forward_features(images)
     assert found.shape == vit.forward_features(images).shape
-    assert torch.allclose(found, expected, atol=1e-4)
+    assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_in_a_network_of_one_block_shallow_and_deep_are_the_same(
     make_vit: Callable[..., VisionTransformer], images: Tensor
 ) -> None:
-    vit = make_vit(depth=1)
+    vit = make_vit(depth=1).double()
     deep, _ = attach(vit, pet_settings("vpt_deep"))
     shallow, _ = attach(vit, pet_settings("vpt_shallow"))
     assert torch.equal(deep.forward_features(images), shallow.forward_features(images))

@@ -68,11 +68,13 @@ def norm_scale_gradients(
     if fast is not None and g.is_cuda:
         by_scale, by_shift = fast.norm_scale_gradients(g, x, mean, spread, weight, bias, scale)
         return by_scale, by_shift
-    g, x = g.to(scale.dtype), x.to(scale.dtype)  # torch sums in the precision of x
-    ones, wanted = torch.ones_like(weight), [False, True, True]
+    precision = torch.promote_types(x.dtype, scale.dtype)
+    g, x = g.to(precision), x.to(precision)  # torch sums in the precision of x
+    ones, wanted = torch.ones_like(weight, dtype=precision), [False, True, True]
     sums = torch.ops.aten.native_layer_norm_backward(g, x, weight.shape, mean, spread, ones, ones, wanted)
     along, by_shift = sums[1] * weight, sums[2]
-    return along if bias is None else along + bias * by_shift, by_shift
+    along = along if bias is None else along + bias * by_shift
+    return along.to(scale.dtype), by_shift.to(scale.dtype)
 
 
 @torch.no_grad()
@@ -90,18 +92,18 @@ def scale_gradients(
         by_z, by_scale, by_shift = fast.scale_gradients(g, z, x, weight, bias, scale, shift, *gelus, TINY, RATIO)
         return by_z, by_scale, by_shift
     by_z = gelu_gradient(g, z) if gelu_out else g
-    flat = by_z.reshape(-1, g.shape[-1])
-    by_shift = flat.sum(dim=0, dtype=scale.dtype)
+    flat, precision = by_z.reshape(-1, g.shape[-1]), torch.promote_types(g.dtype, scale.dtype)
+    by_shift = flat.sum(dim=0, dtype=precision)
     imprecise = (scale.abs() < TINY) | (shift.abs() > RATIO * scale.abs())
-    along = (flat * z.reshape(flat.shape)).sum(dim=0, dtype=scale.dtype)
+    along = (flat * z.reshape(flat.shape)).sum(dim=0, dtype=precision)
     by_scale = (along - shift * by_shift) / torch.where(imprecise, 1, scale)
     # CUDA computes all channels: to pick some, the host would have to wait, which a CUDA graph does not allow.
     channels = slice(None) if g.is_cuda else imprecise.nonzero()[:, 0]
     if g.is_cuda or len(imprecise[channels]):
-        inputs = (F.gelu(x) if gelu_in else x).reshape(-1, x.shape[-1]).to(scale.dtype)
-        product = (flat[:, channels].T.to(scale.dtype) @ inputs).mul_(weight[channels]).sum(dim=1)
+        inputs = (F.gelu(x) if gelu_in else x).reshape(-1, x.shape[-1]).to(precision)
+        product = (flat[:, channels].T.to(precision) @ inputs).mul_(weight[channels]).sum(dim=1)
         by_scale[channels] = product if bias is None else product + bias[channels] * by_shift[channels]
-    return by_z, by_scale, by_shift
+    return by_z, by_scale.to(scale.dtype), by_shift.to(scale.dtype)
 
 
 def gelu_gradient(g: Tensor, x: Tensor) -> Tensor:
