@@ -27,7 +27,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 class Scaled(nn.Module):
-    """SSF as it is written: the layer, then a product, then a sum."""
+    """SSF as the paper writes it: the layer, then a product, then a sum."""
 
     def __init__(self, layer: nn.Module, ssf: nn.Module) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Scaled(nn.Module):
 
 
 def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
-    """timm's own modules in timm's own order, with the PET of another network beside them."""
+    """The network of timm's own modules, with a PET that has the values of ``pet``."""
     if kind != "ssf":
         view, own = attach(vit, pet_settings(kind))
         own.double().load_state_dict(pet.state_dict())

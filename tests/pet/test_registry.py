@@ -1,4 +1,4 @@
-"""What every PET promises, whatever it is: it attaches to a ViT that it does not own."""
+"""What holds for every kind of PET: it attaches to a view and leaves the network behind the view as it is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def vit_b16() -> VisionTransformer:
 
 
 def step(view: VisionTransformer, pet: torch.nn.Module, images: Tensor, rate: float = 0.5) -> list[Tensor]:
-    """One step of plain gradient descent on something; gives the gradients."""
+    """One step of gradient descent on an arbitrary loss; gives the gradients."""
     loss = view.forward_features(images)[:, 0].pow(3).sum()
     gradients = list(torch.autograd.grad(loss, list(pet.parameters())))
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_training_a_view_leaves_the_vit_and_other_views_as_they_were(
 def test_the_gradient_reaches_every_parameter_after_one_step(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
     view, pet = attach(vit, pet_settings(kind))
     first = dict(zip((name for name, _ in pet.named_parameters()), step(view, pet, images), strict=True))
-    # What stands behind a zero matrix waits for one step: the way in of an adapter and of LoRA.
+    # In the first step nothing passes the zero matrix of an adapter or of LoRA to the matrix before it.
     waiting = {name for name in first if "down" in name} if kind in ("adapter", "lora") else set()
     assert {name for name, gradient in first.items() if not gradient.any()} == waiting
     assert all(gradient.any() for gradient in step(view, pet, images))
@@ -170,17 +170,17 @@ def test_an_unknown_kind_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ssf", "lora"])
-def test_folded_and_unfolded_agree(
+def test_merged_and_unmerged_agree(
     kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:
     view, pet = attach(vit, pet_settings(kind))
     scramble(pet, seed=3, deviation=0.3)
-    unfolded = view.forward_features(images)
+    unmerged = view.forward_features(images)
     merged = merge(view)
-    assert torch.allclose(merged.forward_features(images), unfolded, atol=1e-6)
-    assert not torch.allclose(unfolded, vit.forward_features(images), atol=1e-2)
+    assert torch.allclose(merged.forward_features(images), unmerged, atol=1e-6)
+    assert not torch.allclose(unmerged, vit.forward_features(images), atol=1e-2)
     # merge() makes a copy: neither the view nor the ViT under it has changed.
-    assert torch.equal(view.forward_features(images), unfolded)
+    assert torch.equal(view.forward_features(images), unmerged)
 
 
 @pytest.mark.parametrize("kind", ["adapter", "vpt_deep", "vpt_shallow", "full", "none"])

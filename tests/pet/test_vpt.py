@@ -47,7 +47,7 @@ def test_in_a_network_of_one_block_shallow_and_deep_are_the_same(
 
 @pytest.mark.parametrize("kind", ["vpt_deep", "vpt_shallow"])
 def test_prompts_start_at_zero(kind: str, vit: VisionTransformer) -> None:
-    _, pet = attach(vit, pet_settings(kind))  # type: ignore[arg-type]
+    _, pet = attach(vit, pet_settings(kind))
     assert not any(parameter.any() for parameter in pet.parameters())
 
 
@@ -55,7 +55,7 @@ def test_prompts_start_at_zero(kind: str, vit: VisionTransformer) -> None:
 def test_prompts_learn_at_their_own_rate(kind: str, vit: VisionTransformer, images: Tensor) -> None:
     gradients = []
     for rate in (1.0, 0.25):
-        view, pet = copy.deepcopy(attach(vit, pet_settings(kind, rate=rate)))  # type: ignore[arg-type]
+        view, pet = copy.deepcopy(attach(vit, pet_settings(kind, rate=rate)))
         view.forward_features(images)[:, 0].square().sum().backward()
         gradients.append([parameter.grad for parameter in pet.parameters()])
     assert all(whole.any() and torch.equal(0.25 * whole, slow) for whole, slow in zip(*gradients, strict=True))

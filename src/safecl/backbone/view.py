@@ -64,22 +64,23 @@ def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix
     if hasattr(block, "first_tokens"):
         y = block.first_tokens(x, count, prefix)
         return y
-    plain = isinstance(block, Block) and isinstance(block.attn, Attention)
-    if prefix is not None and not plain:
+    own = isinstance(block, Block) and isinstance(block.attn, Attention)
+    if prefix is not None and not own:
         kind = type(block.attn if isinstance(block, Block) else block).__name__
         raise SafeclError(f"Prefixes need the plain blocks and attention of timm's ViT; this backbone has {kind}.")
-    if not plain or (count is None and prefix is None):
+    if not isinstance(block, Block) or (count is None and prefix is None):
         y = block(x)[:, :count]
         return y
     # Only attention reads other tokens: its queries and all that follows are those of the first ``count``.
-    y = block.attn(block.norm1(x), queries=count, prefix=prefix)
+    options = {"queries": count, "prefix": prefix} if own else {}
+    y = block.attn(block.norm1(x), **options)[:, :count]
     y = x[:, :count] + block.drop_path1(block.ls1(y))
     y = y + block.drop_path2(block.ls2(block.mlp(block.norm2(y))))
     return y
 
 
 def shared_view(vit: VisionTransformer) -> VisionTransformer:
-    """A tree of modules over the tensors of ``vit``, all frozen below it; a batch is embedded once for all views."""
+    """A second tree of modules over the frozen tensors of ``vit``; a batch is embedded once for all its views."""
     view = shared_tree(vit)
     if not isinstance(vit.patch_embed, SharedEmbedding):
         view.patch_embed = SharedEmbedding(vit.patch_embed)
