@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from safecl.pet import PetSettings, attach
+from safecl.pet import attach, pet_settings
 
 BETAS = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
@@ -38,7 +38,7 @@ class Scale(nn.Module):
 def tuned(vit: Any, kind: Any) -> Any:
     """A copy of ``vit`` with a PET in it, everything else frozen."""
     if kind != "ssf":
-        return attach(copy.deepcopy(vit), PetSettings(kind=kind))[0]
+        return attach(copy.deepcopy(vit), pet_settings(kind))[0]
     vit = copy.deepcopy(vit).requires_grad_(False)
     d = vit.embed_dim
     vit.patch_embed.norm, vit.norm = Scale(vit.patch_embed.norm, d), Scale(vit.norm, d)

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from safecl.backbone import Backbone
 from safecl.heads import RidgeSettings
-from safecl.learner import Learner
-from safecl.pet import PetSettings
-from safecl.randomness import generator
+from safecl.learner import Learner, random_rows
+from safecl.pet import pet_settings
 
 RIDGE = RidgeSettings(size=30)
 KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
@@ -19,11 +18,11 @@ KINDS = ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora", "none"]
 
 def taught(backbone: Backbone, kind: Any, images: Tensor, seed: int = 0) -> Learner:
     """A learner that knows three classes."""
-    learner = Learner(backbone, PetSettings(kind=kind), RIDGE, 10.0, seed)
+    learner = Learner(backbone, pet_settings(kind), RIDGE, 10.0, seed)
     learner.eval()
     targets = torch.tensor([0, 1, 2, 0, 1])
     features = learner.features(images).detach()
-    learner.cosine.grow_random(3, generator(seed, "head"))
+    learner.cosine.grow(random_rows(3, backbone.width, seed))
     learner.cosine.observe(features, targets)
     learner.remember(features, targets)
     return learner
@@ -94,7 +93,7 @@ def test_a_frozen_learner_given_another_state_is_that_one(
 
 
 def test_a_new_learner_starts_in_evaluation_mode(make_backbone: Callable[..., Backbone]) -> None:
-    learner = Learner(make_backbone(), PetSettings(kind="adapter"), RIDGE)
+    learner = Learner(make_backbone(), pet_settings("adapter"), RIDGE)
     assert not any(module.training for module in learner.modules())
     assert not any(module.training for module in learner.copy().modules())
 
@@ -121,3 +120,9 @@ def test_learned_numbers_are_those_of_pet_and_cosine_head(
 ) -> None:
     learner = taught(make_backbone(), "vpt_deep", images)
     assert sum(parameter.numel() for parameter in learner.parameters()) == 2 * 5 * 24 + 3 * 24 + 1
+
+
+def test_random_rows_fill_the_box_of_a_fresh_head() -> None:
+    rows = random_rows(50, 16, 0)
+    assert rows.abs().max() <= 0.25 and rows.std() > 0.25 / 2
+    assert torch.equal(rows, random_rows(50, 16, 0)) and not torch.equal(rows, random_rows(50, 16, 1))

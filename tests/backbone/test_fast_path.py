@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from timm.layers import Attention as TimmAttention
 from timm.layers import PatchEmbed
 from timm.models.deit import VisionTransformerDistilled
@@ -14,12 +13,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone import Backbone
-from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradient, merged_weights, scale_gradients
-from safecl.backbone.layers import Attention, Gelu, Norm
-from safecl.backbone.view import cls_feature, patches
-from safecl.heads import RidgeSettings
-from safecl.learner import Learner
-from safecl.pet import PetSettings, attach
+from safecl.backbone.layers import Attention, Gelu, Norm, use_layers
+from safecl.backbone.view import patches, tokens
+from safecl.pet import attach, merge, pet_settings
 
 KINDS = ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora", "none"]
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -31,7 +27,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 class Scaled(nn.Module):
-    """SSF as it is written: the layer, then a product, then a sum."""
+    """SSF as the paper writes it: the layer, then a product, then a sum."""
 
     def __init__(self, layer: nn.Module, ssf: nn.Module) -> None:
         super().__init__()
@@ -42,10 +38,10 @@ class Scaled(nn.Module):
 
 
 def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
-    """timm's own modules in timm's own order, with the PET of another network beside them."""
+    """The network of timm's own modules, with a PET that has the values of ``pet``."""
     if kind != "ssf":
-        view, own = attach(vit, PetSettings(kind=kind))
-        own.load_state_dict(pet.state_dict())
+        view, own = attach(vit, pet_settings(kind))
+        own.double().load_state_dict(pet.state_dict())
         return view, own
     ssf, vit = copy.deepcopy(pet), copy.deepcopy(vit)
     for place, scale in ssf.items():
@@ -63,23 +59,24 @@ def plainly(vit: VisionTransformer, kind: Any, pet: nn.ModuleDict) -> Any:
 def test_features_and_gradients_are_those_of_the_network_as_it_is_written(
     kind: Any, family: str, make_vit: Callable[..., Any], images: Tensor, scramble: Callable[..., None]
 ) -> None:
-    vit = make_vit(**FAMILIES[family]).requires_grad_(False)
-    backbone = Backbone(copy.deepcopy(vit), "tiny", 16, (0.5,) * 3, (0.5,) * 3)
-    learner = Learner(backbone, PetSettings(kind=kind, bottleneck=64), RidgeSettings(size=5))
-    scramble(learner.pet)
-    network, pet = plainly(vit, kind, learner.pet)
+    vit, images = make_vit(**FAMILIES[family]).double().requires_grad_(False), images.double()
+    fast = copy.deepcopy(vit)
+    use_layers(fast)
+    view, own = attach(fast, pet_settings(kind))
+    scramble(own.double())
+    network, pet = plainly(vit, kind, own)
+    own.eval()
     pet.eval()
-    found, expected = learner.features(images), network.forward_features((images - 0.5) / 0.5)[:, 0]
-    assert torch.allclose(found, expected, atol=2e-5)
+    found, expected = tokens(view, images)[:, 0], network.forward_features(images)[:, 0]
+    assert torch.allclose(found, expected, rtol=0, atol=1e-10)
     if kind != "none":
         ours, theirs = (
             torch.autograd.grad(f.pow(3).mean(), list(modules.parameters()))
-            for f, modules in ((found, learner.pet), (expected, pet))
+            for f, modules in ((found, own), (expected, pet))
         )
         for one, other in zip(ours, theirs, strict=True):
-            assert torch.allclose(one, other, atol=1e-4 * float(other.abs().max()))
-    learner.freeze()
-    assert torch.allclose(learner.features(images), expected, atol=2e-5)
+            assert torch.allclose(one, other, rtol=0, atol=1e-9 * float(other.abs().max()))
+    assert torch.allclose(tokens(merge(view), images)[:, 0], expected, rtol=0, atol=1e-10)
 
 
 def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..., Backbone]) -> None:
@@ -92,75 +89,83 @@ def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..
     assert "blocks.0.attn.qkv.weight" in vit.state_dict() and "norm.weight" in vit.state_dict()
 
 
+@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize("queries", [None, 2])
+@pytest.mark.parametrize("mask", ["none", "additive", "boolean", "one row for all", "causal"])
+def test_attention_honours_masks_as_timm_does(mask: str, queries: int | None, qk_norm: bool) -> None:
+    torch.manual_seed(0)
+    theirs = TimmAttention(24, 3, qkv_bias=True, qk_norm=qk_norm, norm_layer=nn.LayerNorm).double().eval()
+    x, ours = torch.randn(2, 7, 24).double(), Attention(theirs)
+    options: dict[str, Any] = {
+        "none": {},
+        "additive": {"attn_mask": torch.randn(2, 1, 7, 7).double()},
+        "boolean": {"attn_mask": torch.rand(7, 7) > 0.4},
+        "one row for all": {"attn_mask": torch.randn(2, 1, 1, 7).double()},
+        "causal": {"is_causal": True},
+    }[mask]
+    expected = theirs(x, **options)
+    assert torch.allclose(ours(x, queries=queries, **options), expected[:, :queries], rtol=0, atol=1e-12)
+    assert (mask == "none") == torch.allclose(theirs(x), expected)
+
+
+def test_a_block_passes_its_mask_on(make_vit: Callable[..., Any]) -> None:
+    vit = make_vit().double()
+    x, mask = torch.randn(2, 7, 24).double(), torch.randn(7, 7).double()
+    expected = vit.blocks[0](x, attn_mask=mask)
+    use_layers(vit)
+    assert torch.allclose(vit.blocks[0](x, attn_mask=mask), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_prefixes_stand_before_keys_and_values_and_behind_the_key_norm(qk_norm: bool) -> None:
+    torch.manual_seed(0)
+    theirs = TimmAttention(24, 3, qkv_bias=True, qk_norm=qk_norm, norm_layer=nn.LayerNorm).double().eval()
+    x, keys, values = (torch.randn(2, length, 24).double() for length in (7, 4, 4))
+    q, k, v = theirs.qkv(x).unflatten(2, (3, 3, 8)).permute(2, 0, 3, 1, 4)
+    heads = [prefix.unflatten(2, (3, 8)).transpose(1, 2) for prefix in (keys, values)]
+    k, v = torch.cat([heads[0], theirs.k_norm(k)], dim=2), torch.cat([heads[1], v], dim=2)
+    weights = torch.softmax(theirs.q_norm(q) @ k.transpose(2, 3) / 8**0.5, dim=-1)
+    expected = theirs.proj((weights @ v).transpose(1, 2).flatten(2))
+    ours = Attention(theirs)
+    assert torch.allclose(ours(x, prefix=(keys, values)), expected, rtol=0, atol=1e-12)
+    assert torch.allclose(ours(x, prefix=(keys, values), queries=3), expected[:, :3], rtol=0, atol=1e-12)
+    shared = ours(x, prefix=(keys[0], values[0]))
+    assert torch.allclose(shared[0], expected[0], rtol=0, atol=1e-12) and not torch.allclose(shared[1], expected[1])
+
+
+def test_a_mask_together_with_prefixes_is_refused(make_backbone: Callable[..., Backbone]) -> None:
+    attention, x, prefix = make_backbone().vit.blocks[0].attn, torch.randn(1, 7, 24), (torch.zeros(2, 24),) * 2
+    for options in ({"attn_mask": torch.zeros(7, 7)}, {"is_causal": True}):
+        with pytest.raises(ValueError, match="prefix"):
+            attention(x, prefix=prefix, **options)
+
+
 def test_attention_can_be_asked_for_the_first_tokens_alone(make_backbone: Callable[..., Backbone]) -> None:
-    attention, x = make_backbone().vit.blocks[0].attn, torch.randn(3, 7, 24)
-    assert torch.allclose(attention(x, queries=2), attention(x)[:, :2], atol=1e-6)
+    attention, x = make_backbone().vit.blocks[0].attn.double(), torch.randn(3, 7, 24).double()
+    assert torch.allclose(attention(x, queries=2), attention(x)[:, :2], rtol=0, atol=1e-12)
 
 
-def test_the_cls_feature_is_that_of_all_tokens(make_vit: Callable[..., Any], images: Tensor) -> None:
+def test_the_first_tokens_are_those_of_all(make_vit: Callable[..., Any], images: Tensor) -> None:
     for options in FAMILIES.values():
-        vit = make_vit(**options)
-        assert torch.allclose(cls_feature(vit, images), vit.forward_features(images)[:, 0], atol=1e-5)
+        vit, images = make_vit(**options).double(), images.double()
+        for count in (1, 3):
+            assert torch.allclose(tokens(vit, images, count), vit.forward_features(images)[:, :count], atol=1e-10)
 
 
 def test_patches_by_a_product_are_those_of_the_convolution() -> None:
-    embedding, x = PatchEmbed(img_size=(24, 16), patch_size=8, embed_dim=10), torch.rand(2, 3, 24, 16)
-    assert torch.allclose(patches(embedding, x), embedding(x), atol=1e-6)
-    padded = PatchEmbed(img_size=None, patch_size=8, embed_dim=10, dynamic_img_pad=True)
+    embedding, x = PatchEmbed(img_size=(24, 16), patch_size=8, embed_dim=10).double(), torch.rand(2, 3, 24, 16).double()
+    assert torch.allclose(patches(embedding, x), embedding(x), rtol=0, atol=1e-12)
+    padded = PatchEmbed(img_size=None, patch_size=8, embed_dim=10, dynamic_img_pad=True).double()
     assert torch.equal(patches(padded, x[..., :13]), padded(x[..., :13]))
-
-
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_the_gradients_of_the_parts_are_those_of_autograd(dtype: torch.dtype, tolerance: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator).to(dtype).requires_grad_()
-
-    g = draw(3, 9, 12).detach()
-    x = draw(3, 9, 12)
-    (expected,) = torch.autograd.grad(F.gelu(x), x, g)
-    assert torch.allclose(gelu_gradient(g, x.detach()), expected, atol=tolerance)
-    y = Gelu()(x)
-    assert torch.equal(y, F.gelu(x)) and torch.allclose(torch.autograd.grad(y, x, g)[0], expected, atol=tolerance)
-
-    weight, bias = draw(12), draw(12)
-    (expected,) = torch.autograd.grad(F.layer_norm(x, (12,), weight, bias), x, g)
-    _, mean, spread = layer_norm(x.detach(), weight, bias, 1e-5)
-    found = layer_norm_gradient(g, x.detach(), mean, spread, weight, bias)
-    assert torch.allclose(found, expected, atol=10 * tolerance)
-
-    for gelu in (False, True):
-        scale, shift = draw(12), draw(12)
-        z = x.detach() * scale + shift
-        result = F.gelu(z) if gelu else z
-        by_z, by_scale, by_shift = scale_gradients(g, z.detach(), scale.detach(), shift.detach(), gelu)
-        for one, other in zip(
-            (by_z, by_scale, by_shift), torch.autograd.grad(result, (z, scale, shift), g), strict=True
-        ):
-            assert torch.allclose(one, other, atol=100 * tolerance, rtol=100 * tolerance)
-
-
-def test_a_scale_of_zero_gives_no_infinite_gradient() -> None:
-    g, z = torch.ones(4, 2), torch.tensor([[0.5, 2.0]]).expand(4, 2)
-    _, by_scale, by_shift = scale_gradients(g, z, torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.0]), gelu=False)
-    assert by_scale.isfinite().all() and by_scale[1] == 8 and by_shift.tolist() == [4, 4]
-
-
-def test_coarse_weights_take_the_scale_before_they_are_rounded() -> None:
-    weight, scale = torch.rand(64, 64).bfloat16(), 1 + torch.rand(64) / 10
-    rows, offset = merged_weights(weight, None, scale, torch.zeros(64))
-    assert rows.dtype == offset.dtype == torch.bfloat16
-    assert torch.equal(rows, (weight.float() * scale[:, None]).bfloat16())
 
 
 def test_norms_stay_precise_in_a_coarse_network(make_backbone: Callable[..., Backbone], images: Tensor) -> None:
     backbone = make_backbone().to(torch.device("cpu"), torch.bfloat16)
-    learner = Learner(backbone, PetSettings(kind="ssf"), RidgeSettings(size=5))
+    view, pet = attach(backbone.vit, pet_settings("ssf"))
     assert torch.equal(backbone.vit.norm.weight, make_backbone().vit.norm.weight)
     assert backbone.vit.norm.weight.dtype == torch.float32 and backbone.vit.pos_embed.dtype == torch.bfloat16
-    before = learner.features(images)
+    before = backbone.features(images, view)
     with torch.no_grad():
-        learner.pet["norm"].scale += 1e-4  # far below what bfloat16 can tell from 1
-    assert not torch.equal(learner.features(images), before)
-    assert all(parameter.dtype == torch.float32 for parameter in learner.parameters())
+        pet["norm"].scale += 1e-4  # far below what bfloat16 can tell from 1
+    assert not torch.equal(backbone.features(images, view), before)
+    assert all(parameter.dtype == torch.float32 for parameter in pet.parameters())

@@ -1,13 +1,16 @@
 """The backbone: the right feature, the right pixels, weights from any kind of file, one sentence when one is wrong."""
 
 import json
+import logging
 import os
 import pickle
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 import pytest
 import timm
@@ -17,7 +20,7 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone import PAPER, Backbone, BackboneSettings, load_backbone
+from safecl.backbone import PAPER, Backbone, BackboneSettings, hub, load_backbone
 from safecl.backbone.load import warn_of_other_tag
 from safecl.errors import SafeclError
 
@@ -104,19 +107,19 @@ def test_the_feature_is_the_cls_token_after_the_final_norm(
     backbone = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3)
     features = backbone.features(images)
     assert features.shape == (5, backbone.width) == (5, 24) and features.dtype == torch.float32
-    assert torch.allclose(features, vit(images), atol=1e-5)  # timm's own answer for a network without a head
+    assert torch.allclose(features, vit(images), atol=1e-4)  # timm's own answer for a network without a head
     before: list[Tensor] = []
     vit.norm.register_forward_hook(lambda module, inputs, output: before.append(inputs[0]))
     vit(images)
     normed = torch.nn.functional.layer_norm(before[0], (24,), vit.norm.weight, vit.norm.bias, vit.norm.eps)
-    assert torch.allclose(features, normed[:, 0], atol=1e-5)
+    assert torch.allclose(features, normed[:, 0], atol=1e-4)
 
 
 def test_pixels_are_normalised_before_anything_else(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:
     vit, mean, std = make_vit(), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
     normalised = (images - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
     expected = Backbone(vit, "tiny", 16, (0.0,) * 3, (1.0,) * 3).features(normalised)
-    assert torch.allclose(Backbone(vit, "tiny", 16, mean, std).features(images), expected, atol=1e-6)
+    assert torch.allclose(Backbone(vit, "tiny", 16, mean, std).features(images), expected, atol=1e-4)
 
 
 def test_the_backbone_is_frozen_and_in_evaluation_mode(make_vit: Callable[..., VisionTransformer]) -> None:
@@ -162,6 +165,49 @@ def test_every_kind_of_file_gives_the_same_network(
     own = backbone.vit.state_dict()
     assert own.keys() == vit.state_dict().keys()
     assert all(torch.equal(own[key], value.float()) for key, value in vit.state_dict().items())
+
+
+# -- fingerprint ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_the_same_weights_have_the_same_digest_in_any_file_and_precision(
+    tmp_path: Path, vit: VisionTransformer
+) -> None:
+    files = [write_safetensors(tmp_path / "a.safetensors", vit), write_npz(tmp_path / "b.npz", vit)]
+    torch.save({"model": vit.state_dict()}, tmp_path / "c.pth")
+    backbones = [load_backbone(BackboneSettings(name=NAME, weights=str(file))) for file in (*files, tmp_path / "c.pth")]
+    backbones[0].to(torch.device("cpu"), torch.bfloat16)  # before it was ever asked for
+    (digest,) = {backbone.digest for backbone in backbones}
+    assert backbones[1].to(torch.device("cpu"), torch.bfloat16).digest == digest
+    assert len(digest) == 32 and int(digest, 16)
+
+
+@pytest.mark.parametrize("change", ["one weight", "two names swapped", "another shape"])
+def test_other_weights_have_another_digest(change: str, make_vit: Callable[..., VisionTransformer]) -> None:
+    def digest(vit: VisionTransformer) -> str:
+        return Backbone(vit, "tiny", 16, (0.5,) * 3, (0.5,) * 3).digest
+
+    one, other = make_vit(), make_vit()
+    assert digest(make_vit()) == digest(one)
+    with torch.no_grad():
+        if change == "one weight":
+            other.blocks[1].mlp.fc2.bias[3] += 1e-6
+        elif change == "two names swapped":
+            other.blocks[0], other.blocks[1] = one.blocks[1], one.blocks[0]
+        else:
+            other.pos_embed.data = other.pos_embed.data.transpose(1, 2)
+    assert digest(other) != digest(make_vit())
+
+
+def test_the_embedded_weights_have_a_digest() -> None:
+    one, other = (load_backbone(BackboneSettings()) for _ in range(2))
+    assert one.digest == other.digest
+    resized = load_backbone(BackboneSettings(image_size=96))
+    assert resized.digest != one.digest  # its position embedding was resampled
+
+
+# -- sizes and normalisation ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "npz"])
@@ -296,11 +342,28 @@ def test_a_file_that_lacks_a_weight_says_which(tmp_path: Path, vit: VisionTransf
     assert "'blocks.1.norm1.bias'" in sentence(name=NAME, weights=str(tmp_path / "weights.pth"))
 
 
-@pytest.mark.parametrize("content", [[1, 2], {"a": 1}, torch.zeros(3)], ids=["list", "numbers", "tensor"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([torch.zeros(1)], "holds a list"),
+        ({"model": [torch.zeros(1)]}, "holds a list"),
+        (torch.zeros(3), "holds a Tensor"),
+        ({"a": 1}, "lacks 'cls_token'"),
+        ({"state_dict": {"a": torch.zeros(1)}}, "lacks 'cls_token'"),
+    ],
+    ids=["list", "list in a dict", "tensor", "numbers", "other weights"],
+)
 @pytest.mark.usefixtures("small")
-def test_a_pickle_of_something_else_is_refused(content: Any, tmp_path: Path) -> None:
+def test_a_pickle_of_something_else_is_refused(content: Any, said: str, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "weights.pth")
-    assert "weights.pth" in sentence(name=NAME, weights=str(tmp_path / "weights.pth"))
+    text = sentence(name=NAME, weights=str(tmp_path / "weights.pth"))
+    assert "weights.pth" in text and said in text and "attribute" not in text
+
+
+@pytest.mark.usefixtures("small")
+def test_what_stands_beside_the_weights_in_a_pickle_is_ignored(tmp_path: Path, vit: VisionTransformer) -> None:
+    torch.save({**vit.state_dict(), "epoch": 3}, tmp_path / "weights.pth")
+    load_backbone(BackboneSettings(name=NAME, weights=str(tmp_path / "weights.pth")))
 
 
 @pytest.mark.parametrize(
@@ -331,12 +394,88 @@ def test_an_image_size_that_does_not_fit_the_patches_suggests_one_that_does() ->
     assert "try 16" in sentence(name=NAME, weights="random", image_size=5)
 
 
-def test_weights_that_cannot_be_fetched_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(name: str, **options: Any) -> None:
-        raise OSError("We couldn't connect to the hub\n\nto load the files")
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A hub at a port where nothing listens, and an empty cache."""
+    for name, value in {
+        "ENDPOINT": "http://127.0.0.1:9",
+        "HUGGINGFACE_CO_URL_TEMPLATE": "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
 
-    monkeypatch.setattr(timm, "create_model", offline)
+
+@pytest.mark.usefixtures("offline")
+def test_offline_the_one_sentence_is_all_that_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    """The client of the hub would retry for most of a minute, and print a line each time."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level, list(logger.filters), list(logger.handlers)
     assert "backbone.weights=FILE" in sentence(name="vit_tiny_patch16_224.augreg_in21k")
+    assert capfd.readouterr() == ("", "")
+    assert (logger.level, list(logger.filters), list(logger.handlers)) == before
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_, **options: released.wait(100))
+    monkeypatch.setattr(hub, "WAIT", 0.05)
+    assert "no answer" in sentence(name="vit_tiny_patch16_224.augreg_in21k")
+    released.set()
+
+
+@pytest.mark.usefixtures("offline", "small")
+def test_cached_weights_are_loaded_without_a_connection(tmp_path: Path, vit: VisionTransformer) -> None:
+    repository = tmp_path / "cache" / "models--timm--vit_tiny_patch16_224.augreg_in21k"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    (repository / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    save_file(vit.state_dict(), repository / "snapshots" / ("0" * 40) / "model.safetensors")
+    backbone = load_backbone(BackboneSettings(name="vit_tiny_patch16_224.augreg_in21k"))
+    assert all(torch.equal(value, vit.state_dict()[key]) for key, value in backbone.vit.state_dict().items())
+
+
+def test_a_download_that_breaks_off_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = timm.create_model
+
+    def breaks(name: str, pretrained: bool = False, **options: Any) -> Any:
+        if pretrained:
+            raise OSError("We couldn't connect to the hub\n\nto load the files")
+        return real(name, pretrained=pretrained, **options)
+
+    monkeypatch.setattr(timm, "create_model", breaks)
+    monkeypatch.setattr(hub, "check_hub", lambda name: None)
+    assert "backbone.weights=FILE" in sentence(name="vit_tiny_patch16_224.augreg_in21k")
+
+
+@pytest.mark.parametrize("name", ["resnet18.a1_in1k", "vit_medium_patch16_gap_256.sw_in12k_ft_in1k"])
+def test_a_network_without_a_cls_token_is_refused_before_anything_is_downloaded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(name: str) -> None:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(hub, "check_hub", download)
+    assert "CLS" in sentence(name=name)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth", "npz"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.usefixtures("small")
+def test_weights_that_are_no_numbers_are_refused(
+    suffix: str, wrong: float, tmp_path: Path, vit: VisionTransformer
+) -> None:
+    with torch.no_grad():
+        vit.blocks[1].mlp.fc1.weight[2, 3] = wrong
+    file = tmp_path / f"weights.{suffix}"
+    if suffix == "npz":
+        write_npz(file, vit)
+    elif suffix == "pth":
+        torch.save(vit.state_dict(), file)
+    else:
+        write_safetensors(file, vit)
+    text = sentence(name=NAME, weights=str(file))
+    assert str(file) in text and "NaN" in text and "'blocks.1.mlp.fc1.weight'" in text
 
 
 # -- tags -----------------------------------------------------------------------------------------------------------

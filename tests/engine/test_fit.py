@@ -20,9 +20,8 @@ from safecl.engine.fit import Fitting, TrainSettings, _schedule
 from safecl.engine.progress import Quiet
 from safecl.errors import SafeclError, Stopped
 from safecl.heads import RidgeSettings
-from safecl.learner import Learner
-from safecl.pet import PetSettings
-from safecl.randomness import generator
+from safecl.learner import Learner, random_rows
+from safecl.pet import pet_settings
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session, Stream
 
@@ -42,8 +41,9 @@ def session(make_stream: MakeStream) -> Session:
 
 
 def new_learner(backbone: Backbone, pet: str = "adapter") -> Learner:
-    learner = Learner(backbone, PetSettings(kind=pet, bottleneck=4), RidgeSettings(size=20))  # type: ignore[arg-type]
-    learner.cosine.grow_random(3, generator(0, "head"))
+    settings = pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {}))
+    learner = Learner(backbone, settings, RidgeSettings(size=20))
+    learner.cosine.grow(random_rows(3, backbone.width, 0))
     return learner
 
 

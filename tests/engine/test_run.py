@@ -25,7 +25,7 @@ from safecl.heads import RidgeSettings
 from safecl.methods import Method, make_method
 from safecl.methods.catalog import SETTINGS
 from safecl.methods.ranpac import RanPAC
-from safecl.pet import PetSettings
+from safecl.pet import pet_settings
 from safecl.report.runs import read_run
 from safecl.streams.stream import Stream
 
@@ -57,7 +57,7 @@ def go(make_backbone: Callable[..., Backbone], make_stream: MakeStream) -> Calla
         folder: Path, name: str = "ranpac", sessions: Any = SESSIONS, progress: Any = None, **options: Any
     ) -> tuple[Any, Method]:
         stream = make_stream(sessions, **options)
-        pet, ridge = PetSettings(kind="adapter", bottleneck=4), RidgeSettings(size=20)
+        pet, ridge = pet_settings("adapter", bottleneck=4), RidgeSettings(size=20)
         method = make_method(SETTINGS[name](), backbone, pet, ridge, 0)
         facts = {"command": "safecl run"}
         summary = run(

@@ -24,7 +24,7 @@ from safecl.engine.run import run
 from safecl.heads import RidgeSettings
 from safecl.methods import Method, make_method
 from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import PetSettings
+from safecl.pet import pet_settings
 
 CLASSES = [["a", "b", "c", "d"], ["e"], ["f", "g", "a"]]
 STREAMS: dict[str, dict[str, Any]] = {
@@ -41,8 +41,7 @@ def tiny_run(folder: Path, options: dict[str, Any], accelerator: Accelerator) ->
     """SAFE with all it has: the pilots, or else the transfer loss, which is no mean over pictures; both phases."""
     stream, backbone = make_stream(**options), make_backbone(depth=1)
     settings = SafeSettings(pilot=len(options["sessions"][0]) > 3)
-    ridge = RidgeSettings(size=40, betas=(1e-3, 1e-2, 1e-1))  # large enough not to amplify the rounding of a sum
-    method = make_method(settings, backbone, PetSettings(kind="ssf"), ridge, 0)
+    method = make_method(settings, backbone, pet_settings("ssf"), RidgeSettings(size=40), 0)
     return run(accelerator, method, stream, TRAIN, stream.transform, 0, folder, Quiet(), {}), method
 
 

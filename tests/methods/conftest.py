@@ -16,7 +16,7 @@ from safecl.methods import METHODS, Method, make_method
 from safecl.methods.catalog import SETTINGS
 from safecl.methods.method import Loss
 from safecl.methods.safe import SAFE
-from safecl.pet import PetSettings
+from safecl.pet import pet_settings
 from safecl.streams.stream import Session, Stream
 
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
@@ -76,7 +76,8 @@ def new_method(
 ) -> Method:
     """A method that has learned nothing yet."""
     kind = SETTINGS[settings["name"]](**settings)
-    return make_method(kind, backbone, PetSettings(kind=pet, bottleneck=4), ridge, seed)  # type: ignore[arg-type]
+    settings = pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {}))
+    return make_method(kind, backbone, settings, ridge, seed)
 
 
 def new_fit(method: Method, stream: Stream, train: TrainSettings = TRAIN, seed: int = 0) -> Watched:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor
+from torch import Tensor, nn
+
+from safecl.pet import VptSettings
 
 State = dict[str, Tensor]
 After = Callable[[str, Tensor], Tensor]
@@ -28,12 +30,15 @@ def reference(
     prompts: dict[int, Tensor] | None = None,
     dropped: tuple[int, ...] = (),
     weights: State | None = None,
+    inserted: Tensor | None = None,
+    prefixes: dict[int, tuple[Tensor, Tensor]] | None = None,
 ) -> Tensor:
     """All tokens after the final norm: (N, L, d).
 
     ``after(place, x)`` may change the output of any layer (SSF); ``beside(i, x)`` is added next to the MLP of
     block i, from the residual stream (adapter); ``prompts[i]`` are appended before block i, and after each block of
-    ``dropped`` as many tokens are cut off at the end (VPT); ``weights`` stand in for those of ``vit``.
+    ``dropped`` as many tokens are cut off at the end (VPT); ``weights`` stand in for those of ``vit``. ``inserted``
+    tokens (N, L, d) follow the CLS token; ``prefixes[i]`` are keys and values (N, P, d) before those of block i.
     """
     w = {key: value.double() for key, value in (weights or vit.state_dict()).items()}
     x = images.double()
@@ -47,6 +52,8 @@ def reference(
         x = torch.cat([*first, x + w["pos_embed"]], dim=1)
     else:
         x = torch.cat([*first, x], dim=1) + w["pos_embed"]
+    if inserted is not None:
+        x = torch.cat([x[:, :1], inserted, x[:, 1:]], dim=1)
     for i in range(len(vit.blocks)):
 
         def layer(name: str, i: int = i) -> tuple[Tensor, Tensor]:
@@ -60,6 +67,11 @@ def reference(
             x = torch.cat([x, prompts[i].double().expand(n, -1, -1)], dim=1)
         y = after(f"{i}_norm1", norm(x, *layer("norm1")))
         q, k, v = linear("attn.qkv", y).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        if f"blocks.{i}.attn.q_norm.weight" in w:
+            q, k = norm(q, *layer("attn.q_norm")), norm(k, *layer("attn.k_norm"))
+        if prefixes and i in prefixes:
+            keys, values = (each.unflatten(2, (heads, -1)).transpose(1, 2) for each in prefixes[i])
+            k, v = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
         mixed = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]), dim=-1) @ v
         y = linear("attn.proj", mixed.transpose(1, 2).flatten(2))
         x = x + y * w.get(f"blocks.{i}.ls1.gamma", 1)
@@ -78,14 +90,57 @@ def _reference() -> Callable[..., Tensor]:
     return reference
 
 
+def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, Any]:
+    """What ``reference`` takes for a PET with default settings that is attached to ``vit``."""
+    if kind == "adapter":
+
+        def beside(i: int, x: Tensor) -> Tensor:
+            down, up = pet[str(i)].down, pet[str(i)].up
+            hidden = (x @ down.weight.double().T + down.bias.double()).clamp(min=0)
+            return 0.1 * (hidden @ up.weight.double().T + up.bias.double())
+
+        return {"beside": beside}
+    if kind == "ssf":
+        return {"after": lambda at, x: x * pet[at].scale.double() + pet[at].shift.double()}
+    if kind == "lora":
+        weights = vit.state_dict()
+        for i, lora in pet.items():
+            rank = len(lora.down) // 2
+            q, v = lora.up_query @ lora.down[:rank], lora.up_value @ lora.down[rank:]
+            change = 8.0 / rank * torch.cat([q, torch.zeros_like(q), v]).double()
+            weights[f"blocks.{i}.attn.qkv.weight"] = weights[f"blocks.{i}.attn.qkv.weight"].double() + change
+        return {"weights": weights}
+    if kind == "full":
+        return {"weights": pet["vit"].state_dict(keep_vars=True)}
+    if kind.startswith("vpt"):
+        # The same numbers; the gradient is multiplied by the rate, as that of the prompts is.
+        rate = VptSettings().rate
+        prompts = {int(i): rate * p.tokens + (1 - rate) * p.tokens.detach() for i, p in pet.items()}
+        depth = len(vit.blocks)
+        return {"prompts": prompts, "dropped": tuple(range(depth)) if kind == "vpt_deep" else (depth - 1,)}
+    return {}
+
+
+@pytest.fixture(name="tuned", scope="session")
+def _tuned() -> Callable[..., dict[str, Any]]:
+    return tuned
+
+
 FAMILIES: dict[str, dict[str, Any]] = {
     "vit": {},
     "dinov2 with registers": {"reg_tokens": 4, "init_values": 1e-5, "no_embed_class": True},
     "deit": {"kind": VisionTransformerDistilled},
+    "qk_norm": {"qk_norm": True},
 }
 
 
 @pytest.fixture(params=FAMILIES, scope="session")
 def vit(request: pytest.FixtureRequest, make_vit: Callable[..., VisionTransformer]) -> VisionTransformer:
-    """A frozen tiny network of each family."""
-    return make_vit(**FAMILIES[request.param]).requires_grad_(False)
+    """A frozen tiny network of each family, in float64: in float32 the order of sums differs between processors."""
+    return make_vit(**FAMILIES[request.param]).double().requires_grad_(False)
+
+
+@pytest.fixture
+def images(images: Tensor) -> Tensor:
+    """The same pictures in float64."""
+    return images.double()

@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.pet import PetSettings, attach
+from safecl.pet import attach, pet_settings
 
 
 def beside(pet: nn.ModuleDict, scale: float) -> Callable[[int, Tensor], Tensor]:
@@ -23,28 +23,26 @@ def beside(pet: nn.ModuleDict, scale: float) -> Callable[[int, Tensor], Tensor]:
 def test_it_reads_the_residual_stream_before_the_norm_and_adds_a_tenth(
     vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
 ) -> None:
-    view, pet = attach(vit, PetSettings(kind="adapter"))
+    view, pet = attach(vit, pet_settings("adapter"))
     scramble(pet)
     pet.eval()
     expected = reference(vit, images, beside=beside(pet, 0.1))
-    assert torch.allclose(view.forward_features(images).double(), expected, atol=1e-4)
+    assert torch.allclose(view.forward_features(images), expected, atol=1e-6)
     assert not torch.allclose(reference(vit, images), expected, atol=1e-2)
 
 
 def test_bottleneck_and_scale_are_settings(
     vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
 ) -> None:
-    view, pet = attach(vit, PetSettings(kind="adapter", bottleneck=3, scale=0.7))
+    view, pet = attach(vit, pet_settings("adapter", bottleneck=3, scale=0.7))
     assert pet["0"].down.weight.shape == (3, 24)
     scramble(pet)
     pet.eval()
-    assert torch.allclose(
-        view.forward_features(images).double(), reference(vit, images, beside=beside(pet, 0.7)), atol=1e-4
-    )
+    assert torch.allclose(view.forward_features(images), reference(vit, images, beside=beside(pet, 0.7)), atol=1e-6)
 
 
 def test_dropout_acts_in_training_only(vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]) -> None:
-    view, pet = attach(vit, PetSettings(kind="adapter"))
+    view, pet = attach(vit, pet_settings("adapter"))
     scramble(pet)
     pet.eval()
     plain = view.forward_features(images)
@@ -56,7 +54,7 @@ def test_dropout_acts_in_training_only(vit: VisionTransformer, images: Tensor, s
 
 
 def test_a_tenth_of_the_hidden_units_is_dropped(vit: VisionTransformer) -> None:
-    _, pet = attach(vit, PetSettings(kind="adapter", bottleneck=2000))
+    _, pet = attach(vit, pet_settings("adapter", bottleneck=2000))
     adapter = pet["0"].train()
     with torch.no_grad():
         adapter.down.bias.fill_(1.0)
@@ -68,7 +66,7 @@ def test_a_tenth_of_the_hidden_units_is_dropped(vit: VisionTransformer) -> None:
 
 
 def test_initial_values_are_those_of_lora(vit: VisionTransformer) -> None:
-    _, pet = attach(vit, PetSettings(kind="adapter"))
+    _, pet = attach(vit, pet_settings("adapter"))
     for adapter in pet.values():
         bound = 24**-0.5
         assert adapter.down.weight.abs().max() <= bound and adapter.down.weight.std() > bound / 3

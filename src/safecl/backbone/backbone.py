@@ -1,6 +1,8 @@
-"""The backbone: a frozen pre-trained timm ViT, from pictures to the CLS feature after the final norm."""
+"""The backbone: a frozen pre-trained timm ViT, from pictures to tokens after the final norm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from hashlib import blake2b
 from typing import TypeAlias
 
 import torch
@@ -8,8 +10,8 @@ from timm.layers.patch_embed import PatchEmbed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.layers import use_layers
-from safecl.backbone.view import Once, cls_feature, shared_view
+from safecl.backbone.layers import Prefix, use_layers
+from safecl.backbone.view import Once, shared_view, tokens
 
 PerChannel: TypeAlias = tuple[float, ...]
 
@@ -17,14 +19,15 @@ PerChannel: TypeAlias = tuple[float, ...]
 class Backbone:
     """A frozen ViT and the pixel normalisation that goes with it.
 
-    ``vit`` itself is never changed: a learner attaches its PET to a view of it.
+    It takes ``vit`` over: layers are replaced by faster ones under the same names, and the weights are frozen and
+    moved. A PET is attached to a view of it, and changes neither its modules nor its weights.
     """
 
-    gathered: Callable[[Tensor], Tensor] | None = None  # the engine's, while several processes share a batch
+    gathered: Callable[[Tensor], Tensor] | None = None  # set by the engine while several processes share a batch
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: PerChannel, std: PerChannel) -> None:
         use_layers(vit)
-        if not isinstance(vit.patch_embed, PatchEmbed):  # a stem of convolutions, which like this layout
+        if not isinstance(vit.patch_embed, PatchEmbed):  # a stem of convolutions, which are faster in this layout
             vit.patch_embed.to(memory_format=torch.channels_last)
         self.vit = vit.eval().requires_grad_(False)
         self._ptm = shared_view(vit)
@@ -33,31 +36,74 @@ class Backbone:
         self.to(torch.device("cpu"))
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Backbone":
-        """Move it, and choose the precision of weights and activations. Pictures and features stay float32.
+        """Move it, and choose the precision of weights and activations.
 
-        So do the few numbers of the norms, and what is learned: a PET rounds its numbers where they enter the network,
-        never those it keeps.
+        Pictures, features, the weights of norms and the parameters of PETs stay float32: a PET rounds a copy of its
+        parameters where it uses them.
         """
+        if dtype != torch.float32:
+            _ = self.digest  # of the weights before they are rounded
         for module in self.vit.modules():
             precision = torch.float32 if isinstance(module, nn.LayerNorm) else dtype
             for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
                 tensor.data = tensor.data.to(device, precision if tensor.is_floating_point() else None)
         factor = 1 / torch.tensor(self.std, device=device).view(3, 1, 1)
         self._scale_offset = factor, -torch.tensor(self.mean, device=device).view(3, 1, 1) * factor
-        self.dtype, self._prepared = dtype, Once()  # pictures that were prepared before are not what is wanted now
+        self.dtype, self._prepared = dtype, Once()  # forgets pictures of the device and precision before
         return self
+
+    @cached_property
+    def digest(self) -> str:
+        """The fingerprint of the weights as they were loaded: blake2b of their names, shapes and float32 values."""
+        digest = blake2b(digest_size=16)
+        for name, tensor in sorted(self.vit.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.cpu().float().contiguous().numpy().astype("<f4", copy=False))
+        return digest.hexdigest()
 
     @property
     def device(self) -> torch.device:
         parameter: Tensor = next(self.vit.parameters())
         return parameter.device
 
-    def features(self, images: Tensor, view: VisionTransformer | None = None) -> Tensor:
-        """Pictures in [0, 1], (N, 3, size, size) → CLS features (N, d) in float32, of ``view`` or of the PTM."""
+    @property
+    def cls_position(self) -> Tensor:
+        """The position embedding of the CLS token (d,), in float32; zeros where the network has none."""
+        if self.vit.pos_embed is None or self.vit.no_embed_class:
+            return torch.zeros(self.width, device=self.device)
+        return self.vit.pos_embed[0, 0].float()
+
+    def features(
+        self,
+        images: Tensor,
+        view: VisionTransformer | None = None,
+        *,
+        prompts: Tensor | None = None,
+        prefixes: Mapping[int, Prefix] | None = None,
+    ) -> Tensor:
+        """The CLS token after the final norm, (N, d): the first of ``tokens``."""
+        return self.tokens(images, 1, view, prompts=prompts, prefixes=prefixes)[:, 0]
+
+    def tokens(
+        self,
+        images: Tensor,
+        count: int,
+        view: VisionTransformer | None = None,
+        *,
+        prompts: Tensor | None = None,
+        prefixes: Mapping[int, Prefix] | None = None,
+    ) -> Tensor:
+        """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d).
+
+        Of ``view``, or of the pre-trained network; in float32. ``prompts`` (N, L, d) or (L, d) are inserted after the
+        CLS token, so that they are tokens 1 to L, and get no position embedding. ``prefixes`` by block index: keys and
+        values, (N, P, d) or (P, d) each, put before those of that block's attention.
+        """
         network = self._ptm if view is None else view
-        # The same tensor for the same pictures: by it views know that they have embedded them already.
-        features = cls_feature(network, self._prepared(images, self._normalise)).float()
-        return features if self.gathered is None else self.gathered(features)
+        # The same tensor again for the same pictures: by its identity views know that these are embedded already.
+        pictures = self._prepared(images, self._normalise)
+        found = tokens(network, pictures, count, prompts, prefixes).float()
+        return found if self.gathered is None else self.gathered(found)
 
     def _normalise(self, images: Tensor) -> Tensor:
         factor, offset = self._scale_offset

@@ -1,12 +1,13 @@
-"""Passes over memory that are worth a kernel of their own on CUDA, each with the lines of torch that say what it does.
+"""Memory-bound passes of the network: a Triton kernel on CUDA, plain torch on every other device.
 
-Those lines serve every other device, and CUDA too where triton is not installed.
+The torch lines are the definition; the kernels are tested against them. CUDA without triton uses the torch lines too.
 """
 
 import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 fast: Any
@@ -15,38 +16,40 @@ try:
 except ImportError:
     fast = None
 
-SMALL = 1e-6  # a scale nearer to 0 than this counts as this far: the output does not tell what it scaled
+# u is read back from a rounded z = γ u + β as (z - β) / γ only where |γ| ≥ TINY and |β| ≤ RATIO |γ|. There the rounding
+# of z adds no more than that of a number of size |u| + RATIO.
+TINY, RATIO = 1e-6, 8.0
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised x (…, d), and what its gradient needs: the mean and one over the deviation of each row, (…, 1).
+    """LN(x) (…, d), and for its gradient the mean and the inverse standard deviation of each row, (…, 1).
 
-    The weights may be more precise than x.
+    The weights may have a higher precision than x.
     """
     result: tuple[Tensor, Tensor, Tensor]
     if fast is not None and x.is_cuda and bias is not None:
         result = fast.layer_norm(x, weight, bias, eps)
     else:
-        result = torch.ops.aten.native_layer_norm(x, weight.shape, *_beside(x, weight, bias), eps)
+        result = torch.ops.aten.native_layer_norm(x, weight.shape, *_same_dtype(x, weight, bias), eps)
     return result
 
 
 def layer_norm_gradient(
     g: Tensor, x: Tensor, mean: Tensor, spread: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """By x, from the gradient by the result; none by the weights, which are frozen."""
+    """The gradient by x (…, d), from ``g`` by LN(x); the weights are frozen."""
     by_x: Tensor
     if fast is not None and x.is_cuda:
         by_x = fast.layer_norm_gradient(g, x, mean, spread, weight)
     else:
-        near, wanted = _beside(x, weight, bias), [True, False, False]
+        near, wanted = _same_dtype(x, weight, bias), [True, False, False]
         by_x = torch.ops.aten.native_layer_norm_backward(g, x, weight.shape, mean, spread, *near, wanted)[0]
     return by_x
 
 
 @torch.no_grad()
 def merged_weights(weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """γ ⊙ W (out, …) and γ ⊙ b + β (out,), computed in the precision of γ and given in that of W."""
+    """γ ⊙ W (out, …) and γ ⊙ b + β (out,), computed in the precision of γ and rounded to that of W."""
     if fast is not None and weight.is_cuda and weight.is_contiguous():
         rows, offset = fast.merged_weights(weight, bias, scale, shift)
         return rows, offset
@@ -55,19 +58,52 @@ def merged_weights(weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Te
 
 
 @torch.no_grad()
-def scale_gradients(g: Tensor, z: Tensor, scale: Tensor, shift: Tensor, gelu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """From the gradient by z = γ ⊙ u + β, or by GELU(z), and z itself, (…, out): by z, by γ and by β, (out,).
+def norm_scale_gradients(
+    g: Tensor, x: Tensor, mean: Tensor, spread: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """By γ and by β, (d,), from ``g`` by γ ⊙ LN(x) + β, (…, d); ``weight`` and ``bias`` are those of LN, frozen.
 
-    That of γ is Σ g ⊙ u, and u is in z: neither u nor a matrix product is needed.
+    Σ g ⊙ LN(x) is summed from x itself: it does not depend on γ.
     """
     if fast is not None and g.is_cuda:
-        by_z, by_scale, by_shift = fast.scale_gradients(g, z, scale, shift, gelu, SMALL)
+        by_scale, by_shift = fast.norm_scale_gradients(g, x, mean, spread, weight, bias, scale)
+        return by_scale, by_shift
+    precision = torch.promote_types(x.dtype, scale.dtype)
+    g, x = g.to(precision), x.to(precision)  # torch sums in the precision of x
+    ones, wanted = torch.ones_like(weight, dtype=precision), [False, True, True]
+    sums = torch.ops.aten.native_layer_norm_backward(g, x, weight.shape, mean, spread, ones, ones, wanted)
+    along, by_shift = sums[1] * weight, sums[2]
+    along = along if bias is None else along + bias * by_shift
+    return along.to(scale.dtype), by_shift.to(scale.dtype)
+
+
+@torch.no_grad()
+def scale_gradients(
+    g: Tensor, z: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor,
+    *, gelu_in: bool = False, gelu_out: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """By z (…, out), and by γ and by β (out,), from ``g`` by z = γ ⊙ u + β with u = W x + b, or by GELU(z).
+
+    ``gelu_in``: u = W GELU(x) + b. ``gelu_out``: ``g`` is by GELU(z). The gradient by γ is Σ g ⊙ u. u is read back
+    from z where that is precise, and computed from x (…, in) in the channels where it is not.
+    """
+    if fast is not None and g.is_cuda:
+        gelus = gelu_in, gelu_out
+        by_z, by_scale, by_shift = fast.scale_gradients(g, z, x, weight, bias, scale, shift, *gelus, TINY, RATIO)
         return by_z, by_scale, by_shift
-    by_z = gelu_gradient(g, z) if gelu else g
-    flat = by_z.reshape(-1, g.shape[-1])
-    by_shift = flat.sum(dim=0, dtype=scale.dtype)
-    along = (flat * z.reshape(flat.shape)).sum(dim=0, dtype=scale.dtype)
-    return by_z, (along - shift * by_shift) / torch.where(scale.abs() < SMALL, SMALL, scale), by_shift
+    by_z = gelu_gradient(g, z) if gelu_out else g
+    flat, precision = by_z.reshape(-1, g.shape[-1]), torch.promote_types(g.dtype, scale.dtype)
+    by_shift = flat.sum(dim=0, dtype=precision)
+    imprecise = (scale.abs() < TINY) | (shift.abs() > RATIO * scale.abs())
+    along = (flat * z.reshape(flat.shape)).sum(dim=0, dtype=precision)
+    by_scale = (along - shift * by_shift) / torch.where(imprecise, 1, scale)
+    # CUDA computes all channels: to pick some, the host would have to wait, which a CUDA graph does not allow.
+    channels = slice(None) if g.is_cuda else imprecise.nonzero()[:, 0]
+    if g.is_cuda or len(imprecise[channels]):
+        inputs = (F.gelu(x) if gelu_in else x).reshape(-1, x.shape[-1]).to(precision)
+        product = (flat[:, channels].T.to(precision) @ inputs).mul_(weight[channels]).sum(dim=1)
+        by_scale[channels] = product if bias is None else product + bias[channels] * by_shift[channels]
+    return by_z, by_scale.to(scale.dtype), by_shift.to(scale.dtype)
 
 
 def gelu_gradient(g: Tensor, x: Tensor) -> Tensor:
@@ -81,6 +117,6 @@ def gelu_gradient(g: Tensor, x: Tensor) -> Tensor:
     return below.addcmul_(x, density).mul_(g)
 
 
-def _beside(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
-    """Weights as torch takes them together with x: on CUDA in its precision."""
+def _same_dtype(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Weights in the dtype that torch's layer norm takes beside x: on CUDA that of x."""
     return [weight.to(x.dtype) if weight is not None and x.is_cuda else weight for weight in weights]

@@ -1,6 +1,6 @@
 """Layers of a frozen ViT that compute what timm's and torch's compute, in less time."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradie
 
 
 def use_layers(vit: VisionTransformer) -> None:
-    """Put them in the place of timm's and torch's own, wherever those do no more than these."""
+    """Replace timm's and torch's layers in ``vit`` by those of this module, where these compute the same."""
     for owner in list(vit.modules()):
         for name, child in list(owner.named_children()):
             if type(child) is TimmAttention and getattr(child, "gate", None) is None:
@@ -24,11 +24,14 @@ def use_layers(vit: VisionTransformer) -> None:
                 setattr(owner, name, Norm(child))
 
 
-class Attention(nn.Module):
-    """The modules of a timm attention under their own names, where a PET finds them.
+Prefix: TypeAlias = tuple[Tensor, Tensor]  # keys and values: (N, P, d) each, or (P, d) for all pictures
 
-    timm puts query, key and value first and the heads before the tokens, so that their gradients have to be put
-    together and turned around again. Here they stay where the projection has them.
+
+class Attention(nn.Module):
+    """timm's attention, with its modules under their own names, where a PET finds them.
+
+    timm permutes the output of the qkv projection to (3, N, heads, L, head_dim), which costs a copy of its gradient.
+    Here query, key and value are views of the projection's output.
     """
 
     def __init__(self, attention: TimmAttention) -> None:
@@ -37,17 +40,41 @@ class Attention(nn.Module):
         self.qkv, self.q_norm, self.k_norm = attention.qkv, attention.q_norm, attention.k_norm
         self.norm, self.proj = getattr(attention, "norm", nn.Identity()), attention.proj
 
-    def forward(self, x: Tensor, queries: int | None = None, **nothing: Any) -> Tensor:
-        """Tokens (N, L, d), of which the first ``queries`` (all if not given) ask: (N, queries, d)."""
+    def forward(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        queries: int | None = None,
+        prefix: Prefix | None = None,
+    ) -> Tensor:
+        """Tokens (N, L, d) → (N, queries, d): the first ``queries`` tokens attend (all if not given), to all L.
+
+        ``attn_mask`` (…, L, L) and ``is_causal`` are those of ``scaled_dot_product_attention``. ``prefix``: further
+        keys and values, before those of x.
+        """
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, self.head_dim)).unbind(2)
         q, k = self.q_norm(q[:, :queries]), self.k_norm(k)
-        y = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+        if prefix is not None:
+            if attn_mask is not None or is_causal:
+                raise ValueError("attention takes a mask or a prefix, not both")
+            k, v = (_prepend(first, rest) for first, rest in zip(prefix, (k, v), strict=True))
+        if attn_mask is not None and attn_mask.shape[-2] != 1:
+            attn_mask = attn_mask[..., :queries, :]
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
         mixed: Tensor = self.proj(self.norm(y.transpose(1, 2).flatten(2)))
         return mixed
 
 
+def _prepend(prefix: Tensor, x: Tensor) -> Tensor:
+    """(N, P, d) or (P, d), and (N, L, heads, head_dim) → (N, P + L, heads, head_dim)."""
+    heads = prefix.reshape(*prefix.shape[:-1], *x.shape[2:]).to(x.dtype)
+    return torch.cat([heads.expand(len(x), -1, -1, -1), x], dim=1)
+
+
 class Gelu(nn.Module):
-    """Exact GELU, with a gradient that is as fast on a CPU as itself."""
+    """Exact GELU, with a gradient that is fast on every CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.device.type != "cpu" or not x.requires_grad or not torch.is_grad_enabled():
@@ -69,14 +96,14 @@ class _Gelu(torch.autograd.Function):
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm whose weights are never trained."""
+    """A layer norm that computes no gradient of frozen weights, and on CUDA takes weights of a higher precision."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         super().__init__(list(norm.normalized_shape), norm.eps, device="meta")
         self.weight, self.bias = norm.weight, norm.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cuda:
+        if not x.is_cuda or self.weight.requires_grad:
             return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
         y: Tensor = _Norm.apply(x, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]  # torch's own
         return y

@@ -11,9 +11,12 @@ import timm
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from timm.models import vision_transformer
 from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
 
+from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
 from safecl.errors import SafeclError, unknown
 from safecl.settings import Settings
@@ -57,6 +60,7 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
         raise SafeclError(f"backbone.image_size={size} cannot be cut into patches of {patch} pixels; try {fitting}.")
     if file is not None:
         _fill(vit, file)
+    _check_finite(vit, f"The weight file {file}" if file is not None else f"What the hub has for {name}")
     mean, std = _mean_std(settings.normalisation, vit, own)
     return Backbone(vit, name, size, mean, std)
 
@@ -95,23 +99,44 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
         raise unknown("backbone", name, tagged)
     if pretrained:
         warn_of_other_tag(name)
+        _check_vit(name, _skeleton(name))
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-            warnings.simplefilter("ignore", UserWarning)  # timm's words on deprecated aliases; ours are above
+        # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), hub.quiet_hub():
+            warnings.simplefilter("ignore", UserWarning)
             torch.manual_seed(0)  # random weights must be the same again when a run is resumed
+            if pretrained:
+                hub.check_hub(name)
             vit = timm.create_model(name, pretrained=pretrained, **options)
     except (OSError, RuntimeError) as error:
         if not pretrained:
             raise
+        reason = str(error) if type(error) is ConnectionError else type(error).__name__
         raise SafeclError(
-            f"The weights of {name} could not be fetched ({type(error).__name__}); "
+            f"The weights of {name} could not be fetched from the Hugging Face hub ({reason}); "
             "go online once, or give a local file as backbone.weights=FILE."
         ) from error
     except TypeError as error:
         raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
-    if not isinstance(vit, VisionTransformer) or vit.cls_token is None:
+    return _check_vit(name, vit)
+
+
+def _skeleton(name: str) -> nn.Module:
+    """The network without values, to look at before anything is downloaded."""
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            with torch.device("meta"):
+                network: nn.Module = timm.create_model(name, pretrained=False)
+        except RuntimeError:  # some networks read values while they are built
+            network = timm.create_model(name, pretrained=False)
+    return network
+
+
+def _check_vit(name: str, network: nn.Module) -> VisionTransformer:
+    if not isinstance(network, VisionTransformer) or network.cls_token is None:
         raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
-    return vit
+    return network
 
 
 def warn_of_other_tag(name: str) -> None:
@@ -143,27 +168,36 @@ def _fill(vit: VisionTransformer, file: Path) -> None:
         if file.suffix == ".npz":
             vit.load_pretrained(str(file))
             return
-        if file.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state = load_file(file)
-        else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        state = vision_transformer.checkpoint_filter_fn(state, vit)
-        state = {key: value.float() for key, value in state.items()}
+        content = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
     except UnpicklingError as error:
         raise SafeclError(
             f"The weight file {file} is damaged or holds more than weights, so it is not read."
         ) from error
     except Exception as error:  # whatever a damaged or foreign file makes the readers raise
         raise SafeclError(f"The weight file {file} is damaged or for another network ({_brief(error)}).") from error
+    for wrapper in ("model", "state_dict"):
+        content = content[wrapper] if isinstance(content, dict) and wrapper in content else content
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise SafeclError(f"The weight file {file} holds a {kind} where a dictionary of weights by name is needed.")
+    weights = {key: value for key, value in content.items() if isinstance(value, Tensor)}
+    try:
+        state = vision_transformer.checkpoint_filter_fn(weights, vit)
+    except Exception as error:
+        raise SafeclError(f"The weight file {file} is for another network ({_brief(error)}).") from error
     for key, own in vit.state_dict().items():
         if key not in state:
             raise SafeclError(f"The weight file {file} lacks {key!r}: it is for another network.")
         if state[key].shape != own.shape:
             there, here = (" × ".join(map(str, shape)) for shape in (state[key].shape, own.shape))
             raise SafeclError(f"The weight file {file} is for another network: its {key!r} is {there}, not {here}.")
-    vit.load_state_dict(state, strict=False)  # a classifier that comes along is not wanted
+    vit.load_state_dict(state, strict=False)  # a classifier that comes along is ignored
+
+
+def _check_finite(vit: VisionTransformer, source: str) -> None:
+    for key, value in vit.state_dict().items():
+        if not value.isfinite().all():
+            raise SafeclError(f"{source} holds NaN or infinite weights, first in {key!r}: fetch or export it again.")
 
 
 def _brief(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""``safecl_micro``: the small ViT whose weights ship with the package. A plain timm VisionTransformer on a stem.
+"""``safecl_micro``: the small ViT whose weights ship with the package, a timm ViT with a convolutional stem.
 
-A few convolutions before the first block give it the local detail that a small ViT learns slowly from patches. They
-stay frozen below every PET, so they cost a forward pass and never a backward one.
+A small ViT learns local detail slowly from patches; the convolutions before the first block compute it. They are
+frozen below every PET, which therefore has no backward pass through them.
 """
 
 from collections.abc import Sequence
@@ -78,11 +78,11 @@ class ConvStem(nn.Module):
         return tokens
 
     def feat_ratio(self, as_scalar: bool = True) -> int | tuple[int, int]:
-        """Pixels a token stands for along a side; timm asks for it."""
+        """Pixels a token stands for along a side; read by timm."""
         return max(self.patch_size) if as_scalar else self.patch_size
 
     def set_input_size(self, img_size: int | tuple[int, int] | None = None, patch_size: None = None) -> None:
-        """timm's way to change the picture size of a network that exists; the stride is fixed."""
+        """Called by timm to change the picture size of an existing network; the stride is fixed."""
         if img_size is not None:
             self._measure(img_size)
 

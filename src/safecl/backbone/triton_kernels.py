@@ -1,4 +1,4 @@
-"""The kernels behind ``kernels.py`` on CUDA; only that module imports this one, where triton is installed."""
+"""The Triton kernels of ``kernels.py``, which says what each computes; imported where triton is installed."""
 # mypy: ignore-errors
 # Triton's language has no types: the arguments of a kernel are pointers and sizes; a constexpr is compiled in.
 
@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-# Found by trying, on an H200 with the activations of a ViT-B.
+# The fastest of those tried on an H200 with the activations of a ViT-B.
 NORM_ROWS, NORM_WARPS = 2, 2  # rows of a program
 SUM_ROWS, SUM_STEP, SUM_COLUMNS, SUM_WARPS = 128, 32, 128, 4  # of a program, and the rows it loads at once
 
@@ -34,16 +34,37 @@ def merged_weights(weight, bias, scale, shift):
     return rows, offset
 
 
-def scale_gradients(g, z, scale, shift, gelu, small):
-    g, z, width = g.contiguous(), z.contiguous(), g.shape[-1]
-    by_z, n = torch.empty_like(g) if gelu else g, g.numel() // width
-    parts = triton.cdiv(n, SUM_ROWS)
-    sums = g.new_empty(2, parts, width, dtype=torch.float32)
+def norm_scale_gradients(g, x, mean, spread, weight, bias, scale):
+    g, x, width = g.contiguous(), x.contiguous(), g.shape[-1]
+    sums, parts = _sums(g, x, g, mean, spread, scale, norm=True, gelu=False)
+    by_scale, by_shift = torch.empty_like(scale), torch.empty_like(scale)
+    grid = (triton.cdiv(width, 32),)
+    _finish_norm[grid](sums, weight, bias, by_scale, by_shift, width, parts, bias is not None, 32, 32)
+    return by_scale, by_shift
+
+
+def scale_gradients(g, z, x, weight, bias, scale, shift, gelu_in, gelu_out, tiny, ratio):
+    g, z, x, weight = g.contiguous(), z.contiguous(), x.contiguous(), weight.contiguous()
+    inputs, width = weight.shape[1], weight.shape[0]
+    by_z = torch.empty_like(g) if gelu_out else g
+    sums, parts = _sums(g, z, by_z, None, None, scale, norm=False, gelu=gelu_out)
     by_scale, by_shift = torch.empty_like(scale), torch.empty_like(shift)
-    grid = (triton.cdiv(width, SUM_COLUMNS), parts)
-    _sum[grid](g, z, by_z, sums, n, width, parts, gelu, SUM_ROWS, SUM_STEP, SUM_COLUMNS, num_warps=SUM_WARPS)
-    _finish[(triton.cdiv(width, 32),)](sums, scale, shift, by_scale, by_shift, width, parts, small, 32, 32)
+    _finish[(triton.cdiv(width, 32),)](
+        sums, by_z, x, weight, bias, scale, shift, by_scale, by_shift,
+        g.numel() // width, inputs, width, parts, tiny, ratio, bias is not None, gelu_in, 32, 32, 64,
+    )  # fmt: skip
     return by_z, by_scale, by_shift
+
+
+def _sums(g, z, by_z, mean, spread, scale, norm, gelu):
+    """The sums of g and of g · z over ``SUM_ROWS`` rows each, (2, parts, width), with z normalised if ``norm``."""
+    width = g.shape[-1]
+    n = g.numel() // width
+    parts = triton.cdiv(n, SUM_ROWS)
+    sums, grid = g.new_empty(2, parts, width, dtype=torch.float32), (triton.cdiv(width, SUM_COLUMNS), parts)
+    sizes = SUM_ROWS, SUM_STEP, SUM_COLUMNS
+    _sum[grid](g, z, by_z, mean, spread, sums, n, width, parts, norm, gelu, *sizes, num_warps=SUM_WARPS)
+    return sums, parts
 
 
 def _power(n):
@@ -91,9 +112,14 @@ def _merge(weight, bias, scale, shift, rows, offset, width, has_bias: tl.constex
 
 
 @triton.jit
+def _gelu(x):
+    return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
 def _sum(
-    g, z, by_z, sums, n, width, parts,
-    gelu: tl.constexpr, count: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    g, z, by_z, mean, spread, sums, n, width, parts,
+    norm: tl.constexpr, gelu: tl.constexpr, count: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     column, part = tl.program_id(0) * block + tl.arange(0, block), tl.program_id(1)
     inside = column < width
@@ -104,6 +130,9 @@ def _sum(
         here = (row < n)[:, None] & inside[None, :]
         a = tl.load(g + at, mask=here, other=0.0).to(tl.float32)
         b = tl.load(z + at, mask=here, other=0.0).to(tl.float32)
+        if norm:
+            m, r = tl.load(mean + row, mask=row < n, other=0.0), tl.load(spread + row, mask=row < n, other=0.0)
+            b = (b - m[:, None]) * r[:, None]
         if gelu:  # a · (Φ(b) + b φ(b))
             a *= 0.5 * (1 + tl.erf(b * 0.7071067811865476)) + b * 0.3989422804014327 * tl.exp(-0.5 * b * b)
             tl.store(by_z + at, a, mask=here)
@@ -114,17 +143,64 @@ def _sum(
 
 
 @triton.jit
-def _finish(sums, scale, shift, by_scale, by_shift, width, parts, small, step: tl.constexpr, block: tl.constexpr):
-    column = tl.program_id(0) * block + tl.arange(0, block)
-    inside = column < width
+def _totals(sums, column, width, parts, step: tl.constexpr, block: tl.constexpr):
     one, along = tl.zeros((step, block), tl.float32), tl.zeros((step, block), tl.float32)
     for start in range(0, parts, step):
         part = start + tl.arange(0, step)
-        at, here = part[:, None] * width + column[None, :], (part < parts)[:, None] & inside[None, :]
+        at, here = part[:, None] * width + column[None, :], (part < parts)[:, None] & (column < width)[None, :]
         one += tl.load(sums + at, mask=here, other=0.0)
         along += tl.load(sums + parts * width + at, mask=here, other=0.0)
-    total = tl.sum(one, axis=0)
+    return tl.sum(one, axis=0), tl.sum(along, axis=0)
+
+
+@triton.jit
+def _finish_norm(
+    sums, weight, bias, by_scale, by_shift, width, parts,
+    has_bias: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * block + tl.arange(0, block)
+    inside = column < width
+    total, along = _totals(sums, column, width, parts, step, block)
+    result = along * tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    if has_bias:
+        result += total * tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(by_scale + column, result, mask=inside)
+    tl.store(by_shift + column, total, mask=inside)
+
+
+@triton.jit
+def _finish(
+    sums, by_z, x, weight, bias, scale, shift, by_scale, by_shift, n, inputs, width, parts, tiny, ratio,
+    has_bias: tl.constexpr, gelu: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * block + tl.arange(0, block)
+    inside = column < width
+    total, along = _totals(sums, column, width, parts, step, block)
     s, b = tl.load(scale + column, mask=inside, other=1.0), tl.load(shift + column, mask=inside, other=0.0)
-    s = tl.where(tl.abs(s) < small, small, s)
-    tl.store(by_scale + column, (tl.sum(along, axis=0) - b * total) / s, mask=inside)
+    imprecise = (tl.abs(s) < tiny) | (tl.abs(b) > ratio * tl.abs(s))
+    result = (along - b * total) / tl.where(imprecise, 1.0, s)
+    if tl.sum(imprecise.to(tl.int32), axis=0) > 0:  # Σ g u from x and W: Σ over inputs of W ⊙ (gᵀ x)
+        exact = tl.zeros((block,), tl.float32)
+        for first in range(0, inputs, depth):
+            k = first + tl.arange(0, depth)
+            product = tl.zeros((block, depth), tl.float32)
+            for start in range(0, n, step):
+                row = start + tl.arange(0, step)
+                at, real = row.to(tl.int64), row < n
+                v = tl.load(
+                    x + at[:, None] * inputs + k[None, :], mask=real[:, None] & (k < inputs)[None, :], other=0.0
+                )
+                a = tl.load(
+                    by_z + at[None, :] * width + column[:, None], mask=inside[:, None] & real[None, :], other=0.0
+                )
+                if gelu:
+                    v = _gelu(v.to(tl.float32)).to(v.dtype)
+                product = tl.dot(a, v.to(a.dtype), acc=product, input_precision="ieee")
+            here = inside[:, None] & (k < inputs)[None, :]
+            w = tl.load(weight + column[:, None] * inputs + k[None, :], mask=here, other=0.0).to(tl.float32)
+            exact += tl.sum(product * w, axis=1)
+        if has_bias:
+            exact += total * tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+        result = tl.where(imprecise, exact, result)
+    tl.store(by_scale + column, result, mask=inside)
     tl.store(by_shift + column, total, mask=inside)

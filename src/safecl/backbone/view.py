@@ -1,7 +1,7 @@
-"""Views of one ViT, module trees of their own over the very same tensors, and what they compute: the CLS feature."""
+"""Views of one ViT, module trees of their own over the same tensors, and the one function that computes them."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,47 +10,92 @@ from timm.layers.patch_embed import PatchEmbed
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.layers import Attention
+from safecl.backbone.layers import Attention, Prefix
+from safecl.errors import SafeclError
 
 
-def shared_view(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the tensors of ``vit``; a batch is embedded once for all views of it."""
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*vit.parameters(), *vit.buffers()]}
-    embedding: Any = vit.patch_embed
-    if not isinstance(embedding, SharedEmbedding):
-        shared[id(embedding)] = embedding  # not copied: the views take their patches from it
-    view = copy.deepcopy(vit, shared)
-    if not isinstance(embedding, SharedEmbedding):
-        view.patch_embed = SharedEmbedding(embedding)
-    return view
+def tokens(
+    vit: VisionTransformer,
+    pictures: Tensor,
+    count: int = 1,
+    prompts: Tensor | None = None,
+    prefixes: Mapping[int, Prefix] | None = None,
+) -> Tensor:
+    """The first ``count`` tokens after the final norm, (N, count, d), of normalised pictures (N, 3, H, W).
+
+    As in ``vit.forward_features``, but the last block computes no other token. ``prompts``: tokens (N, L, d), or
+    (L, d) for all pictures, inserted after the CLS token; they get no position embedding. ``prefixes``: by block
+    index, keys and values that its attention has before its own.
+
+    Pictures in bfloat16 on a network with float32 weights (full fine-tuning) are computed by autocast.
+    """
+    if pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype:
+        # Without its cache of rounded weights, which a CUDA graph could not record.
+        with torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False):
+            return _tokens(vit, pictures, count, prompts, prefixes or {})
+    return _tokens(vit, pictures, count, prompts, prefixes or {})
 
 
-def cls_feature(vit: VisionTransformer, pictures: Tensor) -> Tensor:
-    """The CLS token after the final norm, (N, d): that of ``vit.forward_features``, without what only others need."""
-    tokens: Tensor = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(pictures))))
-    *blocks, last = vit.blocks
-    for block in blocks:
-        tokens = block(tokens)
-    feature: Tensor = vit.norm(cls_of(last, tokens))[:, 0]
-    return feature
-
-
-def cls_of(block: Any, x: Tensor) -> Tensor:
-    """The CLS token, (N, 1, d), that a block makes of the tokens (N, L, d)."""
-    if not isinstance(block, Block):
-        token: Tensor = block.cls_of(x) if hasattr(block, "cls_of") else block(x)[:, :1]
-        return token
-    # Only attention looks at other tokens; what is asked there, and what follows, is for one.
-    only = {"queries": 1} if isinstance(block.attn, Attention) else {}
-    x = x[:, :1] + block.drop_path1(block.ls1(block.attn(block.norm1(x), **only)[:, :1]))
-    y: Tensor = x + block.drop_path2(block.ls2(block.mlp(block.norm2(x))))
+def _tokens(
+    vit: VisionTransformer, pictures: Tensor, count: int, prompts: Tensor | None, prefixes: Mapping[int, Prefix]
+) -> Tensor:
+    x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
+    if prompts is not None:
+        x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(len(x), -1, -1), x[:, 1:]], dim=1)
+    last = len(vit.blocks) - 1
+    for i in prefixes:
+        if not 0 <= i <= last:
+            raise ValueError(f"a prefix for block {i} of a network with the blocks 0 to {last}")
+    if not 1 <= count <= x.shape[1]:
+        raise ValueError(f"{count} tokens of {x.shape[1]}")
+    x = vit.norm_pre(x)
+    for i, block in enumerate(vit.blocks):
+        x = block_tokens(block, x, count if i == last else None, prefixes.get(i))
+    y: Tensor = vit.norm(x)
     return y
 
 
-class SharedEmbedding(nn.Module):
-    """The patch embedding of the ViT behind a view, and this view's own ``norm`` after it, where a PET can attach.
+def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix | None = None) -> Tensor:
+    """The first ``count`` tokens (all if not given), (N, count, d), that a block makes of the tokens (N, L, d).
 
-    The embedding is frozen and nothing comes before it, so learners that see the same batch share its result.
+    A PET that wraps a block gives the wrapper a ``first_tokens`` with these arguments.
+    """
+    y: Tensor
+    if hasattr(block, "first_tokens"):
+        y = block.first_tokens(x, count, prefix)
+        return y
+    own = isinstance(block, Block) and isinstance(block.attn, Attention)
+    if prefix is not None and not own:
+        kind = type(block.attn if isinstance(block, Block) else block).__name__
+        raise SafeclError(f"Prefixes need the plain blocks and attention of timm's ViT; this backbone has {kind}.")
+    if not isinstance(block, Block) or (count is None and prefix is None):
+        y = block(x)[:, :count]
+        return y
+    # Only attention reads other tokens: its queries and all that follows are those of the first ``count``.
+    options = {"queries": count, "prefix": prefix} if own else {}
+    y = block.attn(block.norm1(x), **options)[:, :count]
+    y = x[:, :count] + block.drop_path1(block.ls1(y))
+    y = y + block.drop_path2(block.ls2(block.mlp(block.norm2(y))))
+    return y
+
+
+def shared_view(vit: VisionTransformer) -> VisionTransformer:
+    """A second tree of modules over the frozen tensors of ``vit``; a batch is embedded once for all its views."""
+    view = shared_tree(vit)
+    if not isinstance(vit.patch_embed, SharedEmbedding):
+        view.patch_embed = SharedEmbedding(vit.patch_embed)
+    return view
+
+
+def shared_tree(vit: VisionTransformer) -> VisionTransformer:
+    """A second tree of modules over the tensors of ``vit``."""
+    return copy.deepcopy(vit, {id(tensor): tensor for tensor in [*vit.parameters(), *vit.buffers()]})
+
+
+class SharedEmbedding(nn.Module):
+    """The patch embedding of the ViT behind a view, then this view's own ``norm``, where a PET can attach.
+
+    The embedding is frozen and reads nothing but the pictures, so views that see the same batch share its result.
     """
 
     def __init__(self, source: nn.Module) -> None:
@@ -64,7 +109,7 @@ class SharedEmbedding(nn.Module):
         return twin
 
     def __getattr__(self, name: str) -> Any:
-        """timm asks for grid_size, img_size and the like."""
+        """grid_size, img_size and other attributes that timm reads."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -78,9 +123,9 @@ class SharedEmbedding(nn.Module):
 
 
 def patches(embedding: Any, x: Tensor) -> Tensor:
-    """Pictures (N, 3, H, W) to patch tokens (N, L, d) by one matrix product, which is many times a convolution's speed.
+    """Pictures (N, 3, H, W) → patch tokens (N, L, d), by one matrix product: many times as fast as a convolution.
 
-    ``embedding`` is timm's, and is asked itself where it does more than cut into squares and project.
+    ``embedding`` is timm's; where it does more than cut into squares and project, it is called instead.
     """
     if type(embedding) is not PatchEmbed or not embedding.flatten or embedding.dynamic_img_pad:
         tokens: Tensor = embedding(x)
@@ -93,14 +138,17 @@ def patches(embedding: Any, x: Tensor) -> Tensor:
 
 
 class Once:
-    """The last result of a frozen function, given again for the very same input."""
+    """Keeps the last result of a function without gradient, and returns it for the same unchanged tensor."""
 
     def __init__(self) -> None:
-        self._last: tuple[Tensor, int, Tensor] | None = None  # one object, so that threads cannot mix it
+        self._last: tuple[Tensor, int, Tensor] | None = None  # one tuple: replaced in one step, also between threads
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Once":
+        return Once()
 
     @torch.no_grad()
     def __call__(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        # A tensor counts its changes in place; one made in inference mode cannot be told apart from a changed one.
+        # ``_version`` counts changes in place; tensors of inference mode have none, so they are never cached.
         version = -1 if x.is_inference() else x._version
         last = self._last
         if last is not None and version >= 0 and last[0] is x and last[1] == version:

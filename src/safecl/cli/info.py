@@ -12,6 +12,7 @@ from safecl.backbone import PAPER, embedded_weights
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, keys, presets
 from safecl.methods import METHODS
+from safecl.pet import PETS
 from safecl.streams.catalog import FORMS, data_root, names
 
 
@@ -24,7 +25,7 @@ def describe() -> str:
         f"backbones   {embedded()}",
         f"            any timm ViT with a CLS token; the paper's: {', '.join(PAPER.values())}",
         f"            downloaded weights: {', '.join(downloaded()) or 'none yet'}",
-        f"PET         {', '.join(('adapter', 'ssf', 'vpt_deep', 'vpt_shallow', 'lora', 'none'))}",
+        f"PET         {', '.join(PETS)}",
         f"methods     {', '.join(METHODS)}",
         f"presets     {', '.join(presets())}",
         f"streams     {', '.join(names())}",

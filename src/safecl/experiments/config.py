@@ -15,7 +15,7 @@ from safecl.errors import SafeclError, unknown
 from safecl.heads import RidgeSettings
 from safecl.methods.catalog import SETTINGS, MethodSettings
 from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import PetSettings
+from safecl.pet import PetSettings, SsfSettings
 from safecl.settings import Settings
 
 ALIASES = {"default": "safe"}
@@ -61,7 +61,7 @@ class RunSettings(Settings):
     method: MethodSettings = SafeSettings()
     stream: StreamSettings = StreamSettings()
     backbone: BackboneSettings = BackboneSettings()
-    pet: PetSettings = PetSettings()
+    pet: PetSettings = SsfSettings()
     ridge: RidgeSettings = RidgeSettings()
     train: TrainSettings = TrainSettings()
     seed: int = Field(0, ge=0)

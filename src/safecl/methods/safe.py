@@ -10,12 +10,11 @@ from torch import Tensor
 from safecl import losses
 from safecl.backbone import Backbone
 from safecl.heads import RidgeHead, RidgeSettings, aggregate
-from safecl.learner import Learner
+from safecl.learner import Learner, random_rows
 from safecl.methods.method import Fit, Method
 from safecl.methods.pilot import SHARES, choose_tuning, helped
 from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import PetSettings
-from safecl.randomness import generator
+from safecl.pet import NoPetSettings, PetSettings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
 
@@ -35,19 +34,19 @@ class SAFE(Method):
         self.settings, self.seed = settings, seed
         self.slow = Learner(backbone, pet, ridge, settings.scale, seed)
         self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
-        self.ptm = Learner(backbone, PetSettings(kind="none"), ridge, settings.scale, seed)
+        self.ptm = Learner(backbone, NoPetSettings(), ridge, settings.scale, seed)
         self.ptm.freeze()
         self.register_buffer("free", torch.tensor(False))  # of L_cos
         if settings.statistics == "shared":
             self.slow.ridge.statistics = self.fast.ridge.statistics
         self.joint = None
         if settings.aggregation == "concat":
-            self.joint = RidgeHead(2 * backbone.width, ridge, seed, backbone.device)
+            self.joint = RidgeHead(2 * backbone.width, ridge, seed).to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
         if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
-            self.slow.cosine.grow_random(len(self.classes), generator(self.seed, "head"))
+            self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
             self.appoint_teacher(session, fit)
             (transfer, share), start = self.run_pilots(session, fit), self.slow.tuning()
             fit("slow", self.slow, session, partial(self.slow_loss, transfer, self.slow))

@@ -1,5 +1,23 @@
-"""Parameter-efficient tuning: small trainable modules on a backbone that stays as it is."""
+"""Parameter-efficient tuning: small trainable modules on a frozen backbone; and full fine-tuning of a copy of it."""
 
-from safecl.pet.registry import PetSettings, attach, merge
+from safecl.pet.adapter import AdapterSettings
+from safecl.pet.full import FullSettings
+from safecl.pet.lora import LoraSettings
+from safecl.pet.none import NoPetSettings
+from safecl.pet.registry import PETS, PetSettings, attach, merge, pet_settings
+from safecl.pet.ssf import SsfSettings
+from safecl.pet.vpt import VptSettings
 
-__all__ = ["PetSettings", "attach", "merge"]
+__all__ = [
+    "PETS",
+    "AdapterSettings",
+    "FullSettings",
+    "LoraSettings",
+    "NoPetSettings",
+    "PetSettings",
+    "SsfSettings",
+    "VptSettings",
+    "attach",
+    "merge",
+    "pet_settings",
+]

@@ -2,22 +2,28 @@
 
 import copy
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-from safecl.pet.blocks import blocks
+from safecl.backbone.view import shared_view
+from safecl.pet.base import Pet, blocks
+from safecl.randomness import generator
 
 
 class Adapter(nn.Module):
-    """a = s · (Drop(ReLU(x W_down + b_down)) W_up + b_up); zero at first, so the network starts as the PTM."""
+    """a = s · (Drop(ReLU(x W_down + b_down)) W_up + b_up); W_up starts at 0: the network starts as the PTM."""
 
     def __init__(self, width: int, bottleneck: int, scale: float, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
-        self.down = nn.Linear(width, bottleneck)
-        self.up = nn.Linear(bottleneck, width)
+        # nn.Linear's own initial values come from the global generator, which is not for a library to move.
+        self.down: nn.Linear = skip_init(nn.Linear, width, bottleneck)  # type: ignore[no-untyped-call]
+        self.up: nn.Linear = skip_init(nn.Linear, bottleneck, width)  # type: ignore[no-untyped-call]
         self.dropout = nn.Dropout(dropout)
         self.scale = scale
         bound = 1 / math.sqrt(width)
@@ -29,7 +35,7 @@ class Adapter(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         down, up = self.down, self.up
         hidden = self.dropout(torch.relu(F.linear(x, down.weight.to(x.dtype), down.bias.to(x.dtype))))
-        # s is taken into the small matrix, not into all that comes out of it.
+        # s multiplies the weights, which are fewer than the activations.
         return F.linear(hidden, (self.scale * up.weight).to(x.dtype), (self.scale * up.bias).to(x.dtype))
 
 
@@ -46,26 +52,33 @@ class AdaptedMlp(nn.Module):
         return y + a
 
 
-def attach_adapter(
-    vit: VisionTransformer, generator: torch.Generator, bottleneck: int = 64, scale: float = 0.1, dropout: float = 0.1
-) -> nn.ModuleDict:
-    """Put an adapter beside every MLP of ``vit``; gives the adapters by block."""
-    adapters = nn.ModuleDict()
-    for i, block in enumerate(blocks(vit)):
-        adapters[str(i)] = adapter = Adapter(vit.embed_dim, bottleneck, scale, dropout, generator)
-        # The block's own forward stays as it is: norm2 and ls2 move inside, next to the adapter.
-        block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
-        block.norm2, block.ls2 = nn.Identity(), nn.Identity()
-    return adapters
+class AdapterSettings(Pet):
+    """Defaults: those of the SAFE paper."""
 
+    kind: Literal["adapter"] = "adapter"
+    bottleneck: int = Field(64, gt=0, description="hidden units of the adapter")
+    scale: float = Field(0.1, description="fixed factor on the output of the adapter")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the hidden units of the adapter")
 
-@torch.no_grad()
-def merge_adapter(vit: VisionTransformer) -> None:
-    """Take the factor of every adapter into its weights, and those into the precision of the network, for good."""
-    for mlp in vit.modules():
-        if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):
-            down, up = copy.deepcopy(mlp.adapter.down), copy.deepcopy(mlp.adapter.up)
-            for parameter in up.parameters():
-                parameter.mul_(mlp.adapter.scale)
-            dtype = next(mlp.mlp.parameters()).dtype
-            mlp.adapter = nn.Sequential(down, nn.ReLU(), up).to(dtype).requires_grad_(False)
+    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+        """An adapter beside every MLP, by block."""
+        view, adapters = shared_view(vit), nn.ModuleDict()
+        for i, block in enumerate(blocks(view)):
+            own = generator(seed, "pet", self.kind, i)
+            adapters[str(i)] = adapter = Adapter(view.embed_dim, self.bottleneck, self.scale, self.dropout, own)
+            # Block.forward stays timm's: norm2 and ls2 move inside, next to the adapter.
+            block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
+            block.norm2, block.ls2 = nn.Identity(), nn.Identity()
+        return view, adapters
+
+    @staticmethod
+    @torch.no_grad()
+    def merge(view: VisionTransformer) -> None:
+        """Multiply the factor into the weights of every adapter and round these to the precision of the network."""
+        for mlp in view.modules():
+            if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):
+                down, up = copy.deepcopy(mlp.adapter.down), copy.deepcopy(mlp.adapter.up)
+                for parameter in up.parameters():
+                    parameter.mul_(mlp.adapter.scale)
+                dtype = next(mlp.mlp.parameters()).dtype
+                mlp.adapter = nn.Sequential(down, nn.ReLU(), up).to(dtype).requires_grad_(False)

@@ -1,17 +1,21 @@
 """LoRA: a low-rank change of the query and value projections."""
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.pet.blocks import blocks
+from safecl.backbone.view import shared_view
+from safecl.pet.base import Pet, blocks
+from safecl.randomness import generator
 
 
 class LowRank(nn.Module):
-    """x ↦ (α/r) B A x for the query and the value part, 0 for the key part; B is zero at first."""
+    """x ↦ (α/r) B A x for the query and the value part, 0 for the key part; B starts at 0."""
 
     def __init__(self, width: int, out: int, rank: int, alpha: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -47,23 +51,30 @@ class LoraLinear(nn.Module):
         return y + change
 
 
-def attach_lora(vit: VisionTransformer, generator: torch.Generator, rank: int = 8, alpha: float = 8.0) -> nn.ModuleDict:
-    """Give the qkv projection of every block a low-rank change; gives the changes by block."""
-    lora = nn.ModuleDict()
-    for i, block in enumerate(blocks(vit)):
-        qkv = block.attn.qkv
-        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, rank, alpha, generator)
-        block.attn.qkv = LoraLinear(qkv, change)
-    return lora
+class LoraSettings(Pet):
+    """Low-rank changes of queries and values."""
 
+    kind: Literal["lora"] = "lora"
+    rank: int = Field(8, gt=0, description="rank of LoRA")
+    alpha: float = Field(8.0, gt=0, description="the change of LoRA is scaled by alpha / rank")
 
-@torch.no_grad()
-def merge_lora(vit: VisionTransformer) -> None:
-    """Add every low-rank change of ``vit`` to the weight it belongs to; the output stays the same."""
-    for owner in list(vit.modules()):
-        for name, child in list(owner.named_children()):
-            if isinstance(child, LoraLinear):
-                merged = child.layer
-                weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
-                merged.weight = nn.Parameter(weight, requires_grad=False)
-                setattr(owner, name, merged)
+    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+        """A low-rank change of every qkv projection, by block."""
+        view, lora = shared_view(vit), nn.ModuleDict()
+        for i, block in enumerate(blocks(view)):
+            qkv, own = block.attn.qkv, generator(seed, "pet", self.kind, i)
+            lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, self.rank, self.alpha, own)
+            block.attn.qkv = LoraLinear(qkv, change)
+        return view, lora
+
+    @staticmethod
+    @torch.no_grad()
+    def merge(view: VisionTransformer) -> None:
+        """Add every low-rank change to the weight it belongs to; the output stays the same."""
+        for owner in list(view.modules()):
+            for name, child in list(owner.named_children()):
+                if isinstance(child, LoraLinear):
+                    merged = child.layer
+                    weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
+                    merged.weight = nn.Parameter(weight, requires_grad=False)
+                    setattr(owner, name, merged)

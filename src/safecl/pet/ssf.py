@@ -1,6 +1,6 @@
 """SSF: scale and shift the output of every linear and normalisation layer."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +9,17 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from safecl.backbone.kernels import layer_norm, layer_norm_gradient, merged_weights, scale_gradients
+from safecl.backbone.kernels import (
+    layer_norm,
+    layer_norm_gradient,
+    merged_weights,
+    norm_scale_gradients,
+    scale_gradients,
+)
 from safecl.backbone.layers import Gelu
-from safecl.pet.blocks import blocks
+from safecl.backbone.view import shared_view
+from safecl.pet.base import Pet, blocks
+from safecl.randomness import generator
 
 
 class ScaleShift(nn.Module):
@@ -27,19 +35,19 @@ class ScaleShift(nn.Module):
 
 
 class ScaledLayer(nn.Module):
-    """A frozen layer, the scale and shift after it, and perhaps a GELU after those, as one layer.
+    """A frozen layer and its scale and shift as one layer: they are merged into the weights, not applied to the output.
 
-    The scale and shift cost a pass over the weights then, not over the activations.
+    That is a pass over the weights instead of one over the activations.
     """
 
-    def __init__(self, layer: nn.Module, ssf: ScaleShift, gelu: bool = False) -> None:
+    def __init__(self, layer: nn.Module, ssf: ScaleShift) -> None:
         super().__init__()
-        self.layer, self.ssf, self.gelu = layer, ssf, gelu
+        self.layer, self.ssf = layer, ssf
 
     def forward(self, x: Tensor) -> Tensor:
         layer, scale, shift = self.layer, self.ssf.scale, self.ssf.shift
         if isinstance(layer, nn.Linear):
-            y: Tensor = _ScaledLinear.apply(x, layer.weight, layer.bias, scale, shift, self.gelu)  # type: ignore[no-untyped-call]
+            y: Tensor = _ScaledLinear.apply(x, layer.weight, layer.bias, scale, shift)  # type: ignore[no-untyped-call]
         elif isinstance(layer, nn.LayerNorm) and layer.elementwise_affine:
             y = _ScaledNorm.apply(x, layer.weight, layer.bias, scale, shift, layer.eps)  # type: ignore[no-untyped-call]
         else:
@@ -47,29 +55,62 @@ class ScaledLayer(nn.Module):
         return y
 
 
+class ScaledMlp(nn.Module):
+    """fc2(GELU(fc1(x))) of two scaled linear layers as one function: GELU(z) is not kept for the backward pass."""
+
+    def __init__(self, fc1: ScaledLayer, fc2: ScaledLayer) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = fc1, fc2
+
+    def forward(self, x: Tensor) -> Tensor:
+        tensors = [
+            (each.layer.weight, each.layer.bias, each.ssf.scale, each.ssf.shift) for each in (self.fc1, self.fc2)
+        ]
+        y: Tensor = _ScaledMlp.apply(x, *tensors[0], *tensors[1])  # type: ignore[no-untyped-call]
+        return y
+
+
 class _ScaledLinear(torch.autograd.Function):
-    """z = γ ⊙ (W x + b) + β with one matrix product, or GELU(z), and the gradients by x, γ and β: W is frozen."""
+    """z = γ ⊙ (W x + b) + β by one matrix product, and its gradients by x, γ and β: W and b are frozen."""
 
     @staticmethod
-    def forward(
-        context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor, gelu: bool
-    ) -> Tensor:
+    def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor, shift: Tensor) -> Tensor:
         rows, offset = merged_weights(weight, bias, scale, shift)
         z = F.linear(x, rows, offset)
-        context.save_for_backward(z, rows, scale, shift)
-        context.gelu = gelu
-        return F.gelu(z) if gelu else z
+        context.save_for_backward(z, x, weight, bias, scale, shift, rows)
+        return z
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, rows, scale, shift = context.saved_tensors
-        by_z, *by_ssf = scale_gradients(g, z, scale, shift, context.gelu)
-        return by_z @ rows if context.needs_input_grad[0] else None, None, None, *by_ssf, None
+        *saved, rows = context.saved_tensors
+        by_z, *by_ssf = scale_gradients(g, *saved)
+        return by_z @ rows if context.needs_input_grad[0] else None, None, None, *by_ssf
+
+
+class _ScaledMlp(torch.autograd.Function):
+    """Two of them with a GELU between. For the gradient by γ of the second, GELU(z) is computed again if needed."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, *tensors: Tensor | None) -> Tensor:
+        (rows1, offset1), (rows2, offset2) = merged_weights(*tensors[:4]), merged_weights(*tensors[4:])  # type: ignore[arg-type]
+        z = F.linear(x, rows1, offset1)
+        y = F.linear(F.gelu(z), rows2, offset2)
+        context.save_for_backward(x, z, y, rows1, rows2, *tensors)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, y, rows1, rows2, *tensors = context.saved_tensors
+        by_y, *by_second = scale_gradients(g, y, z, *tensors[4:], gelu_in=True)
+        by_z, *by_first = scale_gradients(by_y @ rows2, z, x, *tensors[:4], gelu_out=True)
+        by_x = by_z @ rows1 if context.needs_input_grad[0] else None
+        return by_x, None, None, *by_first, None, None, *by_second
 
 
 class _ScaledNorm(torch.autograd.Function):
-    """z = γ ⊙ LN(x) + β, likewise."""
+    """z = γ ⊙ LN(x) + β, and its gradients by x, γ and β: the weight and bias of LN are frozen."""
 
     @staticmethod
     def forward(
@@ -77,50 +118,61 @@ class _ScaledNorm(torch.autograd.Function):
     ) -> Tensor:
         rows, offset = merged_weights(weight, bias, scale, shift)
         z, mean, spread = layer_norm(x, rows, offset, eps)
-        context.save_for_backward(x, mean, spread, rows, offset, z, scale, shift)
+        context.save_for_backward(x, mean, spread, rows, offset, weight, bias, scale)
         return z
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, spread, rows, offset, z, scale, shift = context.saved_tensors
+        x, mean, spread, rows, offset, *frozen = context.saved_tensors
         by_x = layer_norm_gradient(g, x, mean, spread, rows, offset) if context.needs_input_grad[0] else None
-        _, *by_ssf = scale_gradients(g, z, scale, shift, gelu=False)
-        return by_x, None, None, *by_ssf, None
+        return by_x, None, None, *norm_scale_gradients(g, x, mean, spread, *frozen), None
 
 
-def attach_ssf(vit: VisionTransformer, generator: torch.Generator) -> nn.ModuleDict:
-    """Follow each operation of ``vit`` by a scale and a shift; gives them by place."""
-    ssf = nn.ModuleDict()
+class SsfSettings(Pet):
+    """SSF has nothing to set."""
 
-    def follow(place: str, owner: nn.Module, name: str, width: int, gelu: bool = False) -> None:
-        ssf[place] = after = ScaleShift(width, generator)
-        setattr(owner, name, ScaledLayer(getattr(owner, name), after, gelu))
+    kind: Literal["ssf"] = "ssf"
 
-    d = vit.embed_dim
-    follow("patches", vit.patch_embed, "norm", d)
-    for i, block in enumerate(blocks(vit)):
-        follow(f"{i}_norm1", block, "norm1", d)
-        follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
-        follow(f"{i}_proj", block.attn, "proj", d)
-        follow(f"{i}_norm2", block, "norm2", d)
-        gelu = type(block.mlp) is Mlp and type(block.mlp.act) is Gelu  # which then comes with the layer before it
-        follow(f"{i}_fc1", block.mlp, "fc1", block.mlp.fc1.out_features, gelu)
-        if gelu:
-            block.mlp.act = nn.Identity()
-        follow(f"{i}_fc2", block.mlp, "fc2", d)
-    follow("norm", vit, "norm", d)
-    return ssf
+    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+        """A scale and a shift after each operation, by place."""
+        view, ssf = shared_view(vit), nn.ModuleDict()
+
+        def follow(place: str, owner: nn.Module, name: str, width: int) -> None:
+            ssf[place] = after = ScaleShift(width, generator(seed, "pet", self.kind, place))
+            setattr(owner, name, ScaledLayer(getattr(owner, name), after))
+
+        d = view.embed_dim
+        follow("patches", view.patch_embed, "norm", d)
+        for i, block in enumerate(blocks(view)):
+            follow(f"{i}_norm1", block, "norm1", d)
+            follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
+            follow(f"{i}_proj", block.attn, "proj", d)
+            follow(f"{i}_norm2", block, "norm2", d)
+            follow(f"{i}_fc1", block.mlp, "fc1", block.mlp.fc1.out_features)
+            follow(f"{i}_fc2", block.mlp, "fc2", d)
+            if _is_plain(block.mlp):
+                block.mlp = ScaledMlp(block.mlp.fc1, block.mlp.fc2)
+        follow("norm", view, "norm", d)
+        return view, ssf
+
+    @staticmethod
+    @torch.no_grad()
+    def merge(view: VisionTransformer) -> None:
+        """Multiply every scale and shift into the weights before it; the output stays the same."""
+        for owner in list(view.modules()):
+            for name, child in list(owner.named_children()):
+                if isinstance(child, ScaledMlp):
+                    layers = [_with_scale(scaled.layer, scaled.ssf) for scaled in (child.fc1, child.fc2)]
+                    setattr(owner, name, nn.Sequential(layers[0], Gelu(), layers[1]))
+                elif isinstance(child, ScaledLayer) and not isinstance(owner, ScaledMlp):
+                    setattr(owner, name, _with_scale(child.layer, child.ssf))
 
 
-@torch.no_grad()
-def merge_ssf(vit: VisionTransformer) -> None:
-    """Multiply every scale and shift of ``vit`` into the weights it follows; the output stays the same."""
-    for owner in list(vit.modules()):
-        for name, child in list(owner.named_children()):
-            if isinstance(child, ScaledLayer):
-                alone = _with_scale(child.layer, child.ssf)
-                setattr(owner, name, nn.Sequential(alone, Gelu()) if child.gelu else alone)
+def _is_plain(mlp: Any) -> bool:
+    """Two linear layers with an exact GELU between them, and nothing else."""
+    linear = all(isinstance(getattr(mlp, name).layer, nn.Linear) for name in ("fc1", "fc2"))
+    return type(mlp) is Mlp and type(mlp.act) is Gelu and isinstance(mlp.norm, nn.Identity) and linear
 
 
 def _with_scale(layer: Any, ssf: ScaleShift) -> nn.Module:

@@ -1,20 +1,22 @@
 """VPT: prompt tokens at the end of the sequence, new ones in every block (deep) or once (shallow)."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.view import cls_of
+from safecl.backbone.layers import Prefix
+from safecl.backbone.view import block_tokens, shared_view
+from safecl.pet.base import Pet, blocks
 
 
 class Prompts(nn.Module):
-    """Learnable tokens (n, d), zero at first, without position embedding or dropout.
+    """Learnable tokens (n, d) that start at 0, without position embedding or dropout.
 
-    They are read through a layer norm, which multiplies the gradient of a small vector by up to 1/√ε = 1000: at the
-    rate of other parameters the first batches throw them somewhere from which there is no way back. ``rate`` is the
-    factor on their gradient.
+    A layer norm reads them, and multiplies the gradient of a vector near 0 by up to 1/√ε = 1000: at the learning rate
+    of other parameters the first steps are too long and training diverges. ``rate`` is the factor on their gradient.
     """
 
     def __init__(self, tokens: int, width: int, rate: float = 1.0) -> None:
@@ -29,7 +31,7 @@ class Prompts(nn.Module):
 
 
 class PromptedBlock(nn.Module):
-    """Append prompts before a block, if it has its own; drop tokens after it, if it is the last to see them."""
+    """Append prompts before a block, if it has its own, and cut the last ``drop`` tokens off after it."""
 
     def __init__(self, block: nn.Module, prompts: Prompts | None, drop: int) -> None:
         super().__init__()
@@ -39,21 +41,31 @@ class PromptedBlock(nn.Module):
         y: Tensor = self.block(self._prompted(x), **options)
         return y[:, : y.shape[1] - self.drop]
 
-    def cls_of(self, x: Tensor) -> Tensor:
-        """What ``safecl.backbone.view.cls_of`` asks for."""
-        return cls_of(self.block, self._prompted(x))
+    def first_tokens(self, x: Tensor, count: int | None, prefix: Prefix | None) -> Tensor:
+        """As ``safecl.backbone.view.block_tokens``; without a count, all but the dropped ones."""
+        y = block_tokens(self.block, self._prompted(x), count, prefix)
+        return y if count is not None else y[:, : y.shape[1] - self.drop]
 
     def _prompted(self, x: Tensor) -> Tensor:
         return x if self.prompts is None else self.prompts(x)
 
 
-def attach_vpt(vit: VisionTransformer, deep: bool, tokens: int = 5, rate: float = 1.0) -> nn.ModuleDict:
-    """Let ``vit`` carry prompt tokens; gives them by block."""
-    depth = len(vit.blocks)
-    prompts = nn.ModuleDict({str(i): Prompts(tokens, vit.embed_dim, rate) for i in range(depth if deep else 1)})
-    for i in range(depth):
-        own = prompts[str(i)] if str(i) in prompts else None
-        last = deep or i == depth - 1
-        if own is not None or last:
-            vit.blocks[i] = PromptedBlock(vit.blocks[i], own, tokens if last else 0)  # type: ignore[arg-type]
-    return prompts
+class VptSettings(Pet):
+    """Defaults: those of the paper, but for ``rate``, which is 1 there."""
+
+    kind: Literal["vpt_deep", "vpt_shallow"] = "vpt_deep"
+    tokens: int = Field(5, gt=0, description="prompt tokens of VPT")
+    rate: float = Field(0.003, gt=0, description="factor on the gradient of prompts")
+
+    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+        """Prompts by block: of every block (deep) or of the first (shallow)."""
+        view, prompts = shared_view(vit), nn.ModuleDict()
+        layers, deep = blocks(view), self.kind == "vpt_deep"
+        for i, block in enumerate(layers):
+            own = None
+            if deep or i == 0:
+                prompts[str(i)] = own = Prompts(self.tokens, view.embed_dim, self.rate)
+            last = deep or i == len(layers) - 1
+            if own is not None or last:
+                view.blocks[i] = PromptedBlock(block, own, self.tokens if last else 0)
+        return view, prompts
