@@ -1,5 +1,7 @@
 """Batches come in their order, are read ahead, and bring the error of the picture that has one."""
 
+import os
+import signal
 import threading
 import time
 
@@ -72,3 +74,15 @@ def test_an_unreadable_picture_stops_the_reading_with_its_name(workers: int) -> 
 
 def test_no_pictures_are_no_batches() -> None:
     assert list(batches(numbered(3), [], 4)) == []
+
+
+def test_reading_goes_on_in_a_forked_process() -> None:
+    assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends a child that hangs
+        read = [i for batch in batches(numbered(9), range(9), 2, "plain", SMALL, workers=2) for i in batch.indices]
+        os._exit(0 if read == list(range(9)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5

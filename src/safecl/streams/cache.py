@@ -1,8 +1,8 @@
-"""Views kept on disk as plain bytes, so that each picture is decoded once.
+"""Decoded views kept on disk as uint8, so that each picture is decoded once.
 
-A store is a folder of memory-mapped arrays for one collection under one transform, keyed by what is in them.
-Several runs may read and fill it at the same time: a view counts as there only when its checksum, written after
-it, fits; so a killed run, a torn write or a full disk leave nothing wrong behind.
+A store is a folder of memory-mapped arrays for one collection under one transform, keyed by its contents. Several
+runs may read and fill it at the same time: a view is used only if the checksum written after it fits, so what a
+killed run, a torn write or a full disk left behind is decoded again.
 """
 
 import contextlib
@@ -35,7 +35,6 @@ class Store:
 
     def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
         self.sides, self.count, self.broken = sides, count, False
-        self._lock = threading.Lock()
         # One checksum a view (0: not there), and the aspect of the picture.
         self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
         self.aspects = np.memmap(folder / "aspects", dtype=np.float32, mode="r+", shape=(count,))
@@ -69,7 +68,7 @@ class Store:
         try:
             for column, view in enumerate(self.sides):
                 data = np.ascontiguousarray(views[view])
-                write_at(self._files[view], data, index * data.nbytes, self._lock)
+                write_at(self._files[view], data, index * data.nbytes)
                 self.aspects[index] = aspect
                 self.marks[index, column] = checksum(data)
                 self._trusted[index, column] = True
@@ -79,11 +78,11 @@ class Store:
 
 
 class CachedPictures(Pictures):
-    """Another collection through a store: a miss decodes once and keeps every view."""
+    """Another collection read through a store; a picture that is not there is decoded and all its views are kept."""
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         self.pictures, self.store, self.transform, self.labels = pictures, store, transform, pictures.labels
-        self._locks = [threading.Lock() for _ in range(64)]
+        self._process, self._locks = 0, list[threading.Lock]()
 
     def where(self, index: int) -> str:
         return self.pictures.where(index)
@@ -120,7 +119,7 @@ class CachedPictures(Pictures):
         return torch.from_numpy(views), torch.from_numpy(aspects)
 
     def _fill(self, view: str, index: int) -> tuple[np.ndarray, float]:
-        with self._locks[index % len(self._locks)]:
+        with self._lock(index):
             if self.store.there(view, np.array([index])).all():  # another thread was faster
                 return self.store.views[view][index], float(self.store.aspects[index])
             image = self.pictures.decode(index)
@@ -129,6 +128,12 @@ class CachedPictures(Pictures):
             aspect = image.width / image.height
             self.store.put(index, views, aspect)
             return views[view], aspect
+
+    def _lock(self, index: int) -> threading.Lock:
+        """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
+        if self._process != os.getpid():
+            self._locks, self._process = [threading.Lock() for _ in range(64)], os.getpid()
+        return self._locks[index % 64]
 
 
 def cached(
@@ -151,7 +156,7 @@ def cached(
         with FileLock(folder / "lock"):
             place = folder / key
             if not place.exists():
-                free = shutil.disk_usage(folder).free - GIB  # leave the disk some air
+                free = shutil.disk_usage(folder).free - GIB  # leave some of the disk free
                 count = min(len(pictures), min(limit, free) // per_picture)
                 if count <= 0:
                     return pictures
@@ -207,7 +212,7 @@ def evict(folder: Path, room: int) -> None:
     for store in stores:
         room -= sum(taken(file) for file in store.iterdir())
         if room < 0:
-            shutil.rmtree(store, ignore_errors=True)  # who has it open keeps reading it: only the name goes
+            shutil.rmtree(store, ignore_errors=True)  # a process that has it open keeps reading it
 
 
 def taken(file: Path) -> int:
@@ -221,10 +226,9 @@ def checksum(data: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(data).data) or 1
 
 
-def write_at(file: int, data: np.ndarray, offset: int, lock: threading.Lock) -> None:
+def write_at(file: int, data: np.ndarray, offset: int) -> None:
     """Through the file and not the map: a full disk is then an error and not a crash."""
-    with lock:
-        os.lseek(file, offset, os.SEEK_SET)
-        left = data.reshape(-1).data
-        while left:
-            left = left[os.write(file, left) :]
+    left = data.reshape(-1).data
+    while left:
+        written = os.pwrite(file, left, offset)  # the file has one position for all threads and forked processes
+        left, offset = left[written:], offset + written

@@ -1,5 +1,6 @@
 """Batches read ahead in the background while the accelerator works."""
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,7 +43,7 @@ def batches(
         for chunk in chunks:
             yield read(pictures, chunk, view, transform)
         return
-    pool, waiting, ahead = _pool(workers), deque[Future[Batch]](), iter(chunks)
+    pool, waiting, ahead = _pool(workers, os.getpid()), deque[Future[Batch]](), iter(chunks)
     try:
         for chunk in ahead:
             waiting.append(pool.submit(read, pictures, chunk, view, transform))
@@ -63,6 +64,6 @@ def read(pictures: Pictures, indices: list[int], view: View, transform: Transfor
 
 
 @cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """The same threads for every epoch, session and stream."""
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """The same threads for every epoch, session and stream of one process: threads do not survive a fork."""
     return ThreadPoolExecutor(workers, thread_name_prefix="pictures")

@@ -10,7 +10,7 @@ from PIL import Image
 from safecl.errors import SafeclError
 from safecl.streams.clean import check_spelling
 from safecl.streams.collection import Collection, make_stream, with_test
-from safecl.streams.files import check_shape, rgb
+from safecl.streams.decoding import check_shape, rgb
 from safecl.streams.images import ArrayPictures, Label, Pictures
 from safecl.streams.stream import Stream
 
