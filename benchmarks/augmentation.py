@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="key=value words for every run")
     options = parser.parse_intermixed_args()
     slow = [*options.words, "precision=fp32", "train.graphs=false"] if options.plain else options.words
-    device_loader._limit = lambda device: 0  # canvases that are held would be one crop for ever
+    device_loader.held_bytes = lambda device: 0  # canvases that are held would be one crop for ever
     rows = []
     for seed in map(int, options.seeds.split(",")):
         pair = [

@@ -1,6 +1,6 @@
 """Pictures per second, read in four ways, in one run and on the same files.
 
-    python benchmarks/reading.py [--pictures 600] [--side 500] [--size 224] [--workers 2] [--rounds 5] [--json FILE]
+    python benchmarks/reading.py [--pictures 600] [--side 500] [--size 224] [--workers N] [--rounds 5] [--json FILE]
 
 - plain: torchvision's ImageFolder and DataLoader (decode, RandomResizedCrop, flip, ToTensor), persistent workers;
 - decode each epoch: the same files through ``batches`` without a cache, augmented on the device;
@@ -33,6 +33,7 @@ from safecl.streams import Transform, augment, batches
 from safecl.streams.cache import cached
 from safecl.streams.files import File, FilePictures
 from safecl.streams.images import Pictures
+from safecl.streams.loader import readers
 
 Epoch = Callable[[int], Iterator[Tensor]]
 
@@ -142,7 +143,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("pictures", 600), ("side", 500), ("size", 224), ("batch", 48), ("workers", 2), ("rounds", 5)):
+    for name, value in (("pictures", 600), ("side", 500), ("size", 224), ("batch", 48), ("workers", readers()), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--least", type=float, default=1.0, help="seconds to time each way in a round")
     parser.add_argument("--scratch", type=Path, default=None, help="where to write the pictures and the cache")

@@ -14,7 +14,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.images import ArrayPictures, Pictures, Transform
-from safecl.streams.loader import batches
+from safecl.streams.loader import batches, readers
 
 SMALL = Transform(size=4, margin=1.0)
 
@@ -86,3 +86,16 @@ def test_reading_goes_on_in_a_forked_process() -> None:
         os._exit(0 if read == list(range(9)) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5
+
+
+@pytest.mark.parametrize(("usable", "expected"), [(1, 1), (5, 5), (200, 8)])
+def test_as_many_pictures_are_read_at_a_time_as_there_are_usable_cores_up_to_eight(
+    monkeypatch: pytest.MonkeyPatch, usable: int, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(usable)), raising=False)
+    assert readers() == expected
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: usable)
+    assert readers() == expected
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert readers() == 1

@@ -68,7 +68,7 @@ def prepare(
 def check(
     name: Name,
     root: Root = None,
-    workers: Annotated[int, typer.Option(min=1, help="Pictures read at the same time.")] = 2,
+    workers: Annotated[int | None, typer.Option(min=1, help="Pictures read at the same time [the cores].")] = None,
 ) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
 

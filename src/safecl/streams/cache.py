@@ -82,7 +82,7 @@ class CachedPictures(Pictures):
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         self.pictures, self.store, self.transform, self.labels = pictures, store, transform, pictures.labels
-        self._process, self._locks = 0, list[threading.Lock]()
+        self._locks, self._process = new_locks(), os.getpid()
 
     def where(self, index: int) -> str:
         return self.pictures.where(index)
@@ -132,8 +132,12 @@ class CachedPictures(Pictures):
     def _lock(self, index: int) -> threading.Lock:
         """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
         if self._process != os.getpid():
-            self._locks, self._process = [threading.Lock() for _ in range(64)], os.getpid()
-        return self._locks[index % 64]
+            self._locks, self._process = new_locks(), os.getpid()
+        return self._locks[index % len(self._locks)]
+
+
+def new_locks() -> list[threading.Lock]:
+    return [threading.Lock() for _ in range(64)]
 
 
 def cached(

@@ -115,7 +115,7 @@ def read_dataset(dataset: Dataset, root: Path) -> Collection:
     return data
 
 
-def check_by_name(name: str, root: str | Path | None = None, workers: int = 2) -> Report:
+def check_by_name(name: str, root: str | Path | None = None, workers: int | None = None) -> Report:
     """What ``safecl data check`` says about a prepared dataset or about own pictures."""
     if name == "glyphs":
         raise SafeclError("The glyphs stream is drawn while it is read, so there is nothing to check.")

@@ -12,6 +12,7 @@ from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import Dataset
 from safecl.streams.files import File, FilePictures
 from safecl.streams.images import ArrayPictures, Pictures, Subset
+from safecl.streams.loader import readers
 
 
 @dataclass
@@ -23,7 +24,9 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def check(data: Collection, dataset: Dataset | None = None, split: str | None = None, workers: int = 2) -> Report:
+def check(
+    data: Collection, dataset: Dataset | None = None, split: str | None = None, workers: int | None = None
+) -> Report:
     """Read everything once. ``split``: which of the dataset's known splits the counts are compared with."""
     report = Report()
     report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
@@ -59,7 +62,7 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         )
 
 
-def unreadable(part: str, pictures: Pictures, workers: int) -> Iterator[str]:
+def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[str]:
     def reason(index: int) -> str | None:
         try:
             pictures.decode(index)
@@ -67,7 +70,7 @@ def unreadable(part: str, pictures: Pictures, workers: int) -> Iterator[str]:
             return str(error)
         return None
 
-    with ThreadPoolExecutor(max(1, workers)) as pool:
+    with ThreadPoolExecutor(workers or readers()) as pool:
         bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
     if bad:
         yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"

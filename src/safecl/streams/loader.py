@@ -1,4 +1,4 @@
-"""Batches read ahead in the background while the accelerator works."""
+"""Batches of pictures, read ahead by threads while the device computes."""
 
 import os
 from collections import deque
@@ -30,14 +30,15 @@ def batches(
     batch_size: int,
     view: View = "plain",
     transform: Transform | None = None,
-    workers: int = 2,
+    workers: int | None = None,
 ) -> Iterator[Batch]:
-    """The pictures at ``order``, ``batch_size`` at a time and in that order; the next ones are read meanwhile.
+    """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads read ahead.
 
-    Threads, not processes: decoding and copying leave Python's lock alone, nothing is started or sent anew each
-    epoch, and the cache is shared. ``workers=0`` reads in the foreground.
+    Threads, not processes: decoding and copying release Python's lock, nothing is started or sent between processes
+    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given; 0 reads in the calling thread.
     """
     transform = transform or Transform()
+    workers = readers() if workers is None else workers
     chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
     if workers < 1:
         for chunk in chunks:
@@ -61,6 +62,12 @@ def read(pictures: Pictures, indices: list[int], view: View, transform: Transfor
         return Batch(indices, pictures.plain(indices, transform))
     squares, aspects = pictures.canvas(indices, transform)
     return Batch(indices, squares, aspects)
+
+
+def readers() -> int:
+    """How many pictures or batches to read at a time: one a usable core, 8 at most."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(usable or 1, 8)
 
 
 @cache
