@@ -143,7 +143,14 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("pictures", 600), ("side", 500), ("size", 224), ("batch", 48), ("workers", readers()), ("rounds", 5)):
+    for name, value in (
+        ("pictures", 600),
+        ("side", 500),
+        ("size", 224),
+        ("batch", 48),
+        ("workers", readers()),
+        ("rounds", 5),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--least", type=float, default=1.0, help="seconds to time each way in a round")
     parser.add_argument("--scratch", type=Path, default=None, help="where to write the pictures and the cache")

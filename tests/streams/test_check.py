@@ -7,7 +7,7 @@ import pytest
 
 from safecl.streams.catalog import check_by_name
 from safecl.streams.check import check
-from safecl.streams.collection import Collection
+from safecl.streams.collection import Collection, make_stream
 from safecl.streams.images import ArrayPictures
 
 
@@ -48,3 +48,32 @@ def test_warnings_of_reading_are_reported(class_folder) -> None:
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SAFECL_CACHE", "off")
+
+
+class Counted(str):
+    """A label that counts how often it is hashed."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Counted.hashed += 1
+        return super().__hash__()
+
+
+def test_work_grows_with_classes_plus_pictures_and_not_with_their_product() -> None:
+    classes, each = 60, 3
+    labels = [Counted(f"c{i:02d}") for i in range(classes) for _ in range(each)]
+    arrays = np.random.default_rng(0).integers(0, 256, (len(labels), 2, 2, 3), dtype=np.uint8)
+    train, test = (ArrayPictures(arrays ^ flip, labels) for flip in (0, 1))
+    domains = tuple(f"d{i % each}" for i in range(len(labels)))
+    known = tuple(labels[::each])
+    data = Collection("x", train, test, known, domains, domains, ("d0", "d1", "d2"))
+    for work in (
+        lambda: check(data),
+        lambda: make_stream(data, protocol="class", order=known, step=1),
+        lambda: make_stream(data, protocol="domain"),
+        data.natural,
+    ):
+        Counted.hashed = 0
+        work()
+        assert Counted.hashed < 20 * (classes + 2 * len(labels))

@@ -40,7 +40,8 @@ def check(
     lonely = [c for c, n in counts.items() if n == 1]
     if lonely:
         report.warnings.append(f"{len(lonely)} class(es) have a single training picture, the first is {lonely[0]!r}")
-    untested = [c for c in data.classes if c not in set(data.test.labels)]
+    tested = set(data.test.labels)
+    untested = [c for c in data.classes if c not in tested]
     if untested:
         report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
     for part, pictures in (("training", data.train), ("test", data.test)):

@@ -42,7 +42,8 @@ class Collection:
         shown: dict[str, set[Label]] = {}
         for domain, label in zip(self.train_domains, self.train.labels, strict=True):
             shown.setdefault(domain, set()).add(label)
-        return "domain" if all(found == set(self.classes) for found in shown.values()) else "mixed"
+        every = set(self.classes)
+        return "domain" if all(found == every for found in shown.values()) else "mixed"
 
 
 def with_test(
@@ -118,8 +119,9 @@ def class_sessions(
     chosen = class_order(data.classes, order_seed) if order is None else list(order)
     if len(set(chosen)) != len(chosen):
         raise SafeclError("The class order names a class twice.")
+    known = set(data.classes)
     for label in chosen:
-        if label not in set(data.classes):
+        if label not in known:
             raise unknown("class", str(label), map(str, data.classes))
     return class_incremental(data.train, data.test, chosen, first if first is not None else step, step)
 

@@ -1,7 +1,7 @@
 """A stream is an ordered list of sessions with test pictures; a session can be read only while it is current."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -117,13 +117,10 @@ def split(labels: Sequence[Label], fraction: float, random: np.random.Generator)
     """Positions to keep and positions to hold out, the same fraction of every class; a class keeps at least one."""
     if fraction <= 0:
         return list(range(len(labels))), []
-    members: dict[Label, list[int]] = {}
-    for position, label in enumerate(labels):
-        members.setdefault(label, []).append(position)
     held: list[int] = []
-    for positions in members.values():
-        count = min(round(fraction * len(positions)), len(positions) - 1)
-        held.extend(int(p) for p in random.permutation(positions)[:count])
+    for members in positions(labels).values():
+        count = min(round(fraction * len(members)), len(members) - 1)
+        held.extend(int(p) for p in random.permutation(members)[:count])
     chosen = set(held)
     return [i for i in range(len(labels)) if i not in chosen], sorted(held)
 
@@ -142,7 +139,7 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     bounds = [0, min(first, len(order))]
     while bounds[-1] < len(order):
         bounds.append(min(bounds[-1] + step, len(order)))
-    where_train, where_test = positions(train), positions(test)
+    where_train, where_test = positions(train.labels), positions(test.labels)
     parts = []
     for start, stop in pairwise(bounds):
         classes = tuple(order[start:stop])
@@ -157,10 +154,10 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     return parts
 
 
-def positions(pictures: Pictures) -> dict[Label, list[int]]:
-    """Where each label stands."""
+def positions(labels: Iterable[Label]) -> dict[Label, list[int]]:
+    """The positions of each label."""
     found: dict[Label, list[int]] = {}
-    for i, label in enumerate(pictures.labels):
+    for i, label in enumerate(labels):
         found.setdefault(label, []).append(i)
     return found
 
@@ -175,15 +172,16 @@ def domain_incremental(
 ) -> list[Part]:
     """One session a domain, in ``order``; its classes are those of ``classes`` that it shows, old, new or both."""
     parts = []
+    where_train, where_test = positions(train_domains), positions(test_domains)
     for domain in order:
-        mine = train.subset([i for i, name in enumerate(train_domains) if name == domain])
+        mine = train.subset(where_train.get(domain, []))
         shown = set(mine.labels)
         parts.append(
             Part(
                 name=domain,
                 classes=tuple(c for c in classes if c in shown),
                 train=mine,
-                test=test.subset([i for i, name in enumerate(test_domains) if name == domain]),
+                test=test.subset(where_test.get(domain, [])),
             )
         )
     return parts
