@@ -52,7 +52,7 @@ def prepare(
     """
     from safecl.errors import SafeclError
     from safecl.streams.catalog import data_root
-    from safecl.streams.prepare import download as fetch
+    from safecl.streams.download import download as fetch
     from safecl.streams.prepare import prepare as lay_out
 
     dataset = _dataset(name)

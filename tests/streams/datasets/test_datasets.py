@@ -18,11 +18,12 @@ from safecl.errors import SafeclError
 from safecl.streams import open_stream
 from safecl.streams.catalog import check_by_name
 from safecl.streams.datasets import DATASETS
+from safecl.streams.datasets.archive import md5_of
 from safecl.streams.datasets.cifar100 import load
 from safecl.streams.datasets.dataset import record
 from safecl.streams.datasets.domainnet import DOMAINS, LISTS
 from safecl.streams.images import Transform
-from safecl.streams.prepare import md5_of, prepare
+from safecl.streams.prepare import prepare
 
 FIRST_OF_1993 = {100: [68, 56, 78, 8, 23], 200: [168, 136, 51, 9, 183], 300: [169, 221, 146, 296, 92]}
 FIELD = Transform(size=224, margin=256 / 224, scale=(0.05, 1.0), ratio=(3 / 4, 4 / 3), flip=0.5)
