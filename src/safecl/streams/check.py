@@ -1,4 +1,4 @@
-"""Is this data what it should be: counts, unreadable pictures, pictures that are in training and test."""
+"""Check a collection: counts, unreadable pictures, pictures in training and test or in two classes."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +25,16 @@ class Report:
 
 
 def check(
-    data: Collection, dataset: Dataset | None = None, split: str | None = None, workers: int | None = None
+    data: Collection,
+    dataset: Dataset | None = None,
+    split: str | None = None,
+    workers: int | None = None,
+    duplicates_allowed: bool = False,
 ) -> Report:
-    """Read everything once. ``split``: which of the dataset's known splits the counts are compared with."""
+    """Read everything once. ``dataset`` and ``split``: whose published counts to compare with.
+
+    ``duplicates_allowed``: one picture in two classes is a warning and not a problem.
+    """
     report = Report()
     report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
     if data.split:
@@ -46,7 +53,9 @@ def check(
         report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
     for part, pictures in (("training", data.train), ("test", data.test)):
         report.problems.extend(unreadable(part, pictures, workers))
-    report.problems.extend(duplicates(data.train, data.test))
+    both, mislabelled = duplicates(data.train, data.test)
+    report.problems.extend(both)
+    (report.warnings if duplicates_allowed else report.problems).extend(mislabelled)
     return report
 
 
@@ -77,8 +86,8 @@ def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[s
         yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"
 
 
-def duplicates(train: Pictures, test: Pictures) -> Iterator[str]:
-    """Pictures with the same bytes in training and test, or in two classes."""
+def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
+    """Sentences on pictures with the same bytes in training and test, and on those in two classes."""
     everything = [(train, i) for i in range(len(train))] + [(test, i) for i in range(len(test))]
     both, mislabelled = [], []
     for group in groups(everything):
@@ -87,10 +96,12 @@ def duplicates(train: Pictures, test: Pictures) -> Iterator[str]:
             both.append(members)
         if len({pictures.labels[i] for pictures, i in members}) > 1:
             mislabelled.append(members)
-    for found, what in ((both, "in training and in test"), (mislabelled, "in more than one class")):
-        if found:
-            names = " = ".join(pictures.where(i) for pictures, i in found[0])
-            yield f"{len(found)} picture(s) are {what}, the first is {names}"
+
+    def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
+        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found[:1]]
+        return [f"{len(found)} picture(s) are {what}, the first is {name}" for name in names]
+
+    return said(both, "in training and in test"), said(mislabelled, "in more than one class")
 
 
 def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:

@@ -1,8 +1,11 @@
 """Labelled picture files, read and decoded when they are asked for."""
 
+import errno
 import hashlib
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,31 +22,63 @@ EXTENSIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it was when its folder was listed; one that has changed since is refused."""
+    """A file as it was when its folder was listed; one that has changed since is refused.
+
+    ``name``: the last two parts of its path below the data folder, which stay the same when that folder is moved.
+    ``problem``: why it cannot be opened, if it cannot.
+    """
 
     path: str
+    name: str
     size: int
     modified: int
+    problem: str = ""
 
     @classmethod
-    def at(cls, path: str | Path) -> "File":
+    def at(cls, path: str | Path, name: str | None = None) -> "File":
+        """The file at ``path``, whether it can be opened or not."""
+        path = os.fspath(path)
+        name = "/".join(Path(path).parts[-2:]) if name is None else name
         try:
             found = os.stat(path)
         except OSError as error:
-            raise SafeclError(f"The picture {path} cannot be read: {error.strerror or error}.") from None
-        return cls(os.fspath(path), found.st_size, found.st_mtime_ns)
+            return cls(path, name, -1, 0, problem(path, error))
+        if not stat.S_ISREG(found.st_mode):
+            return cls(path, name, -1, 0, "it is not a plain file")
+        return cls(path, name, found.st_size, found.st_mtime_ns, "" if found.st_size else "it is an empty file")
+
+
+def problem(path: str, error: OSError) -> str:
+    """Why a file cannot be opened."""
+    if error.errno == errno.ELOOP:
+        return "it is a link to itself"
+    if error.errno == errno.ENOENT:
+        return "it is a link to nothing" if os.path.islink(path) else "there is no such file"
+    return (error.strerror or str(error)).lower()
 
 
 class FilePictures(Pictures):
-    """Labelled files. ``upright`` and ``forgiving``: see ``decode``."""
+    """Labelled files. ``upright`` and ``forgiving``: see ``decode``.
+
+    ``notes``: where each file was named, for messages. ``skippable``: whether stream.unreadable=skip applies to them.
+    """
 
     def __init__(
-        self, files: Sequence[File], labels: Sequence[Label], *, upright: bool = True, forgiving: bool = False
+        self,
+        files: Sequence[File],
+        labels: Sequence[Label],
+        *,
+        upright: bool = True,
+        forgiving: bool = False,
+        notes: Sequence[str] = (),
+        skippable: bool = False,
     ) -> None:
         self.files, self.labels, self.upright, self.forgiving = files, labels, upright, forgiving
+        self.notes, self.skippable = notes, skippable
 
     def where(self, index: int) -> str:
-        return self.files[index].path
+        path = printable(self.files[index].path)
+        return f"{path} ({self.notes[index]})" if self.notes else path
 
     def identity(self) -> str:
         digest = hashlib.blake2b(f"{self.upright} {self.forgiving}".encode(), digest_size=16)
@@ -54,23 +89,43 @@ class FilePictures(Pictures):
         return digest.hexdigest()
 
     def decode(self, index: int) -> Image.Image:
-        file = self.files[index]
-        return decode(self.read(file), file.path, upright=self.upright, forgiving=self.forgiving)
+        data = self.read(index)
+        with self._hint():
+            return decode(data, self.where(index), upright=self.upright, forgiving=self.forgiving)
 
-    def read(self, file: File) -> bytes:
-        """The bytes of ``file``, if it is still the file that was found."""
+    def read(self, index: int) -> bytes:
+        """The bytes of a file, if it is still the file that was found."""
+        file, where = self.files[index], self.where(index)
+        if file.problem:
+            with self._hint():
+                raise SafeclError(f"The picture {where} cannot be read ({file.problem}); remove it or fetch it again.")
         try:
             with open(file.path, "rb") as stream:
                 now = os.fstat(stream.fileno())
                 data = stream.read()
         except FileNotFoundError:
             raise SafeclError(
-                f"The picture {file.path} has gone since its folder was listed; leave the data alone during a run."
+                f"The picture {where} has gone since its folder was listed; leave the data alone during a run."
             ) from None
         except OSError as error:
-            raise SafeclError(f"The picture {file.path} cannot be read: {error.strerror or error}.") from None
+            raise SafeclError(f"The picture {where} cannot be read: {error.strerror or error}.") from None
         if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != file.size:
             raise SafeclError(
-                f"The picture {file.path} has changed since its folder was listed; leave the data alone during a run."
+                f"The picture {where} has changed since its folder was listed; leave the data alone during a run."
             )
         return data
+
+    @contextmanager
+    def _hint(self) -> Iterator[None]:
+        try:
+            yield
+        except SafeclError as error:
+            if not self.skippable:
+                raise
+            text = str(error).removesuffix(".")
+            raise SafeclError(f"{text}, or set stream.unreadable=skip to leave such pictures out.") from None
+
+
+def printable(path: str | Path) -> str:
+    """A path for messages: bytes that are not UTF-8 are shown as escapes."""
+    return os.fspath(path).encode(errors="backslashreplace").decode()
