@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams import catalog, names, open_stream
+from safecl.streams import names, open_stream
 from safecl.streams.cache import CachedPictures
+from safecl.streams.settings import FolderSettings, canonical
 
 
 def test_all_named_streams_are_listed() -> None:
@@ -94,27 +95,47 @@ def test_a_manifest_is_a_stream(tmp_path: Path, paint) -> None:
     ("name", "options", "sentence"),
     [
         ("cifar10", {}, "no stream 'cifar10'; did you mean 'cifar100'"),
-        ("foldr:/x", {}, "no stream 'foldr'"),
-        ("glyphs", {"clases": 3}, "did you mean 'classes'"),
-        ("folder:/x", {"unreadible": "skip"}, "did you mean 'unreadable'"),
-        ("vtab", {"test_fraction": 0.1}, "no option of the stream vtab"),
-        ("glyphs", {"step": 3}, "not by first and step"),
+        ("glyphs", {"clases": 3}, "did you mean 'stream.classes'"),
+        ("folder:/x", {"unreadible": "skip"}, "did you mean 'stream.unreadable'"),
+        ("folder:/x", {"step": 0}, "stream.step=0 is wrong"),
+        ("vtab", {"test_fraction": 0.1}, "no setting 'stream.test_fraction' of a dataset stream"),
+        ("glyphs", {"step": 3}, "stream.classes and stream.sessions"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_right_one(name: str, options: dict[str, object], sentence: str) -> None:
+def test_a_wrong_name_or_option_is_one_sentence(name: str, options: dict[str, object], sentence: str) -> None:
     with pytest.raises(SafeclError, match=sentence):
         open_stream(name, **options)
 
 
-def test_a_bare_path_is_told_how_to_be_written(class_folder) -> None:
-    top = class_folder({"ant": 2})
-    with pytest.raises(SafeclError, match=f"write folder:{top}"):
-        open_stream(str(top))
+def test_settings_and_their_short_form_open_the_same_stream(class_folder) -> None:
+    top = class_folder(dict.fromkeys(("ant", "bee", "cat", "dog"), 6))
+    by_settings = open_stream(FolderSettings(path=str(top), step=1, order=("dog", "bee")), size=8, seed=3)
+    by_words = open_stream(f"folder:{top}", size=8, seed=3, step=1, order=["dog", "bee"])
+    assert by_settings.sessions == by_words.sessions and by_settings.transform == by_words.transform
+    with pytest.raises(TypeError, match="step"):
+        open_stream(FolderSettings(path=str(top)), step=2)
+
+
+def test_what_would_have_no_effect_is_refused(class_folder) -> None:
+    plain = class_folder({"ant": 5, "bee": 5}, top="plain")
+    domains = class_folder({f"{d}/{c}": 5 for d in ("sun", "snow") for c in ("ant", "bee")}, top="domains")
+    with pytest.raises(SafeclError, match=r"stream\.domains has no effect where stream\.protocol is class"):
+        open_stream(f"folder:{plain}", domains=["sun"])
+    for key, value in (("first", 2), ("step", 1), ("order", ["ant"])):
+        with pytest.raises(SafeclError, match=rf"stream\.{key} has no effect where stream\.protocol is domain"):
+            open_stream(f"folder:{domains}", **{key: value})
+
+
+def test_a_class_called_by_a_number_may_be_ordered_by_it(class_folder) -> None:
+    top = class_folder({"10": 3, "2": 3})
+    assert open_stream(f"folder:{top}", order=[10, "2"], step=1, cache=False).labels == ["10", "2"]
+    with pytest.raises(SafeclError, match=r"named by stream\.order, '3'"):
+        open_stream(f"folder:{top}", order=[3])
 
 
 @pytest.mark.parametrize("spelling", ["CIFAR-100", "cifar_100", "Cifar100"])
 def test_usual_spellings_are_understood(spelling: str) -> None:
-    assert catalog.canonical(spelling) == "cifar100"
+    assert canonical(spelling) == "cifar100"
 
 
 def test_transform_options_reach_the_transform(class_folder) -> None:

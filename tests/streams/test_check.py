@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safecl.streams.catalog import check_by_name
+from safecl.streams.catalog import check_stream
 from safecl.streams.check import check
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.images import ArrayPictures
+from safecl.streams.settings import parse_stream
 
 
 def test_good_data_has_no_problem(class_folder) -> None:
-    report = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5})}")
+    report = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5})}"))
     assert report.problems == [] and report.warnings == []
     assert report.facts[0] == "8 training and 2 test pictures of 2 classes"
 
@@ -22,7 +23,7 @@ def test_unreadable_pictures_and_duplicates_are_found(class_folder, paint) -> No
     (top / "ant" / "text.jpg").write_text("hello")
     paint(top / "ant" / "same.png", seed=1)
     paint(top / "bee" / "same.png", seed=1)
-    problems = " ".join(check_by_name(f"folder:{top}").problems)
+    problems = " ".join(check_stream(parse_stream(f"folder:{top}")).problems)
     assert "text.jpg" in problems and "in more than one class" in problems
 
 
@@ -35,13 +36,13 @@ def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
 
 
 def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:
-    warnings = check_by_name(f"folder:{class_folder({'ant': 6, 'dodo': 1})}").warnings
+    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 6, 'dodo': 1})}")).warnings
     assert any("single training picture, the first is 'dodo'" in line for line in warnings)
     assert any("no test picture, the first is 'dodo'" in line for line in warnings)
 
 
 def test_warnings_of_reading_are_reported(class_folder) -> None:
-    warnings = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}").warnings
+    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}")).warnings
     assert any("'void'" in line for line in warnings)
 
 

@@ -12,7 +12,8 @@ from safecl.backbone import PAPER, embedded_weights
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, keys, presets
 from safecl.methods import METHODS
-from safecl.streams.catalog import FORMS, data_root, names
+from safecl.streams.catalog import data_root
+from safecl.streams.settings import FORMS, names
 
 
 def describe() -> str:

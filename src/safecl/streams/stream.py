@@ -135,7 +135,7 @@ def class_order(classes: Sequence[Label], seed: int | None = 1993) -> list[Label
 def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], first: int, step: int) -> list[Part]:
     """Sessions of new classes: ``first`` of them, then ``step`` each time, then what is left."""
     if first < 1 or step < 1:
-        raise SafeclError(f"A session needs at least one class: first={first} and step={step} must be 1 or more.")
+        raise SafeclError(f"A session needs a class: stream.first={first} and stream.step={step} must be 1 or more.")
     bounds = [0, min(first, len(order))]
     while bounds[-1] < len(order):
         bounds.append(min(bounds[-1] + step, len(order)))
