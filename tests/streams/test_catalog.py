@@ -29,7 +29,7 @@ def test_a_folder_nobody_prepared_is_a_stream(class_folder) -> None:
     session = stream.open(1)
     assert session.train.plain([0, 1], stream.transform).shape == (2, 3, 16, 16)
     assert session.train.canvas([0], stream.transform)[0].shape == (1, 3, 18, 18)
-    assert (len(session.train), len(session.validation), len(stream.test(1))) == (8, 2, 2)
+    assert (len(session.train), len(stream.validation(1)), len(stream.test(1))) == (8, 2, 2)
 
 
 def test_the_cache_lies_beside_the_data_and_is_not_data(class_folder) -> None:

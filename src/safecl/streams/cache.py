@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock
-from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.images import Pictures, Transform, plain_view, squash
+from safecl.streams.images import Pictures, Transform, Wrapped, plain_view, squash
 
 FOLDER = ".safecl-cache"
 VERSION = 2  # of what the bytes mean; a new one leaves old stores to be evicted
@@ -77,30 +76,25 @@ class Store:
             warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
 
 
-class CachedPictures(Pictures):
+class CachedPictures(Wrapped):
     """Another collection read through a store; a picture that is not there is decoded and all its views are kept."""
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
-        self.pictures, self.store, self.transform, self.labels = pictures, store, transform, pictures.labels
+        super().__init__(pictures, pictures.labels)
+        self.store, self.transform = store, transform
         self._locks, self._process = new_locks(), os.getpid()
 
-    def where(self, index: int) -> str:
-        return self.pictures.where(index)
-
     def identity(self) -> str | None:
-        return self.pictures.identity()
-
-    def decode(self, index: int) -> Image.Image:
-        return self.pictures.decode(index)
+        return self.inner.identity()
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         if transform != self.transform or "plain" not in self.store.sides:
-            return self.pictures.plain(indices, transform)
+            return super().plain(indices, transform)
         return self._read("plain", indices)[0]
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         if transform != self.transform or "canvas" not in self.store.sides:
-            return self.pictures.canvas(indices, transform)
+            return super().canvas(indices, transform)
         return self._read("canvas", indices)
 
     def _read(self, view: str, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -122,7 +116,7 @@ class CachedPictures(Pictures):
         with self._lock(index):
             if self.store.there(view, np.array([index])).all():  # another thread was faster
                 return self.store.views[view][index], float(self.store.aspects[index])
-            image = self.pictures.decode(index)
+            image = self.inner.decode(index)
             make = {"plain": plain_view, "canvas": squash}
             views = {name: make[name](image, self.transform).numpy() for name in self.store.sides}
             aspect = image.width / image.height

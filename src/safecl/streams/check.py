@@ -11,7 +11,7 @@ from safecl.streams.clean import same_content
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import Dataset
 from safecl.streams.files import File, FilePictures
-from safecl.streams.images import ArrayPictures, Pictures, Subset
+from safecl.streams.images import ArrayPictures, Pictures, Wrapped
 from safecl.streams.loader import readers
 
 
@@ -116,8 +116,8 @@ def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:
 
 
 def file_of(pictures: Pictures, index: int) -> File | None:
-    if isinstance(pictures, Subset):
-        return file_of(pictures.whole, pictures.indices[index])
+    if isinstance(pictures, Wrapped):
+        return file_of(pictures.inner, pictures.at(index))
     return pictures.files[index] if isinstance(pictures, FilePictures) else None
 
 

@@ -88,6 +88,13 @@ class FilePictures(Pictures):
             )
         return digest.hexdigest()
 
+    def trace(self, index: int) -> bytes:
+        file = self.files[index]
+        return f"{file.name}\0{file.size}\0{self.upright}\0{self.forgiving}".encode(errors="surrogateescape")
+
+    def content(self, index: int) -> bytes:
+        return self.read(index)
+
     def decode(self, index: int) -> Image.Image:
         data = self.read(index)
         with self._hint():

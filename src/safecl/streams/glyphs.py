@@ -9,8 +9,8 @@ from torch import Tensor
 
 from safecl.errors import SafeclError, unknown
 from safecl.streams.characters import POOL, PRETRAINING_POOL
-from safecl.streams.drawing import SIDE, STYLES, check_fonts, draw
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
+from safecl.streams.images import Label, Pictures, Transform, join
 from safecl.streams.stream import Part, Protocol, Stream, class_incremental, class_order
 
 __all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
@@ -34,10 +34,15 @@ class GlyphPictures(Pictures):
         """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
         if position not in self._drawn:
             character = str(self.labels[position])
-            index = self._indices[position % len(self._indices)]
-            random = np.random.default_rng([self._seed, ord(character), index])
+            random = np.random.default_rng([self._seed, ord(character), self._index(position)])
             self._drawn[position] = draw(character, random, self._style)
         return self._drawn[position]
+
+    def trace(self, index: int) -> bytes:
+        return f"{self._seed} {self._index(index)} {self._style} {DIFFICULTY}".encode()
+
+    def _index(self, position: int) -> int:
+        return self._indices[position % len(self._indices)]
 
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.array(index))
@@ -115,21 +120,9 @@ def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:
     for number, part in enumerate(parts):
         first = train + number * more
         review = GlyphPictures([str(c) for c in known], range(first, first + more), seed)
-        mixed.append(Part(part.name, (*part.classes, *known), _Both(part.train, review), part.test))
+        mixed.append(Part(part.name, (*part.classes, *known), join([part.train, review]), part.test))
         known.extend(part.classes)
     return mixed
-
-
-class _Both(Pictures):
-    """Two collections, one after the other."""
-
-    def __init__(self, first: Pictures, second: Pictures) -> None:
-        self._first, self._second = first, second
-        self.labels = [*first.labels, *second.labels]
-
-    def decode(self, index: int) -> Image.Image:
-        inside = index < len(self._first)
-        return self._first.decode(index) if inside else self._second.decode(index - len(self._first))
 
 
 def _check(protocol: str, classes: int, sessions: int, train: int, test: int) -> None:

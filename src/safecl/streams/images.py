@@ -20,6 +20,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as TF
 
 Label: TypeAlias = str | int
+SAMPLE = 64  # pictures that are looked at where a sample will do
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,27 @@ class Pictures(ABC):
         """Where the picture at ``index`` comes from, for messages."""
         return f"picture {index}"
 
+    def trace(self, index: int) -> bytes:
+        """What is known of the picture at ``index`` without reading it, wherever it lies."""
+        return b""
+
+    def content(self, index: int) -> bytes:
+        """The bytes of the picture at ``index`` as it is stored, where that is always the same."""
+        return b""
+
+    def fingerprint(self) -> str:
+        """A digest of the pictures that does not depend on where they lie: for checks that data is still the same.
+
+        Covers every label and trace, and the contents of up to ``SAMPLE`` pictures spread evenly.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        for i, label in enumerate(self.labels):
+            for part in (repr(label).encode(), self.trace(i)):
+                digest.update(len(part).to_bytes(8, "little") + part)
+        for i in spread(len(self)):
+            digest.update(hashlib.blake2b(self.content(i)).digest())
+        return digest.hexdigest()
+
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         """The plain views: uint8 (n, 3, size, size)."""
         return torch.stack([plain_view(self.decode(i), transform) for i in indices])
@@ -81,32 +103,91 @@ class Pictures(ABC):
         return Subset(self, indices)
 
 
-class Subset(Pictures):
-    """Some pictures of another collection; reads go through to it, so a cache below is used."""
+class Wrapped(Pictures):
+    """Pictures of another collection, each at the position that ``at`` gives; a cache below is used."""
 
-    def __init__(self, whole: Pictures, indices: Sequence[int]) -> None:
-        self.whole = whole
-        self.indices = [int(i) for i in indices]
-        self.labels = [whole.labels[i] for i in self.indices]
+    def __init__(self, inner: Pictures, labels: Sequence[Label]) -> None:
+        self.inner, self.labels = inner, labels
 
-    def identity(self) -> str | None:
-        whole = self.whole.identity()
-        if whole is None:
-            return None
-        chosen = np.asarray(self.indices, dtype=np.int64).tobytes()
-        return hashlib.blake2b(whole.encode() + chosen, digest_size=16).hexdigest()
+    def at(self, index: int) -> int:
+        return index
 
     def where(self, index: int) -> str:
-        return self.whole.where(self.indices[index])
+        return self.inner.where(self.at(index))
+
+    def trace(self, index: int) -> bytes:
+        return self.inner.trace(self.at(index))
+
+    def content(self, index: int) -> bytes:
+        return self.inner.content(self.at(index))
 
     def decode(self, index: int) -> Image.Image:
-        return self.whole.decode(self.indices[index])
+        return self.inner.decode(self.at(index))
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        return self.whole.plain([self.indices[i] for i in indices], transform)
+        return self.inner.plain([self.at(i) for i in indices], transform)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        return self.whole.canvas([self.indices[i] for i in indices], transform)
+        return self.inner.canvas([self.at(i) for i in indices], transform)
+
+
+class Subset(Wrapped):
+    """The pictures of ``inner`` at ``indices``."""
+
+    def __init__(self, inner: Pictures, indices: Sequence[int]) -> None:
+        self.indices = [int(i) for i in indices]
+        super().__init__(inner, [inner.labels[i] for i in self.indices])
+
+    def at(self, index: int) -> int:
+        return self.indices[index]
+
+    def subset(self, indices: Sequence[int]) -> Pictures:
+        return Subset(self.inner, [self.indices[i] for i in indices])
+
+    def identity(self) -> str | None:
+        inner = self.inner.identity()
+        if inner is None:
+            return None
+        chosen = np.asarray(self.indices, dtype=np.int64).tobytes()
+        return hashlib.blake2b(inner.encode() + chosen, digest_size=16).hexdigest()
+
+
+class Joined(Pictures):
+    """Several collections, one after the other."""
+
+    def __init__(self, members: Sequence[Pictures]) -> None:
+        self.members = members
+        self.labels = [label for member in members for label in member.labels]
+        self._starts = np.cumsum([0, *(len(member) for member in members)])
+
+    def find(self, index: int) -> tuple[Pictures, int]:
+        """The member with the picture at ``index``, and its position there."""
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self.members[number], index - int(self._starts[number])
+
+    def where(self, index: int) -> str:
+        member, position = self.find(index)
+        return member.where(position)
+
+    def trace(self, index: int) -> bytes:
+        member, position = self.find(index)
+        return member.trace(position)
+
+    def content(self, index: int) -> bytes:
+        member, position = self.find(index)
+        return member.content(position)
+
+    def decode(self, index: int) -> Image.Image:
+        member, position = self.find(index)
+        return member.decode(position)
+
+
+def join(members: Sequence[Pictures]) -> Pictures:
+    """The pictures of all ``members``, one after the other; subsets of one collection become one subset of it."""
+    first = members[0]
+    if isinstance(first, Subset) and all(isinstance(m, Subset) and m.inner is first.inner for m in members):
+        return Subset(first.inner, [i for m in members if isinstance(m, Subset) for i in m.indices])
+    return Joined(members) if len(members) > 1 else first
 
 
 class ArrayPictures(Pictures):
@@ -117,6 +198,9 @@ class ArrayPictures(Pictures):
 
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.arrays[index])
+
+    def trace(self, index: int) -> bytes:
+        return str(self.arrays.shape[1:]).encode() + bytes(self.arrays[index].tobytes())
 
     def identity(self) -> str:
         digest = hashlib.blake2b(str(self.arrays.shape).encode(), digest_size=16)
@@ -138,6 +222,11 @@ class ArrayPictures(Pictures):
         # A crop of the small square itself is what torchvision takes: enlarging it first only costs memory.
         squares = torch.from_numpy(self.arrays[np.asarray(indices, dtype=np.int64)])
         return squares.permute(0, 3, 1, 2), torch.ones(len(squares))
+
+
+def spread(count: int, most: int = SAMPLE) -> list[int]:
+    """Up to ``most`` positions of ``count``, evenly spread from the first to the last."""
+    return [round(position) for position in np.linspace(0, count - 1, min(count, most)).tolist()]
 
 
 def plain_view(image: Image.Image, transform: Transform) -> Tensor:

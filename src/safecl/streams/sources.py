@@ -132,6 +132,9 @@ class HuggingFacePictures(Pictures):
         fingerprint = getattr(self.split, "_fingerprint", None)
         return None if fingerprint is None else f"{fingerprint} {self.image}"
 
+    def trace(self, index: int) -> bytes:
+        return f"{self.identity()} {index}".encode()
+
     def decode(self, index: int) -> Image.Image:
         return as_image(self.split[int(index)][self.image], f"row {index}")
 
