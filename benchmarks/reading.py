@@ -80,8 +80,8 @@ def our_loader(
         order = torch.randperm(len(pictures), generator=generator).tolist()
         for read in batches(pictures, order, batch, "canvas", transform, workers):
             canvas = read.pictures.to(device, non_blocking=True)
-            assert read.aspects is not None
-            yield augment(canvas, read.aspects, transform, generator) if augmented else canvas
+            assert read.shapes is not None
+            yield augment(canvas, read.shapes, transform, generator) if augmented else canvas
 
     return epoch
 
@@ -112,7 +112,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
             stored = cached(files, transform, top / f"cache-{device.type}")
             common = (transform, args.batch, args.workers, device)
             # Opening CUDA and the first kernels are nobody's reading.
-            augment(torch.zeros(2, 3, 8, 8, device=device), torch.ones(2), transform, torch.Generator())
+            augment(torch.zeros(2, 3, 8, 8, device=device), torch.ones(2, 3), transform, torch.Generator())
             ways = {
                 "plain": plain_loader(top / "pictures", *common),
                 "decode each epoch": our_loader(files, *common, augmented=True),

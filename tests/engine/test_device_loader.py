@@ -9,7 +9,7 @@ import torch
 from safecl.engine import device_loader as module
 from safecl.engine.device_loader import DeviceLoader, free_memory, held_bytes
 from safecl.randomness import generator
-from safecl.streams.images import augment, cut_out, random_crops
+from safecl.streams.crops import augment, cut_out, random_crops
 from safecl.streams.stream import SessionClosedError, Stream
 
 CPU = torch.device("cpu")
@@ -25,9 +25,9 @@ def test_held_pictures_and_those_read_ahead_are_the_same(
     read = DeviceLoader(pictures, stream.transform, CPU)
     chunks = [[0, 5, 2], [7, 1, 1], [3]]
     found = [list(loader.canvases(chunks)) for loader in (held, read)]
-    for chunk, (canvas, aspects), (other, others) in zip(chunks, *found, strict=True):
+    for chunk, (canvas, shapes), (other, others) in zip(chunks, *found, strict=True):
         assert canvas.shape == (len(chunk), 3, 16, 16) and canvas.dtype == torch.uint8
-        assert torch.equal(canvas, other) and torch.equal(aspects, others)
+        assert torch.equal(canvas, other) and torch.equal(shapes, others)
         assert torch.equal(canvas, pictures.canvas(chunk, stream.transform)[0])
     assert list(read.canvases([])) == []
 
@@ -55,9 +55,9 @@ def test_a_feed_cannot_be_opened_on_a_finished_session(make_stream: Callable[...
 
 def test_a_share_of_a_batch_gets_the_crops_it_has_in_the_whole(make_stream: Callable[..., Stream]) -> None:
     stream = make_stream([["a", "b"]], train=4)
-    canvas, aspects = stream.open(1).train.canvas(range(8), stream.transform)
-    whole = augment(canvas, aspects, stream.transform, generator(0))
-    crops = random_crops(aspects, stream.transform, generator(0))
+    canvas, shapes = stream.open(1).train.canvas(range(8), stream.transform)
+    whole = augment(canvas, shapes, stream.transform, generator(0))
+    crops = random_crops(shapes, stream.transform, generator(0))
     for share in (slice(0, 3), slice(3, 8), slice(7, 8)):
         assert torch.equal(cut_out(canvas[share], crops[share], stream.transform.size), whole[share])
 

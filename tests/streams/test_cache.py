@@ -132,7 +132,7 @@ def test_runs_at_the_same_time_share_a_store(tmp_path: Path, pictures: Counting)
 
 
 def test_what_does_not_fit_is_decoded_each_time(tmp_path: Path, pictures: Counting) -> None:
-    per_picture = 3 * (12 * 12 + 13 * 13) + 12
+    per_picture = 3 * (12 * 12 + 26 * 26) + 20
     through = store(tmp_path, pictures, limit=4 * per_picture + 5)
     for _ in range(3):
         assert torch.equal(

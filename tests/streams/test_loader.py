@@ -30,7 +30,7 @@ def test_any_order_batch_size_and_number_of_workers_give_the_same_pictures(order
     assert [i for batch in got for i in batch.indices] == order
     assert torch.cat([batch.pictures for batch in got])[:, 0, 0, 0].tolist() == order
     assert [len(batch.indices) for batch in got[:-1]] == [size] * (len(got) - 1)
-    assert all((batch.aspects is None) == (view == "plain") for batch in got)
+    assert all((batch.shapes is None) == (view == "plain") for batch in got)
 
 
 class Slow(Pictures):

@@ -22,25 +22,25 @@ class DeviceLoader:
     def __init__(self, pictures: Pictures, transform: Transform, device: torch.device) -> None:
         self.pictures, self.transform, self.device = pictures, transform, device
         self._canvases: tuple[Tensor, Tensor] | None = None
-        self._holds = len(pictures) * 3 * transform.resize**2 <= held_bytes(device)
+        self._holds = len(pictures) * 3 * pictures.side(transform) ** 2 <= held_bytes(device)
 
     def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each chunk of positions: canvases, uint8 (n, 3, side, side) on the device, and aspects (n,) on the CPU.
+        """For each chunk of positions: canvases, uint8 (n, 3, side, side) on the device, and shapes (n, 3) on the CPU.
 
         The chunks have one length, but for a shorter last one. Canvases that are not held are read ahead.
         """
         if not chunks:
             return
         if self._holds:
-            canvases, aspects = self._held()
+            canvases, shapes = self._held()
             for chunk in chunks:
                 chosen = torch.as_tensor(chunk)
-                yield canvases[moved(chosen, self.device)], aspects[chosen]
+                yield canvases[moved(chosen, self.device)], shapes[chosen]
             return
         order = [int(i) for chunk in chunks for i in chunk]
         for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):
-            assert batch.aspects is not None
-            yield self._move(batch.pictures), batch.aspects
+            assert batch.shapes is not None
+            yield self._move(batch.pictures), batch.shapes
 
     def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
         """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
@@ -48,17 +48,17 @@ class DeviceLoader:
             yield self._move(batch.pictures).float() / 255
 
     def _held(self) -> tuple[Tensor, Tensor]:
-        """All canvases on the device and all aspects on the CPU."""
+        """All canvases on the device and all shapes on the CPU."""
         if self._canvases is None:
             count, squares = len(self.pictures), torch.empty(0)
-            aspects = torch.empty(count)
+            shapes = torch.empty(count, 3)
             for batch in batches(self.pictures, range(count), READ_CANVASES, "canvas", self.transform):
-                assert batch.aspects is not None
+                assert batch.shapes is not None
                 if not len(squares):
                     squares = torch.empty((count, *batch.pictures.shape[1:]), dtype=torch.uint8, device=self.device)
                 rows = slice(batch.indices[0], batch.indices[-1] + 1)
-                squares[rows], aspects[rows] = batch.pictures.to(self.device), batch.aspects
-            self._canvases = squares, aspects
+                squares[rows], shapes[rows] = batch.pictures.to(self.device), batch.shapes
+            self._canvases = squares, shapes
         return self._canvases
 
     def _move(self, pictures: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.decoding import decode
+from safecl.streams.decoding import decode, size_of
 from safecl.streams.images import Label, Pictures
 
 EXTENSIONS = frozenset(
@@ -94,6 +94,9 @@ class FilePictures(Pictures):
 
     def content(self, index: int) -> bytes:
         return self.read(index)
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        return size_of(self.read(index), self.where(index), upright=self.upright)
 
     def decode(self, index: int) -> Image.Image:
         data = self.read(index)

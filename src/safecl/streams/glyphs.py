@@ -47,14 +47,20 @@ class GlyphPictures(Pictures):
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.array(index))
 
+    def size_of(self, index: int) -> tuple[int, int]:
+        return SIDE, SIDE
+
+    def side(self, transform: Transform) -> int:
+        return min(SIDE, 2 * transform.resize)
+
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         if transform.size == transform.resize == SIDE:
             return self._tensor(indices)
         return super().plain(indices, transform)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        if transform.resize == SIDE:
-            return self._tensor(indices), torch.ones(len(indices))
+        if self.side(transform) == SIDE:
+            return self._tensor(indices), torch.ones(len(indices), 3)
         return super().canvas(indices, transform)
 
     def _tensor(self, indices: Sequence[int]) -> Tensor:

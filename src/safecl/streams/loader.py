@@ -17,11 +17,11 @@ View: TypeAlias = Literal["plain", "canvas"]
 
 @dataclass(frozen=True)
 class Batch:
-    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``aspects``: of canvases."""
+    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``: of canvases."""
 
     indices: list[int]
     pictures: Tensor
-    aspects: Tensor | None = None
+    shapes: Tensor | None = None
 
 
 def batches(
@@ -60,8 +60,7 @@ def batches(
 def read(pictures: Pictures, indices: list[int], view: View, transform: Transform) -> Batch:
     if view == "plain":
         return Batch(indices, pictures.plain(indices, transform))
-    squares, aspects = pictures.canvas(indices, transform)
-    return Batch(indices, squares, aspects)
+    return Batch(indices, *pictures.canvas(indices, transform))
 
 
 def readers() -> int:
