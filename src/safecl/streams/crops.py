@@ -38,7 +38,7 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int) -> Tensor:
     n, channels, side, _ = canvas.shape
     across, down = (resampling(crops[:, axis], size, side) for axis in (0, 1))
     rows = canvas.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format)
-    lines = torch.bmm(down / 255, rows.view(n, side, channels * side)).view(n, size * channels, side)
+    lines = torch.bmm(down.div_(255), rows.view(n, side, channels * side)).view(n, size * channels, side)
     return torch.bmm(lines, across.transpose(1, 2)).view(n, size, channels, size).permute(0, 2, 1, 3).contiguous()
 
 
@@ -48,16 +48,16 @@ def resampling(crops: Tensor, size: int, side: int) -> Tensor:
     A triangle around the centre of each output pixel, as wide as two of them but never narrower than two input
     pixels; cut off at the edge of the crop, and summing to 1.
     """
-    extent, centre = (crops[:, :1] * (side / 2), (crops[:, 1:] + 1) * (side / 2))  # (n, 1) each, in pixels
+    extent, centre = crops[:, :1] * (side / 2), (crops[:, 1:] + 1) * (side / 2)  # (n, 1) each, in pixels
     outputs = (torch.arange(size, device=crops.device) * 2 + 1) / size - 1
     inputs = torch.arange(side, device=crops.device) + 0.5
     half = extent.abs()
-    distance = (inputs - (centre + extent * outputs)[:, :, None]).abs()
-    weights = (1 - distance / (half * 2 / size).clamp(min=1)[:, :, None]).clamp(min=0)
-    # Pixels that lie outside of the crop have no part in it; one that it touches by rounding alone lies outside.
-    within = half + 0.5 - (half / 2).clamp(max=1e-3)
-    weights = weights * ((inputs - centre).abs() < within)[:, None, :]
-    return weights / weights.sum(dim=2, keepdim=True)
+    # Pixels outside of the crop are infinitely far away; one that it touches by rounding alone lies outside.
+    within = (inputs - centre).abs() < half + 0.5 - (half / 2).clamp(max=1e-3)
+    width = (half * 2 / size).clamp(min=1)
+    near, far = (centre + extent * outputs) / width, torch.where(within, inputs / width, torch.inf)
+    weights = (near[:, :, None] - far[:, None, :]).abs_().neg_().add_(1).relu_()
+    return weights.div_(weights.sum(dim=2, keepdim=True))
 
 
 def random_boxes(aspects: Tensor, transform: Transform, generator: torch.Generator, tries: int = 10) -> Tensor:
