@@ -4,8 +4,8 @@
     python benchmarks/augmentation.py accuracy FOLDER [--classes 20] [--seeds 0,1,2] [--plain] [key=value …]
 
 ``sharpness`` cuts the same boxes from canvases of 1, 1.5 and 2 times the resized side and, by torchvision with
-antialiasing, from the pictures themselves: boxes of 5 %, 20 % and 100 % of the area, and of 5 to 100 % as in training. It
-prints ours over torchvision's: the mean step between neighbouring pixels, and the gradient energy (the mean of the
+antialiasing, from the pictures themselves: boxes of 5 %, 20 % and 100 % of the area, and of 5 to 100 % as in training.
+It prints ours over torchvision's: the mean step between neighbouring pixels, and the gradient energy (the mean of the
 squared steps). Without a folder the pictures are the two photographs of scikit-learn (640 × 427) and textures whose
 spectrum falls as 1/f, sharp to the last pixel.
 
