@@ -1,6 +1,6 @@
 """Pictures per second, read in four ways, in one run and on the same files.
 
-    python benchmarks/reading.py [--pictures 600] [--side 500] [--size 224] [--workers 2] [--rounds 5] [--json FILE]
+    python benchmarks/reading.py [--pictures 600] [--side 500] [--size 224] [--workers N] [--rounds 5] [--json FILE]
 
 - plain: torchvision's ImageFolder and DataLoader (decode, RandomResizedCrop, flip, ToTensor), persistent workers;
 - decode each epoch: the same files through ``batches`` without a cache, augmented on the device;
@@ -33,6 +33,7 @@ from safecl.streams import Transform, augment, batches
 from safecl.streams.cache import cached
 from safecl.streams.files import File, FilePictures
 from safecl.streams.images import Pictures
+from safecl.streams.loader import readers
 
 Epoch = Callable[[int], Iterator[Tensor]]
 
@@ -79,8 +80,8 @@ def our_loader(
         order = torch.randperm(len(pictures), generator=generator).tolist()
         for read in batches(pictures, order, batch, "canvas", transform, workers):
             canvas = read.pictures.to(device, non_blocking=True)
-            assert read.aspects is not None
-            yield augment(canvas, read.aspects, transform, generator) if augmented else canvas
+            assert read.shapes is not None
+            yield augment(canvas, read.shapes, transform, generator) if augmented else canvas
 
     return epoch
 
@@ -111,7 +112,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
             stored = cached(files, transform, top / f"cache-{device.type}")
             common = (transform, args.batch, args.workers, device)
             # Opening CUDA and the first kernels are nobody's reading.
-            augment(torch.zeros(2, 3, 8, 8, device=device), torch.ones(2), transform, torch.Generator())
+            augment(torch.zeros(2, 3, 8, 8, device=device), torch.ones(2, 3), transform, torch.Generator())
             ways = {
                 "plain": plain_loader(top / "pictures", *common),
                 "decode each epoch": our_loader(files, *common, augmented=True),
@@ -142,7 +143,14 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("pictures", 600), ("side", 500), ("size", 224), ("batch", 48), ("workers", 2), ("rounds", 5)):
+    for name, value in (
+        ("pictures", 600),
+        ("side", 500),
+        ("size", 224),
+        ("batch", 48),
+        ("workers", readers()),
+        ("rounds", 5),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--least", type=float, default=1.0, help="seconds to time each way in a round")
     parser.add_argument("--scratch", type=Path, default=None, help="where to write the pictures and the cache")

@@ -1,5 +1,6 @@
 """``safecl data``: list, prepare, check, show."""
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_prepare_check_and_show_on_the_command_line(tmp_path: Path, paint) -> No
     result = run.invoke(app, ["check", "VTAB", *root])
     assert result.exit_code == 0 and "warning: VTAB has 50 classes; here are 4" in result.output
     with pytest.warns(UserWarning, match="here are 4"):
-        result = run.invoke(app, ["show", "vtab", "--step", "2", "--out", str(tmp_path / "sheets"), *root])
+        result = run.invoke(app, ["show", "vtab", "stream.step=2", "--out", str(tmp_path / "sheets"), *root])
     assert result.exit_code == 0
     assert [p.name for p in sorted((tmp_path / "sheets").iterdir())] == ["session_01.png", "session_02.png"]
 
@@ -45,7 +46,7 @@ def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
 
 def test_show_draws_every_class_of_a_session(class_folder, tmp_path: Path) -> None:
     top = class_folder(dict.fromkeys(("ant", "bee", "日本", "dog"), 5))
-    result = run.invoke(app, ["show", f"folder:{top}", "--out", str(tmp_path / "s"), "--step", "2"])
+    result = run.invoke(app, ["show", f"folder:{top}", "--out", str(tmp_path / "s"), "stream.step=2"])
     assert result.exit_code == 0, result.exception
     sheets = [Image.open(p) for p in sorted((tmp_path / "s").iterdir())]
     assert len(sheets) == 2
@@ -58,3 +59,31 @@ def test_prepare_without_a_source_says_what_to_fetch(tmp_path: Path) -> None:
     assert isinstance(result.exception, SafeclError) and "vtab.zip" in str(result.exception)
     result = run.invoke(app, ["prepare", "vtap", "--root", str(tmp_path)])
     assert "did you mean 'vtab'" in str(result.exception)
+
+
+def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, paint) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    (top / "ant" / "broken.jpg").write_text("x")
+    for name in ("ant", "bee"):
+        paint(top / name / "same.png", seed=1)
+    name = [f"folder:{top}", "stream.test_fraction=0"]
+    result = run.invoke(app, ["check", *name])
+    assert result.exit_code == 1 and result.output.count("problem: ") == 2
+    result = run.invoke(app, ["check", *name, "stream.unreadable=skip"])
+    assert result.exit_code == 1 and result.output.count("problem: ") == 1
+    assert "warning: 1 picture(s) cannot be read and are left out" in result.output
+    result = run.invoke(app, ["check", *name, "stream.unreadable=skip", "stream.duplicates=allow"])
+    assert result.exit_code == 0 and "warning: 1 picture(s) are in more than one class" in result.output
+    result = run.invoke(app, ["check", *name, "stream.unreadible=skip"])
+    assert isinstance(result.exception, SafeclError) and "did you mean 'stream.unreadable'" in str(result.exception)
+
+
+def test_check_names_links_that_lead_nowhere_and_classes_that_are_not_text(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    os.symlink("loop.png", top / "ant" / "loop.png")
+    os.symlink("nothing.png", top / "bee" / "dangling.png")
+    os.rename(top / "bee", os.fsencode(top) + b"/caf\xe9")
+    result = run.invoke(app, ["check", f"folder:{top}"])
+    assert result.exit_code == 1
+    assert "loop.png cannot be read (it is a link to itself), one of 2 such" in result.output
+    assert r"class 'caf\udce9' of" in result.output and "not valid UTF-8" in result.output

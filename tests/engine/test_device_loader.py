@@ -1,14 +1,15 @@
 """The two views of a session's pictures: the same whether they are held on the device or read again."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from safecl.engine import device_loader as module
-from safecl.engine.device_loader import DeviceLoader
+from safecl.engine.device_loader import DeviceLoader, free_memory, held_bytes
 from safecl.randomness import generator
-from safecl.streams.images import augment, cut_out, random_crops
+from safecl.streams.crops import augment, cut_out, random_crops
 from safecl.streams.stream import SessionClosedError, Stream
 
 CPU = torch.device("cpu")
@@ -24,9 +25,9 @@ def test_held_pictures_and_those_read_ahead_are_the_same(
     read = DeviceLoader(pictures, stream.transform, CPU)
     chunks = [[0, 5, 2], [7, 1, 1], [3]]
     found = [list(loader.canvases(chunks)) for loader in (held, read)]
-    for chunk, (canvas, aspects), (other, others) in zip(chunks, *found, strict=True):
+    for chunk, (canvas, shapes), (other, others) in zip(chunks, *found, strict=True):
         assert canvas.shape == (len(chunk), 3, 16, 16) and canvas.dtype == torch.uint8
-        assert torch.equal(canvas, other) and torch.equal(aspects, others)
+        assert torch.equal(canvas, other) and torch.equal(shapes, others)
         assert torch.equal(canvas, pictures.canvas(chunk, stream.transform)[0])
     assert list(read.canvases([])) == []
 
@@ -54,8 +55,38 @@ def test_a_feed_cannot_be_opened_on_a_finished_session(make_stream: Callable[...
 
 def test_a_share_of_a_batch_gets_the_crops_it_has_in_the_whole(make_stream: Callable[..., Stream]) -> None:
     stream = make_stream([["a", "b"]], train=4)
-    canvas, aspects = stream.open(1).train.canvas(range(8), stream.transform)
-    whole = augment(canvas, aspects, stream.transform, generator(0))
-    crops = random_crops(aspects, stream.transform, generator(0))
+    canvas, shapes = stream.open(1).train.canvas(range(8), stream.transform)
+    whole = augment(canvas, shapes, stream.transform, generator(0))
+    crops = random_crops(shapes, stream.transform, generator(0))
     for share in (slice(0, 3), slice(3, 8), slice(7, 8)):
         assert torch.equal(cut_out(canvas[share], crops[share], stream.transform.size), whole[share])
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_pictures_held_in_host_memory_take_a_quarter_of_what_is_free_at_most(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for free in (0, 400 << 20, 1 << 30, 2 << 30):
+        monkeypatch.setattr(module, "free_memory", lambda free=free: free)
+        assert held_bytes(torch.device(device)) == free // 4
+    monkeypatch.setattr(module, "free_memory", lambda: 1 << 50)
+    assert held_bytes(torch.device(device)) == {"cpu": 1 << 30, "mps": 8 << 30}[device]
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def test_free_memory_is_what_the_machine_and_the_container_leave(tmp_path: Path) -> None:
+    assert free_memory(tmp_path) > 0  # nothing can be asked: an estimate
+    write(tmp_path, "proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    6000 kB\n")
+    assert free_memory(tmp_path) == 6000 * 1024
+    write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
+    write(tmp_path, "sys/fs/cgroup/memory.current", "5000\n")
+    assert free_memory(tmp_path) == 6000 * 1024
+    write(tmp_path, "sys/fs/cgroup/memory.max", "9000\n")
+    write(tmp_path, "sys/fs/cgroup/memory.stat", "anon 7\ninactive_file 300\n")
+    assert free_memory(tmp_path) == 9000 - 5000 + 300
+    write(tmp_path, "sys/fs/cgroup/memory.current", "99000\n")
+    assert free_memory(tmp_path) == 0

@@ -1,6 +1,7 @@
 """The cache gives the same bytes, decodes once, stays within its bounds, and survives whatever happens to it."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -70,6 +71,21 @@ def test_threads_that_ask_for_the_same_picture_decode_it_once(tmp_path: Path, pi
     assert pictures.decoded == 10
 
 
+def test_a_process_forked_while_a_picture_is_decoded_reads_that_picture(tmp_path: Path, pictures: Counting) -> None:
+    through, pictures.pause = store(tmp_path, pictures), 0.5
+    thread = threading.Thread(target=through.plain, args=([0], SMALL))
+    thread.start()
+    while not pictures.decoded:
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends a child that hangs
+        os._exit(0 if torch.equal(through.plain([0], SMALL), pictures.plain([0], SMALL)) else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_a_changed_file_is_another_store(tmp_path: Path, pictures: Counting, paint) -> None:
     before = store(tmp_path, pictures).plain([0], SMALL)
     path = pictures.files[0].path
@@ -116,7 +132,7 @@ def test_runs_at_the_same_time_share_a_store(tmp_path: Path, pictures: Counting)
 
 
 def test_what_does_not_fit_is_decoded_each_time(tmp_path: Path, pictures: Counting) -> None:
-    per_picture = 3 * (12 * 12 + 13 * 13) + 12
+    per_picture = 3 * (12 * 12 + 26 * 26) + 20
     through = store(tmp_path, pictures, limit=4 * per_picture + 5)
     for _ in range(3):
         assert torch.equal(

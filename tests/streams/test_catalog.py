@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams import catalog, names, open_stream
+from safecl.streams import names, open_stream
 from safecl.streams.cache import CachedPictures
+from safecl.streams.settings import FolderSettings, canonical
 
 
 def test_all_named_streams_are_listed() -> None:
@@ -27,8 +28,8 @@ def test_a_folder_nobody_prepared_is_a_stream(class_folder) -> None:
     assert stream.transform.size == 16
     session = stream.open(1)
     assert session.train.plain([0, 1], stream.transform).shape == (2, 3, 16, 16)
-    assert session.train.canvas([0], stream.transform)[0].shape == (1, 3, 18, 18)
-    assert (len(session.train), len(session.validation), len(stream.test(1))) == (8, 2, 2)
+    assert session.train.canvas([0], stream.transform)[0].shape == (1, 3, 24, 24)
+    assert (len(session.train), len(stream.validation(1)), len(stream.test(1))) == (8, 2, 2)
 
 
 def test_the_cache_lies_beside_the_data_and_is_not_data(class_folder) -> None:
@@ -76,12 +77,12 @@ def test_a_hugging_face_dataset_is_decoded_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("safecl.streams.sources.load_hugging_face", lambda name: {"train": split})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     stream = open_stream("hf:somebody/birds", size=4)
-    session = stream.open(1)
+    session, measured = stream.open(1), split.decoded
     for _ in range(2):
         session.train.canvas(range(8), stream.transform)
         session.train.plain(range(8), stream.transform)
     assert sorted(stream.labels) == ["auk", "kea"]
-    assert split.decoded == 8 and (tmp_path / "safecl").is_dir()
+    assert split.decoded - measured == 8 and (tmp_path / "safecl").is_dir()
 
 
 def test_a_manifest_is_a_stream(tmp_path: Path, paint) -> None:
@@ -94,27 +95,47 @@ def test_a_manifest_is_a_stream(tmp_path: Path, paint) -> None:
     ("name", "options", "sentence"),
     [
         ("cifar10", {}, "no stream 'cifar10'; did you mean 'cifar100'"),
-        ("foldr:/x", {}, "no stream 'foldr'"),
-        ("glyphs", {"clases": 3}, "did you mean 'classes'"),
-        ("folder:/x", {"unreadible": "skip"}, "did you mean 'unreadable'"),
-        ("vtab", {"test_fraction": 0.1}, "no option of the stream vtab"),
-        ("glyphs", {"step": 3}, "not by first and step"),
+        ("glyphs", {"clases": 3}, "did you mean 'stream.classes'"),
+        ("folder:/x", {"unreadible": "skip"}, "did you mean 'stream.unreadable'"),
+        ("folder:/x", {"step": 0}, "stream.step=0 is wrong"),
+        ("vtab", {"test_fraction": 0.1}, "no setting 'stream.test_fraction' of a dataset stream"),
+        ("glyphs", {"step": 3}, "stream.classes and stream.sessions"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_right_one(name: str, options: dict[str, object], sentence: str) -> None:
+def test_a_wrong_name_or_option_is_one_sentence(name: str, options: dict[str, object], sentence: str) -> None:
     with pytest.raises(SafeclError, match=sentence):
         open_stream(name, **options)
 
 
-def test_a_bare_path_is_told_how_to_be_written(class_folder) -> None:
-    top = class_folder({"ant": 2})
-    with pytest.raises(SafeclError, match=f"write folder:{top}"):
-        open_stream(str(top))
+def test_settings_and_their_short_form_open_the_same_stream(class_folder) -> None:
+    top = class_folder(dict.fromkeys(("ant", "bee", "cat", "dog"), 6))
+    by_settings = open_stream(FolderSettings(path=str(top), step=1, order=("dog", "bee")), size=8, seed=3)
+    by_words = open_stream(f"folder:{top}", size=8, seed=3, step=1, order=["dog", "bee"])
+    assert by_settings.sessions == by_words.sessions and by_settings.transform == by_words.transform
+    with pytest.raises(TypeError, match="step"):
+        open_stream(FolderSettings(path=str(top)), step=2)
+
+
+def test_what_would_have_no_effect_is_refused(class_folder) -> None:
+    plain = class_folder({"ant": 5, "bee": 5}, top="plain")
+    domains = class_folder({f"{d}/{c}": 5 for d in ("sun", "snow") for c in ("ant", "bee")}, top="domains")
+    with pytest.raises(SafeclError, match=r"stream\.domains has no effect where stream\.protocol is class"):
+        open_stream(f"folder:{plain}", domains=["sun"])
+    for key, value in (("first", 2), ("step", 1), ("order", ["ant"])):
+        with pytest.raises(SafeclError, match=rf"stream\.{key} has no effect where stream\.protocol is domain"):
+            open_stream(f"folder:{domains}", **{key: value})
+
+
+def test_a_class_called_by_a_number_may_be_ordered_by_it(class_folder) -> None:
+    top = class_folder({"10": 3, "2": 3})
+    assert open_stream(f"folder:{top}", order=[10, "2"], step=1, cache=False).labels == ["10", "2"]
+    with pytest.raises(SafeclError, match=r"named by stream\.order, '3'"):
+        open_stream(f"folder:{top}", order=[3])
 
 
 @pytest.mark.parametrize("spelling", ["CIFAR-100", "cifar_100", "Cifar100"])
 def test_usual_spellings_are_understood(spelling: str) -> None:
-    assert catalog.canonical(spelling) == "cifar100"
+    assert canonical(spelling) == "cifar100"
 
 
 def test_transform_options_reach_the_transform(class_folder) -> None:

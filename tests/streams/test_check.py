@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safecl.streams.catalog import check_by_name
+from safecl.streams.catalog import check_stream
 from safecl.streams.check import check
-from safecl.streams.collection import Collection
+from safecl.streams.collection import Collection, make_stream
 from safecl.streams.images import ArrayPictures
+from safecl.streams.settings import parse_stream
 
 
 def test_good_data_has_no_problem(class_folder) -> None:
-    report = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5})}")
+    report = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5})}"))
     assert report.problems == [] and report.warnings == []
     assert report.facts[0] == "8 training and 2 test pictures of 2 classes"
 
@@ -22,7 +23,7 @@ def test_unreadable_pictures_and_duplicates_are_found(class_folder, paint) -> No
     (top / "ant" / "text.jpg").write_text("hello")
     paint(top / "ant" / "same.png", seed=1)
     paint(top / "bee" / "same.png", seed=1)
-    problems = " ".join(check_by_name(f"folder:{top}").problems)
+    problems = " ".join(check_stream(parse_stream(f"folder:{top}")).problems)
     assert "text.jpg" in problems and "in more than one class" in problems
 
 
@@ -35,16 +36,45 @@ def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
 
 
 def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:
-    warnings = check_by_name(f"folder:{class_folder({'ant': 6, 'dodo': 1})}").warnings
+    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 6, 'dodo': 1})}")).warnings
     assert any("single training picture, the first is 'dodo'" in line for line in warnings)
     assert any("no test picture, the first is 'dodo'" in line for line in warnings)
 
 
 def test_warnings_of_reading_are_reported(class_folder) -> None:
-    warnings = check_by_name(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}").warnings
+    warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 5, 'bee': 5, 'void': 0})}")).warnings
     assert any("'void'" in line for line in warnings)
 
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SAFECL_CACHE", "off")
+
+
+class Counted(str):
+    """A label that counts how often it is hashed."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Counted.hashed += 1
+        return super().__hash__()
+
+
+def test_work_grows_with_classes_plus_pictures_and_not_with_their_product() -> None:
+    classes, each = 60, 3
+    labels = [Counted(f"c{i:02d}") for i in range(classes) for _ in range(each)]
+    arrays = np.random.default_rng(0).integers(0, 256, (len(labels), 2, 2, 3), dtype=np.uint8)
+    train, test = (ArrayPictures(arrays ^ flip, labels) for flip in (0, 1))
+    domains = tuple(f"d{i % each}" for i in range(len(labels)))
+    known = tuple(labels[::each])
+    data = Collection("x", train, test, known, domains, domains, ("d0", "d1", "d2"))
+    for work in (
+        lambda: check(data),
+        lambda: make_stream(data, protocol="class", order=known, step=1),
+        lambda: make_stream(data, protocol="domain"),
+        data.natural,
+    ):
+        Counted.hashed = 0
+        work()
+        assert Counted.hashed < 20 * (classes + 2 * len(labels))

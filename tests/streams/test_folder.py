@@ -160,11 +160,69 @@ def test_linked_class_folders_are_followed(class_folder, tmp_path: Path) -> None
     assert read_folder(top).classes == ("cat", "dog")
 
 
-def test_a_broken_link_is_named(class_folder) -> None:
+@pytest.mark.parametrize(("target", "reason"), [("odd.png", "a link to itself"), ("nothing.png", "a link to nothing")])
+def test_a_link_that_leads_nowhere_is_an_unreadable_picture(class_folder, target: str, reason: str) -> None:
     top = class_folder({"cat": 3, "dog": 3})
-    os.symlink(top / "nothing.png", top / "cat" / "dangling.png")
-    with pytest.raises(SafeclError, match=r"dangling\.png cannot be read"):
+    os.symlink(target, top / "cat" / "odd.png")
+    with pytest.raises(SafeclError, match=rf"odd\.png cannot be read \(it is {reason}\).*set stream\.unreadable=skip"):
         read_folder(top)
+    with pytest.warns(UserWarning, match=r"1 picture\(s\) cannot be read and are left out, .*odd\.png"):
+        assert len(read_folder(top, unreadable="skip", test_fraction=0).train) == 6
+
+
+def test_what_is_not_a_plain_file_is_an_unreadable_picture(class_folder) -> None:
+    top = class_folder({"cat": 3, "dog": 3})
+    os.mkfifo(top / "cat" / "pipe.png")
+    with pytest.raises(SafeclError, match=r"pipe\.png cannot be read \(it is not a plain file\)"):
+        read_folder(top)
+
+
+def test_a_class_folder_that_is_a_link_to_nothing_is_said(class_folder) -> None:
+    top = class_folder({"cat": 3, "dog": 3})
+    os.symlink("gone", top / "bird")
+    os.symlink("fish", top / "fish")
+    with pytest.warns(UserWarning, match=r"2 class folder\(s\) .* the first is 'bird'"):
+        assert read_folder(top).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize("broken", ["text", "link", "empty"])
+def test_a_folder_without_a_readable_picture_is_one_sentence(class_folder, broken: str) -> None:
+    top = class_folder({"train/cat": 2, "train/dog": 2, "test/cat": 1, "test/dog": 1})
+    for part in ("test", "train"):
+        for path in (top / part).glob("*/*"):
+            path.unlink()
+            if broken == "link":
+                os.symlink("nothing", path)
+            else:
+                path.write_text("hello" if broken == "text" else "")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(SafeclError, match=f"No{' test' if part == 'test' else ''} picture of .* can be read"):
+                read_folder(top, unreadable="skip")
+
+
+def test_a_class_without_a_readable_picture_is_left_out_and_said(class_folder) -> None:
+    top = class_folder({"cat": 3, "dog": 3, "emu": 0})
+    (top / "emu" / "x.png").write_text("hello")
+    with pytest.warns(UserWarning, match=r"1 class\(es\) of .* have no picture that can be read, the first is 'emu'"):
+        assert read_folder(top, unreadable="skip").classes == ("cat", "dog")
+
+
+def test_a_class_name_that_is_not_utf8_is_one_sentence(class_folder) -> None:
+    top = class_folder({"cat": 3, "dog": 3})
+    os.rename(top / "dog", os.fsencode(top) + b"/caf\xe9")
+    with pytest.raises(SafeclError, match=r"class 'caf\\udce9' of .* is not valid UTF-8; rename it") as caught:
+        read_folder(top)
+    assert str(caught.value).encode()
+
+
+def test_a_picture_name_that_is_not_utf8_is_read_and_shown(class_folder) -> None:
+    top = class_folder({"cat": 3, "dog": 3})
+    os.rename(top / "dog" / "000.png", os.fsencode(top) + b"/dog/caf\xe9.png")
+    data = read_folder(top, test_fraction=0)
+    where = next(i for i in range(6) if "caf" in data.train.where(i))
+    assert data.train.where(where).encode().endswith(b"caf\\udce9.png")
+    assert data.train.decode(where).mode == "RGB" and data.train.identity()
 
 
 def test_other_files_are_not_pictures(class_folder) -> None:
@@ -181,7 +239,7 @@ def test_other_files_are_not_pictures(class_folder) -> None:
 def test_empty_files_are_refused_before_anything_is_learned(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3})
     (top / "cat" / "zero.jpg").touch()
-    with pytest.raises(SafeclError, match=r"zero\.jpg is an empty file"):
+    with pytest.raises(SafeclError, match=r"zero\.jpg cannot be read \(it is an empty file\)"):
         read_folder(top)
 
 
@@ -193,9 +251,10 @@ def test_unreadable_pictures_can_be_skipped(class_folder) -> None:
         assert len(read_folder(top, unreadable="skip", test_fraction=0).train) == 6
 
 
-def test_options_that_do_not_exist_are_refused(class_folder) -> None:
+def test_a_truncated_picture_names_the_key_that_helps(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3})
-    with pytest.raises(SafeclError, match="did you mean 'skip'"):
-        read_folder(top, unreadable="skp")
-    with pytest.raises(SafeclError, match="fraction"):
-        read_folder(top, test_fraction=1.5)
+    path = top / "cat" / "000.png"
+    path.write_bytes(path.read_bytes()[:-60])
+    data = read_folder(top, test_fraction=0)
+    with pytest.raises(SafeclError, match=r"000\.png cannot be read .*set stream\.unreadable=skip"):
+        data.train.decode(0)

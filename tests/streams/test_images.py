@@ -1,18 +1,17 @@
-"""The two views, and that the batched augmentation draws what torchvision draws."""
+"""The two views of pictures, and collections of collections."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
-from scipy import stats
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 
-from safecl.streams.images import ArrayPictures, Transform, augment, plain_view, random_boxes, squash
-
-NUMBER = 4000
+from safecl.errors import SafeclError
+from safecl.streams.files import File, FilePictures
+from safecl.streams.images import ArrayPictures, Pictures, Transform, join, pixels, plain_view
 
 
 def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -40,115 +39,90 @@ def test_the_training_transform_is_the_fields() -> None:
     assert Transform() == Transform(224, 256 / 224, (0.05, 1.0), (3 / 4, 4 / 3), 0.5)
 
 
-def boxes_of_torchvision(width: int, height: int, transform: Transform) -> np.ndarray:
-    """(left, top, width, height) as fractions."""
-    torch.manual_seed(0)
-    probe = torch.zeros(1, height, width)
-    crop = transforms.RandomResizedCrop.get_params
-    drawn = [crop(probe, list(transform.scale), list(transform.ratio)) for _ in range(NUMBER)]
-    return np.array([(left / width, top / height, w / width, h / height) for top, left, h, w in drawn])
+@pytest.mark.parametrize("shape", [(32, 32), (20, 32), (32, 20), (72, 72), (40, 72)])
+def test_arrays_up_to_twice_the_resized_side_are_their_own_canvas(shape: tuple[int, int]) -> None:
+    arrays = np.random.default_rng(0).integers(0, 256, (5, *shape, 3), dtype=np.uint8)
+    height, width = shape
+    canvas, shapes = ArrayPictures(arrays, list("abcde")).canvas([3, 1], Transform(size=36, margin=1.0))
+    side = max(shape)
+    assert canvas.shape == (2, 3, side, side)
+    assert shapes.tolist() == [pytest.approx([width / height, width / side, height / side])] * 2
+    assert (canvas[0, :, :height, :width].permute(1, 2, 0).numpy() == arrays[3]).all()
+    assert canvas[..., height:, :].sum() == canvas[..., width:].sum() == 0
 
 
-@pytest.mark.parametrize(("width", "height"), [(400, 400), (640, 400), (300, 900)])
-def test_crop_boxes_have_torchvisions_distribution(width: int, height: int) -> None:
-    transform = Transform()
-    expected = boxes_of_torchvision(width, height, transform)
-    generator = torch.Generator().manual_seed(1)
-    got = random_boxes(torch.full((NUMBER,), width / height), transform, generator).double().numpy()
-
-    def quantities(boxes: np.ndarray) -> dict[str, np.ndarray]:
-        left, top, w, h = boxes.T
-        # Where whole pixels decide (a box as long as the picture) there is no corner to compare.
-        free_x, free_y = w < 0.98, h < 0.98
-        return {
-            "area": w * h,
-            "log aspect": np.log(w * width / (h * height)),
-            "left": left[free_x] / (1 - w[free_x]),
-            "top": top[free_y] / (1 - h[free_y]),
-        }
-
-    theirs, ours = quantities(expected), quantities(got)
-    for name in theirs:
-        # torchvision rounds to pixels; a shift of one pixel is not a difference.
-        shift = 1 / min(width, height)
-        noise = np.random.default_rng(0).uniform(-shift, shift, theirs[name].shape)
-        assert stats.ks_2samp(theirs[name] + noise, ours[name]).statistic < 0.045, name
+def test_larger_arrays_are_reduced_in_the_direction_in_which_they_are_larger() -> None:
+    arrays = np.random.default_rng(0).integers(0, 256, (2, 30, 80, 3), dtype=np.uint8)
+    canvas, shapes = ArrayPictures(arrays, list("ab")).canvas([1], Transform(size=16, margin=1.25))
+    assert canvas.shape == (1, 3, 40, 40) and shapes.tolist() == [pytest.approx([80 / 30, 1.0, 0.75])]
+    expected = Image.fromarray(arrays[1]).resize((40, 30), Image.Resampling.LANCZOS)
+    assert torch.equal(canvas[0, :, :30], pixels(expected))
 
 
-@settings(max_examples=50)
-@given(st.floats(0.02, 50), st.integers(0, 100))
-def test_boxes_lie_inside_the_picture(aspect: float, seed: int) -> None:
-    boxes = random_boxes(torch.full((64,), aspect), Transform(), torch.Generator().manual_seed(seed))
-    left, top, width, height = boxes.unbind(1)
-    assert (boxes >= 0).all() and (left + width <= 1 + 1e-5).all() and (top + height <= 1 + 1e-5).all()
-    ratio = width * aspect / height
-    assert ((ratio > 0.74) & (ratio < 1.34)).all()
+class Sized(Pictures):
+    """Pictures of given sizes; counts how many are decoded and how many are only measured."""
+
+    def __init__(self, sizes: list[tuple[int, int]]) -> None:
+        self.sizes, self.labels, self.decoded, self.measured = sizes, [0] * len(sizes), 0, 0
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        self.measured += 1
+        if self.sizes[index] == (0, 0):
+            raise SafeclError("broken")
+        return self.sizes[index]
+
+    def decode(self, index: int) -> Image.Image:
+        self.decoded += 1
+        return Image.new("RGB", self.sizes[index])
 
 
-def test_half_of_the_pictures_are_mirrored() -> None:
-    ramp = torch.arange(32, dtype=torch.uint8).mul(8).expand(3, 32, 32)
-    transform = Transform(size=32, margin=1.0, scale=(1.0, 1.0), ratio=(1.0, 1.0))
-    out = augment(ramp.expand(2000, 3, 32, 32), torch.ones(2000), transform, torch.Generator().manual_seed(0))
-    mirrored = out[:, 0, 0, 0] > out[:, 0, 0, -1]
-    assert 900 < int(mirrored.sum()) < 1100
-    straight = out[~mirrored][0]
-    assert torch.allclose(straight, ramp / 255, atol=1e-5)
-    assert torch.allclose(out[mirrored][0], straight.flip(-1), atol=1e-5)
+@pytest.mark.parametrize(
+    ("sizes", "side"),
+    [
+        ([(40, 30)] * 9, 80),  # small pictures: the resized side
+        ([(85, 60)] * 9, 90),  # rounded up to an eighth of it
+        ([(60, 118)] * 9, 120),
+        ([(900, 700)] * 9, 160),  # at most twice of it
+        ([(40, 30)] * 19 + [(900, 700)], 80),  # one in twenty does not count
+        ([(40, 30)] * 8 + [(900, 700)] * 2, 160),
+        ([(100, 50)] * 5 + [(0, 0)], 100),
+        ([(0, 0)], 80),
+        ([], 80),
+    ],
+)
+def test_a_canvas_is_as_large_as_the_pictures_of_its_collection(sizes: list[tuple[int, int]], side: int) -> None:
+    pictures, transform = Sized(sizes), Transform(size=70)
+    assert transform.resize == 80 and pictures.side(transform) == side
+    assert pictures.subset([]).side(transform) == side
 
 
-# Not below some 30 pixels: there it shows that torchvision's boxes are whole pixels (std 2.5 % off at 24 × 18).
-@pytest.mark.parametrize(("width", "height"), [(160, 120), (90, 150), (40, 40)])
-def test_pixels_have_torchvisions_moments(width: int, height: int) -> None:
-    image, transform = smooth(width, height), Transform(size=56)
-    cpu = transforms.Compose(
-        [
-            transforms.RandomResizedCrop(56, scale=transform.scale, ratio=transform.ratio),
-            transforms.RandomHorizontalFlip(),
-            transforms.ToTensor(),
-        ]
+def test_at_most_64_pictures_are_measured_once_and_none_is_decoded() -> None:
+    pictures = Sized([(40, 30)] * 1000)
+    for size in (8, 16):
+        pictures.side(Transform(size=size))
+    assert (pictures.measured, pictures.decoded) == (64, 0)
+
+
+def test_files_are_measured_by_their_headers(tmp_path: Path, paint, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [File.at(paint(tmp_path / f"{i}.png", size=(50, 90))) for i in range(3)]
+    monkeypatch.setattr(FilePictures, "decode", None)
+    assert FilePictures(files, list("abc")).side(Transform(size=40)) == 90
+
+
+def test_joined_pictures_have_one_canvas(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    small, large = (
+        ArrayPictures(random.integers(0, 256, (2, *shape, 3), dtype=np.uint8), list("ab"))
+        for shape in ((6, 8), (9, 12))
     )
-    torch.manual_seed(0)
-    theirs = torch.stack([cpu(image) for _ in range(1500)])
-    canvas = squash(image, transform).expand(1500, -1, -1, -1)
-    aspects = torch.full((1500,), width / height)
-    ours = augment(canvas, aspects, transform, torch.Generator().manual_seed(0))
-    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
-    error = theirs.std(0).mean().item() / 1500**0.5
-    assert (ours.mean(0) - theirs.mean(0)).abs().mean() < 4 * error
-    assert abs(ours.std() / theirs.std() - 1) < 0.02
-    spread = [batch.std(dim=(2, 3)).mean().item() for batch in (ours, theirs)]  # contrast inside a crop
-    assert spread[0] == pytest.approx(spread[1], rel=0.04)
-    step = [(batch[..., 1:] - batch[..., :-1]).abs().mean().item() for batch in (ours, theirs)]  # sharpness
-    assert step[0] == pytest.approx(step[1], rel=0.06)
-
-
-def test_one_crop_is_torchvisions_crop_of_the_same_box() -> None:
-    image, transform = smooth(96, 96), Transform(size=48, margin=2.0, flip=0.0)
-    boxes = random_boxes(torch.ones(20), transform, torch.Generator().manual_seed(3))
-    crops = augment(
-        squash(image, transform).expand(20, -1, -1, -1), torch.ones(20), transform, torch.Generator().manual_seed(3)
-    )
-    for crop, box in zip(crops, boxes, strict=True):
-        left, top, w, h = (box * 96).round().int().tolist()
-        theirs = transforms.functional.resized_crop(image, top, left, h, w, [48, 48])
-        difference = crop - transforms.functional.to_tensor(theirs)
-        assert difference.abs().mean() < 0.04
-
-
-def test_a_seed_means_the_same_crops() -> None:
-    canvas, aspects = torch.randint(0, 256, (4, 3, 20, 20), dtype=torch.uint8), torch.ones(4)
-    transform = Transform(size=16)
-    one, two = (augment(canvas, aspects, transform, torch.Generator().manual_seed(5)) for _ in range(2))
-    assert torch.equal(one, two)
-
-
-def test_small_squares_in_memory_are_their_own_canvas() -> None:
-    arrays = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
-    pictures = ArrayPictures(arrays, list("abcde"))
-    canvas, aspects = pictures.canvas([3, 1], Transform(size=224, margin=1.0))
-    assert canvas.shape == (2, 3, 32, 32) and aspects.tolist() == [1, 1]
-    assert (canvas[0].permute(1, 2, 0).numpy() == arrays[3]).all()
-    assert pictures.canvas([0], Transform(size=16))[0].shape == (1, 3, 18, 18)
+    both, transform = join([small, large]), Transform(size=8, margin=1.0)
+    canvas, shapes = both.canvas([2, 1, 0], transform)
+    assert canvas.shape == (3, 3, 12, 12) and both.side(transform) == 12
+    assert shapes.tolist() == [pytest.approx(row) for row in ([4 / 3, 1, 0.75], *[[4 / 3, 8 / 12, 6 / 12]] * 2)]
+    for square, index, member in ((canvas[0], 0, large), (canvas[1], 1, small), (canvas[2], 0, small)):
+        height, width = member.arrays.shape[1:3]
+        assert torch.equal(square[:, :height, :width], pixels(member.decode(index)))
+    assert torch.equal(both.plain([2, 1], transform)[1], small.plain([1], transform)[0])
 
 
 def test_subsets_of_subsets_read_the_right_picture() -> None:

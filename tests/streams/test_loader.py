@@ -1,5 +1,7 @@
 """Batches come in their order, are read ahead, and bring the error of the picture that has one."""
 
+import os
+import signal
 import threading
 import time
 
@@ -12,7 +14,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.images import ArrayPictures, Pictures, Transform
-from safecl.streams.loader import batches
+from safecl.streams.loader import batches, readers
 
 SMALL = Transform(size=4, margin=1.0)
 
@@ -28,7 +30,7 @@ def test_any_order_batch_size_and_number_of_workers_give_the_same_pictures(order
     assert [i for batch in got for i in batch.indices] == order
     assert torch.cat([batch.pictures for batch in got])[:, 0, 0, 0].tolist() == order
     assert [len(batch.indices) for batch in got[:-1]] == [size] * (len(got) - 1)
-    assert all((batch.aspects is None) == (view == "plain") for batch in got)
+    assert all((batch.shapes is None) == (view == "plain") for batch in got)
 
 
 class Slow(Pictures):
@@ -72,3 +74,28 @@ def test_an_unreadable_picture_stops_the_reading_with_its_name(workers: int) -> 
 
 def test_no_pictures_are_no_batches() -> None:
     assert list(batches(numbered(3), [], 4)) == []
+
+
+def test_reading_goes_on_in_a_forked_process() -> None:
+    assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends a child that hangs
+        read = [i for batch in batches(numbered(9), range(9), 2, "plain", SMALL, workers=2) for i in batch.indices]
+        os._exit(0 if read == list(range(9)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(batches(numbered(9), range(9), 2, "plain", SMALL, workers=2))) == 5
+
+
+@pytest.mark.parametrize(("usable", "expected"), [(1, 1), (5, 5), (200, 8)])
+def test_as_many_pictures_are_read_at_a_time_as_there_are_usable_cores_up_to_eight(
+    monkeypatch: pytest.MonkeyPatch, usable: int, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(usable)), raising=False)
+    assert readers() == expected
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: usable)
+    assert readers() == expected
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert readers() == 1

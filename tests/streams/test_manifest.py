@@ -49,7 +49,7 @@ def test_csv_labels_stay_words_and_parquet_numbers_stay_numbers(tmp_path: Path, 
     arrow = pytest.importorskip("pyarrow")
     rows = {"path": ["0.png", "1.png", "2.png"], "label": [10, 2, 7]}
     parquet.write_table(arrow.table(rows), tmp_path / "m.parquet")
-    assert read_manifest(tmp_path / "m.parquet").classes == (2, 7, 10)
+    assert read_manifest(tmp_path / "m.parquet", "parquet").classes == (2, 7, 10)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,10 @@ def test_what_is_wrong_is_one_sentence_with_its_row(tmp_path: Path, paint, rows,
 def test_a_missing_picture_is_named_with_its_row(tmp_path: Path, paint) -> None:
     path = table(tmp_path, paint, ["a.png,x", "b.png,y"])
     (tmp_path / "b.png").unlink()
-    with pytest.raises(SafeclError, match=r"Row 3 .* names b\.png"):
+    with pytest.raises(SafeclError, match=r"b\.png \(row 3 of m\.csv\) cannot be read .*stream\.unreadable=skip"):
         read_manifest(path)
+    with pytest.warns(UserWarning, match=r"1 picture\(s\) cannot be read.*row 3"):
+        assert read_manifest(path, unreadable="skip").classes == ("x",)
 
 
 def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SafeclError, match="UTF-8"):
         read_manifest(tmp_path / "m.csv")
     with pytest.raises(SafeclError, match="Parquet"):
-        read_manifest(tmp_path / "m.parquet")
+        read_manifest(tmp_path / "m.parquet", "parquet")
     with pytest.raises(SafeclError, match="There is no manifest"):
         read_manifest(tmp_path / "nothing.csv")
 
@@ -93,3 +95,24 @@ def test_the_same_row_in_train_and_test_is_left_out_of_the_test(tmp_path: Path, 
     rows = ["a.png,x,train", "a.png,x,test", "b.png,x,test"]
     with pytest.warns(UserWarning, match="left out of the test"):
         assert len(read_manifest(table(tmp_path, paint, rows, "path,label,split")).test) == 1
+
+
+def test_the_kind_of_table_is_what_the_file_is(tmp_path: Path, paint) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    arrow = pytest.importorskip("pyarrow")
+    path = table(tmp_path, paint, ["0.png,a", "1.png,b"], name="m.parquet")
+    with pytest.raises(SafeclError, match=r"is not a Parquet table; if it is CSV, write stream=csv:.*m\.parquet"):
+        read_manifest(path, "parquet")
+    assert read_manifest(path, "csv").classes == ("a", "b")
+    parquet.write_table(arrow.table({"path": ["0.png", "1.png"], "label": [1, 2]}), tmp_path / "m.csv")
+    with pytest.raises(SafeclError, match=r"is a Parquet table; write stream=parquet:.*m\.csv"):
+        read_manifest(tmp_path / "m.csv", "csv")
+    assert read_manifest(tmp_path / "m.csv", "parquet").classes == (1, 2)
+
+
+def test_a_domain_without_a_readable_picture_is_no_session(tmp_path: Path, paint) -> None:
+    path = table(tmp_path, paint, ["a.png,x,sun", "b.png,x,snow", "c.png,y,sun"], "path,label,domain")
+    (tmp_path / "b.png").unlink()
+    with pytest.warns(UserWarning, match="cannot be read"):
+        data = read_manifest(path, unreadable="skip", test_fraction=0)
+    assert [name for name, _ in make_stream(data, protocol="domain").sessions] == ["sun"]

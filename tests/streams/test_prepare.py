@@ -1,15 +1,11 @@
-"""Archives are not trusted, nothing half-done is ever seen, and what broke off goes on."""
+"""Archives are not trusted, an unfinished folder is never seen, and what was interrupted goes on."""
 
-import http.server
 import io
 import os
 import stat
 import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,9 +13,9 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets import DATASETS
-from safecl.streams.datasets.archive import Source, open_source
+from safecl.streams.datasets.archive import Source, md5_of, open_source
 from safecl.streams.datasets.dataset import Archive
-from safecl.streams.prepare import download, fetch, md5_of, prepare
+from safecl.streams.prepare import prepare
 
 CUB = replace(DATASETS["cub"], archives=(Archive("cub.zip"),))
 
@@ -140,64 +136,6 @@ def test_a_disk_that_is_too_small_is_said_before_unpacking(tmp_path: Path, monke
     monkeypatch.setattr("safecl.streams.prepare.shutil.disk_usage", lambda _: usage)
     with pytest.raises(SafeclError, match="GB free"):
         prepare(CUB, small_zip(tmp_path / "cub.zip"), tmp_path / "root")
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves ``data``; breaks off after ``first`` bytes the first time; knows ranges."""
-
-    data, first, asked = b"", 0, []
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        type(self).asked.append(asked)
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        body = self.data[start:]
-        self.send_response(206 if asked else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body if asked else body[: self.first])
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    Server.data, Server.first, Server.asked = os.urandom(5000), 5000, []
-    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=partial(running.serve_forever, poll_interval=0.01), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}/x.bin"
-    running.shutdown()
-    running.server_close()
-
-
-def test_a_download_that_broke_off_goes_on_where_it_stopped(tmp_path: Path, server: str) -> None:
-    Server.first = 2000
-    with pytest.raises(SafeclError, match="run the command again"):
-        fetch(Archive("x.bin", url=server), tmp_path / "x.bin")
-    assert not (tmp_path / "x.bin").exists()
-    fetch(Archive("x.bin", url=server), tmp_path / "x.bin")
-    assert (tmp_path / "x.bin").read_bytes() == Server.data
-    assert Server.asked == [None, "bytes=2000-"]
-    fetch(Archive("x.bin", url=server), tmp_path / "x.bin")
-    assert len(Server.asked) == 2
-
-
-def test_a_download_that_is_not_the_published_file_is_removed(tmp_path: Path, server: str) -> None:
-    with pytest.raises(SafeclError, match="md5 differs"):
-        fetch(Archive("x.bin", "0" * 32, server), tmp_path / "x.bin")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_only_a_person_can_fetch_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match=r"needs a person .* vtab\.zip"):
-        download(DATASETS["vtab"], tmp_path)
-
-
-def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match="cannot be fetched"):
-        fetch(Archive("x", url="http://127.0.0.1:9/x"), tmp_path / "x")
 
 
 def test_a_folder_source_does_not_follow_links(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
 """What a stream promises: each picture in one session, each session once, the order the field uses."""
 
+import json
+from collections import Counter
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safecl.errors import SafeclError
 from safecl.streams.collection import Collection, make_stream
-from safecl.streams.images import ArrayPictures
+from safecl.streams.images import ArrayPictures, Pictures
 from safecl.streams.stream import SessionClosedError, class_incremental, class_order, split
 
 FIRST_OF_1993 = {
@@ -65,15 +69,102 @@ def test_a_split_is_a_partition_that_leaves_every_class_a_picture(
     assert {labels[i] for i in keep} == set(labels)
 
 
-def test_validation_comes_from_training_and_from_the_seed() -> None:
-    def held(seed: int) -> tuple[list[int], list[int]]:
-        session = make_stream(collection(each=10), first=6, held_out=0.3, seed=seed).open(1)
-        inner = [getattr(part, "_pictures").indices for part in (session.train, session.validation)]  # noqa: B009
-        return inner[0], inner[1]
+def numbered(classes: int = 6, each: int = 10) -> Collection:
+    """Every picture is its own number."""
 
-    train, validation = held(0)
-    assert len(validation) == 18 and not set(train) & set(validation)
-    assert held(0) == (train, validation) != held(1)
+    def draw(each: int, first: int) -> ArrayPictures:
+        labels = [f"c{i:03d}" for i in range(classes) for _ in range(each)]
+        values = np.arange(first, first + len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
+        return ArrayPictures(values + np.zeros((1, 4, 4, 3), np.uint8), labels)
+
+    train = draw(each, 0)
+    return Collection("toy", train, draw(2, len(train)), tuple(dict.fromkeys(train.labels)))
+
+
+def shown(pictures: Pictures) -> list[int]:
+    return [pictures.decode(i).getpixel((0, 0))[0] for i in range(len(pictures))]
+
+
+def test_validation_pictures_are_those_a_session_leaves_out() -> None:
+    data = numbered()
+
+    def held(seed: int) -> list[tuple[list[int], list[int]]]:
+        stream = make_stream(data, first=2, held_out=0.3, seed=seed)
+        before = [shown(stream.validation(number)) for number in (1, 2, 3)]
+        opened = [(shown(session.train), shown(stream.validation(session.number))) for session in stream]
+        assert [validation for _, validation in opened] == before
+        return opened
+
+    parts = held(0)
+    for train, validation in parts:
+        assert len(validation) == 6 and len(train) == 14 and not set(train) & set(validation)
+    assert sorted(i for train, validation in parts for i in train + validation) == list(range(60))
+    assert held(0) == parts != held(1)
+    assert not hasattr(make_stream(data).open(1), "validation")
+    assert len(make_stream(data).validation(1)) == 0
+
+
+def test_validation_pictures_are_drawn_from_every_class() -> None:
+    stream = make_stream(numbered(), first=3, held_out=0.2)
+    assert Counter(stream.validation(2).labels) == dict.fromkeys(stream.sessions[1][1], 2)
+
+
+def test_a_joint_stream_learns_everything_at_once_and_tests_part_by_part() -> None:
+    stream = make_stream(numbered(), first=2, held_out=0.3, seed=4)
+    joint = stream.joint()
+    assert len(joint) == 1 and joint.labels == stream.labels
+    assert joint.test_parts == stream.test_parts == stream.sessions and len(joint.test_parts) == 3
+    assert joint.sessions == [("joint", tuple(stream.labels))]
+    for number in (1, 2, 3):
+        assert shown(joint.test(number)) == shown(stream.test(number))
+        assert shown(joint.validation(number)) == shown(stream.validation(number))
+    assert list(stream.tested_after(2)) == [1, 2] and list(joint.tested_after(1)) == [1, 2, 3]
+    (session,) = joint
+    trained = [shown(s.train) for s in stream]
+    assert shown(session.train) == [i for part in trained for i in part]
+    assert session.classes == tuple(stream.labels) and session.number == 1
+    session.close()
+    with pytest.raises(SessionClosedError):
+        session.train.decode(0)
+
+
+def test_sessions_of_separate_collections_are_joined(request: pytest.FixtureRequest) -> None:
+    stream = request.getfixturevalue("make_stream")([["a", "b"], ["b", "c"]], train=2)
+    joint, transform = stream.joint(), stream.transform
+    train = joint.open(1).train
+    assert list(train.labels) == ["a", "a", "b", "b", "b", "b", "c", "c"] and joint.labels == ["a", "b", "c"]
+    views = [(s.train.plain(range(4), transform), *s.train.canvas(range(4), transform)) for s in stream]
+    order = [6, 1, 4, 3]
+    for got, one, two in zip((train.plain(order, transform), *train.canvas(order, transform)), *views, strict=True):
+        assert torch.equal(got, torch.cat([one, two])[order])
+
+
+@pytest.mark.parametrize("number", [0, -1, 3])
+def test_a_part_that_does_not_exist_is_refused(number: int) -> None:
+    stream = make_stream(numbered(4), first=2, held_out=0.1)
+    for ask in (stream.test, stream.validation):
+        with pytest.raises(SafeclError, match="1 to 2"):
+            ask(number)
+
+
+def test_the_fingerprint_of_a_stream_says_what_each_session_is_made_of() -> None:
+    stream = make_stream(numbered(4), first=2, held_out=0.3)
+    found = stream.fingerprint()
+    assert found == json.loads(json.dumps(found))
+    assert [(part["session"], part["name"], part["classes"]) for part in found] == [
+        (number, name, list(classes)) for number, (name, classes) in enumerate(stream.sessions, 1)
+    ]
+    assert [[part[kind]["pictures"] for kind in ("train", "validation", "test")] for part in found] == [[14, 6, 4]] * 2
+    assert make_stream(numbered(4), first=2, held_out=0.3).fingerprint() == found
+    others = [
+        make_stream(numbered(4), first=2, held_out=0.3, seed=1),
+        make_stream(numbered(4), first=2, held_out=0.3, order_seed=3),
+        make_stream(numbered(4), first=2),
+        make_stream(numbered(4), first=3, held_out=0.3),
+        stream.joint(),
+    ]
+    digests = [json.dumps(other.fingerprint()) for other in others]
+    assert len({json.dumps(found), *digests}) == len(others) + 1
 
 
 def test_a_finished_session_cannot_be_read() -> None:

@@ -1,4 +1,4 @@
-"""``safecl data …``: what there is, preparing it, checking it, looking at it."""
+"""``safecl data …``: list, prepare, check and show datasets."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,10 @@ import typer
 app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=True)
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
-Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:PATH, parquet:PATH, hf:NAME.")]
+Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, parquet:FILE, hf:NAME.")]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings of a run, e.g. stream.unreadable=skip.")
+]
 Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared [SAFECL_DATA, or ./data].")]
 
 
@@ -21,9 +24,10 @@ def list_(root: Root = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from safecl.streams.catalog import FORMS, data_root
+    from safecl.streams.catalog import data_root
     from safecl.streams.datasets import DATASETS
     from safecl.streams.datasets.dataset import record
+    from safecl.streams.settings import FORMS
 
     table = Table("name", "classes", "train / test", "sessions", "prepared", "licence")
     table.add_row("glyphs", "any", "drawn", "any", "needs nothing", "—")
@@ -52,7 +56,7 @@ def prepare(
     """
     from safecl.errors import SafeclError
     from safecl.streams.catalog import data_root
-    from safecl.streams.prepare import download as fetch
+    from safecl.streams.download import download as fetch
     from safecl.streams.prepare import prepare as lay_out
 
     dataset = _dataset(name)
@@ -67,16 +71,18 @@ def prepare(
 @app.command()
 def check(
     name: Name,
+    words: Words = None,
     root: Root = None,
-    workers: Annotated[int, typer.Option(min=1, help="Pictures read at the same time.")] = 2,
+    workers: Annotated[int | None, typer.Option(min=1, help="Pictures read at the same time [the cores].")] = None,
 ) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
 
-    Example:  safecl data check folder:photos
+    It reads what a run with the same settings would read.
+    Example:  safecl data check folder:photos   or   safecl data check folder:photos stream.unreadable=skip
     """
-    from safecl.streams.catalog import canonical, check_by_name
+    from safecl.streams.catalog import check_stream
 
-    report = check_by_name(canonical(name), root, workers)
+    report = check_stream(_settings(name, words, root), workers)
     for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
         for line in lines:
             typer.echo(sign + line)
@@ -86,29 +92,38 @@ def check(
 @app.command()
 def show(
     name: Name,
+    words: Words = None,
     out: Annotated[Path, typer.Option(help="Folder for the sheets.")] = Path("sheets"),
     root: Root = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Classes in the first session.")] = None,
-    step: Annotated[int | None, typer.Option(min=1, help="Classes in every later session.")] = None,
     per_class: Annotated[int, typer.Option(min=1, help="Pictures of each class.")] = 8,
 ) -> None:
     """A contact sheet of each session as PNG.
 
-    Example:  safecl data show glyphs --out sheets
+    Example:  safecl data show glyphs --out sheets   or   safecl data show folder:photos stream.step=10
     """
     from safecl.streams.catalog import open_stream
     from safecl.streams.show import show as draw
 
-    options: dict[str, Any] = {"cache": False} if name != "glyphs" else {}
-    stream = open_stream(name, root=root, first=first, step=step, **options)
-    for path in draw(stream, out, per_class=per_class):
+    settings = _settings(name, words, root)
+    if "cache" in type(settings).model_fields:
+        settings = settings.model_copy(update={"cache": False})
+    for path in draw(open_stream(settings), out, per_class=per_class):
         typer.echo(str(path))
+
+
+def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:
+    from safecl.streams.settings import parse_stream, short_form, with_words
+
+    values = short_form(name)
+    if root is not None and values["kind"] == "dataset":
+        values["root"] = str(root)
+    return parse_stream(with_words(values, words or []))
 
 
 def _dataset(name: str) -> Any:
     from safecl.errors import unknown
-    from safecl.streams.catalog import canonical
     from safecl.streams.datasets import DATASETS
+    from safecl.streams.settings import canonical
 
     if canonical(name) not in DATASETS:
         raise unknown("dataset", name, DATASETS)

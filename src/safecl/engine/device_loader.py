@@ -1,6 +1,9 @@
-"""Pictures on their way to the device: read as uint8, held there if they fit, turned into views in one call a batch."""
+"""Pictures on their way to the device: read as uint8, held there for the length of a session if they fit."""
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -8,8 +11,9 @@ from torch import Tensor
 from safecl.streams.images import Pictures, Transform
 from safecl.streams.loader import batches
 
-READ_CPU, READ_DEVICE = 64, 256  # pictures in one pass without gradients; a stop is heard between two of them
-HELD_CPU, HELD_DEVICE = 1 << 30, 8 << 30  # bytes of uint8 pictures kept for the length of a phase, at most
+READ_CPU, READ_DEVICE = 64, 256  # pictures in one pass without gradients; a stop is noticed between two of them
+READ_CANVASES = 32  # canvases read by one thread at a time
+HELD_CPU, HELD_DEVICE = 1 << 30, 8 << 30  # most bytes of uint8 canvases held at a time
 
 
 class DeviceLoader:
@@ -18,25 +22,25 @@ class DeviceLoader:
     def __init__(self, pictures: Pictures, transform: Transform, device: torch.device) -> None:
         self.pictures, self.transform, self.device = pictures, transform, device
         self._canvases: tuple[Tensor, Tensor] | None = None
-        self._holds = len(pictures) * 3 * transform.resize**2 <= _limit(device)
+        self._holds = len(pictures) * 3 * pictures.side(transform) ** 2 <= held_bytes(device)
 
     def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """The whole pictures of each chunk as squares on the device, and their aspects (on the CPU).
+        """For each chunk of positions: canvases, uint8 (n, 3, side, side) on the device, and shapes (n, 3) on the CPU.
 
-        The chunks have one length, but for a shorter last one. Pictures that are not held are read ahead.
+        The chunks have one length, but for a shorter last one. Canvases that are not held are read ahead.
         """
         if not chunks:
             return
         if self._holds:
-            canvases, aspects = self._held()
+            canvases, shapes = self._held()
             for chunk in chunks:
                 chosen = torch.as_tensor(chunk)
-                yield canvases[moved(chosen, self.device)], aspects[chosen]
+                yield canvases[moved(chosen, self.device)], shapes[chosen]
             return
         order = [int(i) for chunk in chunks for i in chunk]
         for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):
-            assert batch.aspects is not None
-            yield self._move(batch.pictures), batch.aspects
+            assert batch.shapes is not None
+            yield self._move(batch.pictures), batch.shapes
 
     def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
         """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
@@ -44,21 +48,27 @@ class DeviceLoader:
             yield self._move(batch.pictures).float() / 255
 
     def _held(self) -> tuple[Tensor, Tensor]:
+        """All canvases on the device and all shapes on the CPU."""
         if self._canvases is None:
-            every = batches(self.pictures, range(len(self.pictures)), READ_DEVICE, "canvas", self.transform)
-            read = [(batch.pictures, batch.aspects) for batch in every]
-            aspects = torch.cat([aspects for _, aspects in read if aspects is not None])
-            self._canvases = torch.cat([canvas for canvas, _ in read]).to(self.device), aspects
+            count, squares = len(self.pictures), torch.empty(0)
+            shapes = torch.empty(count, 3)
+            for batch in batches(self.pictures, range(count), READ_CANVASES, "canvas", self.transform):
+                assert batch.shapes is not None
+                if not len(squares):
+                    squares = torch.empty((count, *batch.pictures.shape[1:]), dtype=torch.uint8, device=self.device)
+                rows = slice(batch.indices[0], batch.indices[-1] + 1)
+                squares[rows], shapes[rows] = batch.pictures.to(self.device), batch.shapes
+            self._canvases = squares, shapes
         return self._canvases
 
     def _move(self, pictures: Tensor) -> Tensor:
-        # Only from pinned memory does a copy run beside what the device is doing.
+        # Only from pinned memory does a copy overlap with the work of the device.
         ready = pictures.pin_memory() if self.device.type == "cuda" else pictures
         return moved(ready, self.device)
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device. CUDA takes a copy of what it is handed before it goes on alone; others may not."""
+    """On the device. Only CUDA copies from memory that is not pinned before the call returns."""
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
@@ -67,8 +77,38 @@ def reads(device: torch.device) -> int:
     return READ_CPU if device.type == "cpu" else READ_DEVICE
 
 
-def _limit(device: torch.device) -> int:
-    """Bytes of pictures to hold: never more than a quarter of what the device has left."""
+def held_bytes(device: torch.device) -> int:
+    """How many bytes of canvases to hold: at most a quarter of the memory that is free where they are held."""
     if device.type == "cuda":
         return min(HELD_DEVICE, torch.cuda.mem_get_info(device)[0] // 4)
-    return HELD_CPU if device.type == "cpu" else HELD_DEVICE
+    return min(HELD_CPU if device.type == "cpu" else HELD_DEVICE, free_memory() // 4)  # MPS shares the host's memory
+
+
+def free_memory(root: Path = Path("/")) -> int:
+    """Bytes of host memory that can be had without swapping, within the limit of a container."""
+    free = _physical() // 2  # where nothing can be asked
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        free = 1024 * int(_table(root / "proc/meminfo")["MemAvailable:"])
+    group = root / "sys/fs/cgroup"
+    for limit, used, stat in (
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),  # version 1
+    ):
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            with contextlib.suppress(OSError, KeyError):
+                left += int(_table(group / stat)["inactive_file"])  # cached files, which make room
+            free = min(free, max(left, 0))
+    return free
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 4 << 30
+
+
+def _table(file: Path) -> dict[str, str]:
+    """The first two words of each line."""
+    return dict(line.split()[:2] for line in file.read_text().splitlines())

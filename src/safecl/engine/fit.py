@@ -23,7 +23,8 @@ from safecl.learner import Learner
 from safecl.methods.method import Loss, Method
 from safecl.randomness import derive, generator
 from safecl.settings import Settings
-from safecl.streams.images import Transform, cut_out, random_crops
+from safecl.streams.crops import cut_out, random_crops
+from safecl.streams.images import Transform
 from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device
@@ -205,10 +206,10 @@ class Fitting:
                 order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
                 batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[moved(order, targets.device)]))
                 canvases = loader.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
-            (canvas, aspects), these = next(canvases), labels.pop(0)
+            (canvas, shapes), these = next(canvases), labels.pop(0)
             # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.
             mine = self._mine(len(these))
-            every = torch.ones(len(these)).index_copy(0, mine, aspects)
+            every = torch.ones(len(these), 3).index_copy(0, mine, shapes)
             crops = random_crops(every, self.transform, generator(self.seed, "augment", session.number, step, 0))
             yield canvas, moved(crops[mine], targets.device), these
 

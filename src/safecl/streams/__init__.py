@@ -1,8 +1,10 @@
-"""Where the pictures come from: streams of sessions, by name or of anybody's own."""
+"""Streams of sessions: the embedded one, published datasets, and a user's own pictures."""
 
-from safecl.streams.catalog import names, open_stream
-from safecl.streams.images import Pictures, Transform, augment
+from safecl.streams.catalog import open_stream
+from safecl.streams.crops import augment
+from safecl.streams.images import Pictures, Transform
 from safecl.streams.loader import batches
+from safecl.streams.settings import StreamSettings, names, parse_stream
 from safecl.streams.sources import from_arrays, from_hugging_face, from_torch
 from safecl.streams.stream import Session, Stream
 
@@ -10,6 +12,7 @@ __all__ = [
     "Pictures",
     "Session",
     "Stream",
+    "StreamSettings",
     "Transform",
     "augment",
     "batches",
@@ -18,4 +21,5 @@ __all__ = [
     "from_torch",
     "names",
     "open_stream",
+    "parse_stream",
 ]

@@ -1,8 +1,8 @@
-"""Views kept on disk as plain bytes, so that each picture is decoded once.
+"""Decoded views kept on disk as uint8, so that each picture is decoded once.
 
-A store is a folder of memory-mapped arrays for one collection under one transform, keyed by what is in them.
-Several runs may read and fill it at the same time: a view counts as there only when its checksum, written after
-it, fits; so a killed run, a torn write or a full disk leave nothing wrong behind.
+A store is a folder of memory-mapped arrays for one collection under one transform, keyed by its contents. Several
+runs may read and fill it at the same time: a view is used only if the checksum written after it fits, so what a
+killed run, a torn write or a full disk left behind is decoded again.
 """
 
 import contextlib
@@ -19,14 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock
-from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.images import Pictures, Transform, plain_view, squash
+from safecl.streams.images import Pictures, Transform, Wrapped, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
-VERSION = 2  # of what the bytes mean; a new one leaves old stores to be evicted
+VERSION = 3  # of the format; stores of another version are not used, and evicted
 GIB = 2**30
 
 
@@ -35,10 +34,9 @@ class Store:
 
     def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
         self.sides, self.count, self.broken = sides, count, False
-        self._lock = threading.Lock()
-        # One checksum a view (0: not there), and the aspect of the picture.
+        # One checksum a view (0: not there), and the shape of the picture on its canvas.
         self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
-        self.aspects = np.memmap(folder / "aspects", dtype=np.float32, mode="r+", shape=(count,))
+        self.shapes = np.memmap(folder / "shapes", dtype=np.float32, mode="r+", shape=(count, 3))
         self.views = {
             view: np.memmap(folder / view, dtype=np.uint8, mode="r", shape=(count, 3, side, side))
             for view, side in sides.items()
@@ -63,14 +61,14 @@ class Store:
             self._trusted[index, column] = trusted[row]
         return np.asarray(trusted)
 
-    def put(self, index: int, views: dict[str, np.ndarray], aspect: float) -> None:
+    def put(self, index: int, views: dict[str, np.ndarray], shape: np.ndarray) -> None:
         if index >= self.count or self.broken:
             return
         try:
             for column, view in enumerate(self.sides):
                 data = np.ascontiguousarray(views[view])
-                write_at(self._files[view], data, index * data.nbytes, self._lock)
-                self.aspects[index] = aspect
+                write_at(self._files[view], data, index * data.nbytes)
+                self.shapes[index] = shape
                 self.marks[index, column] = checksum(data)
                 self._trusted[index, column] = True
         except OSError as error:  # a full disk: reading goes on without the cache
@@ -78,57 +76,65 @@ class Store:
             warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
 
 
-class CachedPictures(Pictures):
-    """Another collection through a store: a miss decodes once and keeps every view."""
+class CachedPictures(Wrapped):
+    """Another collection read through a store; a picture that is not there is decoded and all its views are kept."""
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
-        self.pictures, self.store, self.transform, self.labels = pictures, store, transform, pictures.labels
-        self._locks = [threading.Lock() for _ in range(64)]
-
-    def where(self, index: int) -> str:
-        return self.pictures.where(index)
+        super().__init__(pictures, pictures.labels)
+        self.store, self.transform = store, transform
+        self._locks, self._process = new_locks(), os.getpid()
 
     def identity(self) -> str | None:
-        return self.pictures.identity()
-
-    def decode(self, index: int) -> Image.Image:
-        return self.pictures.decode(index)
+        return self.inner.identity()
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         if transform != self.transform or "plain" not in self.store.sides:
-            return self.pictures.plain(indices, transform)
+            return super().plain(indices, transform)
         return self._read("plain", indices)[0]
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         if transform != self.transform or "canvas" not in self.store.sides:
-            return self.pictures.canvas(indices, transform)
+            return super().canvas(indices, transform)
         return self._read("canvas", indices)
 
     def _read(self, view: str, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The views and the aspects of ``indices``."""
+        """The views and the shapes of ``indices``."""
         wanted = np.asarray(indices, dtype=np.int64)
         there = self.store.there(view, wanted)
         if there.all():
-            return torch.from_numpy(self.store.views[view][wanted]), torch.from_numpy(self.store.aspects[wanted])
+            return torch.from_numpy(self.store.views[view][wanted]), torch.from_numpy(self.store.shapes[wanted])
         side = self.store.sides[view]
         views = np.empty((len(wanted), 3, side, side), dtype=np.uint8)
-        aspects = np.empty(len(wanted), dtype=np.float32)
+        shapes = np.empty((len(wanted), 3), dtype=np.float32)
         for row in np.flatnonzero(~there):
-            views[row], aspects[row] = self._fill(view, int(wanted[row]))
+            views[row], shapes[row] = self._fill(view, int(wanted[row]))
         views[there] = self.store.views[view][wanted[there]]
-        aspects[there] = self.store.aspects[wanted[there]]
-        return torch.from_numpy(views), torch.from_numpy(aspects)
+        shapes[there] = self.store.shapes[wanted[there]]
+        return torch.from_numpy(views), torch.from_numpy(shapes)
 
-    def _fill(self, view: str, index: int) -> tuple[np.ndarray, float]:
-        with self._locks[index % len(self._locks)]:
+    def _fill(self, view: str, index: int) -> tuple[np.ndarray, np.ndarray]:
+        with self._lock(index):
             if self.store.there(view, np.array([index])).all():  # another thread was faster
-                return self.store.views[view][index], float(self.store.aspects[index])
-            image = self.pictures.decode(index)
-            make = {"plain": plain_view, "canvas": squash}
-            views = {name: make[name](image, self.transform).numpy() for name in self.store.sides}
-            aspect = image.width / image.height
-            self.store.put(index, views, aspect)
-            return views[view], aspect
+                return self.store.views[view][index], self.store.shapes[index]
+            image, views = self.inner.decode(index), dict[str, np.ndarray]()
+            shape = np.ones(3, dtype=np.float32)
+            if "canvas" in self.store.sides:
+                square, on_canvas = canvas_view(image, self.store.sides["canvas"])
+                views["canvas"], shape = square.numpy(), on_canvas.numpy()
+            if "plain" in self.store.sides:
+                views["plain"] = plain_view(image, self.transform).numpy()
+            self.store.put(index, views, shape)
+            return views[view], shape
+
+    def _lock(self, index: int) -> threading.Lock:
+        """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
+        if self._process != os.getpid():
+            self._locks, self._process = new_locks(), os.getpid()
+        return self._locks[index % len(self._locks)]
+
+
+def new_locks() -> list[threading.Lock]:
+    return [threading.Lock() for _ in range(64)]
 
 
 def cached(
@@ -142,8 +148,8 @@ def cached(
     identity = pictures.identity()
     if identity is None or not len(pictures):
         return pictures
-    sides = {view: transform.size if view == "plain" else transform.resize for view in views}
-    per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 1)
+    sides = {view: transform.size if view == "plain" else pictures.side(transform) for view in views}
+    per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 3)
     limit = default_limit() if limit is None else limit
     key = hashlib.blake2b(f"{VERSION} {identity} {transform} {sides}".encode(), digest_size=12).hexdigest()
     try:
@@ -151,14 +157,14 @@ def cached(
         with FileLock(folder / "lock"):
             place = folder / key
             if not place.exists():
-                free = shutil.disk_usage(folder).free - GIB  # leave the disk some air
+                free = shutil.disk_usage(folder).free - GIB  # leave some of the disk free
                 count = min(len(pictures), min(limit, free) // per_picture)
                 if count <= 0:
                     return pictures
                 evict(folder, limit - count * per_picture)
                 create(place, sides, count)
             os.utime(place)
-            count = (place / "aspects").stat().st_size // 4
+            count = (place / "shapes").stat().st_size // 12
         return CachedPictures(pictures, Store(place, sides, count), transform)
     except OSError as error:
         warnings.warn(f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2)
@@ -197,7 +203,7 @@ def create(place: Path, sides: dict[str, int], count: int) -> None:
             file.truncate(count * 3 * side * side)
     # These two are written through the map, so their room is taken now.
     (fresh / "marks").write_bytes(bytes(4 * count * len(sides)))
-    (fresh / "aspects").write_bytes(bytes(4 * count))
+    (fresh / "shapes").write_bytes(bytes(12 * count))
     os.replace(fresh, place)
 
 
@@ -207,7 +213,7 @@ def evict(folder: Path, room: int) -> None:
     for store in stores:
         room -= sum(taken(file) for file in store.iterdir())
         if room < 0:
-            shutil.rmtree(store, ignore_errors=True)  # who has it open keeps reading it: only the name goes
+            shutil.rmtree(store, ignore_errors=True)  # a process that has it open keeps reading it
 
 
 def taken(file: Path) -> int:
@@ -221,10 +227,9 @@ def checksum(data: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(data).data) or 1
 
 
-def write_at(file: int, data: np.ndarray, offset: int, lock: threading.Lock) -> None:
+def write_at(file: int, data: np.ndarray, offset: int) -> None:
     """Through the file and not the map: a full disk is then an error and not a crash."""
-    with lock:
-        os.lseek(file, offset, os.SEEK_SET)
-        left = data.reshape(-1).data
-        while left:
-            left = left[os.write(file, left) :]
+    left = data.reshape(-1).data
+    while left:
+        written = os.pwrite(file, left, offset)  # the file has one position for all threads and forked processes
+        left, offset = left[written:], offset + written

@@ -1,4 +1,4 @@
-"""Is this data what it should be: counts, unreadable pictures, pictures that are in training and test."""
+"""Check a collection: counts, unreadable pictures, pictures in training and test or in two classes."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,8 @@ from safecl.streams.clean import same_content
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import Dataset
 from safecl.streams.files import File, FilePictures
-from safecl.streams.images import ArrayPictures, Pictures, Subset
+from safecl.streams.images import ArrayPictures, Pictures, Wrapped
+from safecl.streams.loader import readers
 
 
 @dataclass
@@ -23,8 +24,17 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def check(data: Collection, dataset: Dataset | None = None, split: str | None = None, workers: int = 2) -> Report:
-    """Read everything once. ``split``: which of the dataset's known splits the counts are compared with."""
+def check(
+    data: Collection,
+    dataset: Dataset | None = None,
+    split: str | None = None,
+    workers: int | None = None,
+    duplicates_allowed: bool = False,
+) -> Report:
+    """Read everything once. ``dataset`` and ``split``: whose published counts to compare with.
+
+    ``duplicates_allowed``: one picture in two classes is a warning and not a problem.
+    """
     report = Report()
     report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
     if data.split:
@@ -37,12 +47,15 @@ def check(data: Collection, dataset: Dataset | None = None, split: str | None = 
     lonely = [c for c, n in counts.items() if n == 1]
     if lonely:
         report.warnings.append(f"{len(lonely)} class(es) have a single training picture, the first is {lonely[0]!r}")
-    untested = [c for c in data.classes if c not in set(data.test.labels)]
+    tested = set(data.test.labels)
+    untested = [c for c in data.classes if c not in tested]
     if untested:
         report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
     for part, pictures in (("training", data.train), ("test", data.test)):
         report.problems.extend(unreadable(part, pictures, workers))
-    report.problems.extend(duplicates(data.train, data.test))
+    both, mislabelled = duplicates(data.train, data.test)
+    report.problems.extend(both)
+    (report.warnings if duplicates_allowed else report.problems).extend(mislabelled)
     return report
 
 
@@ -59,7 +72,7 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         )
 
 
-def unreadable(part: str, pictures: Pictures, workers: int) -> Iterator[str]:
+def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[str]:
     def reason(index: int) -> str | None:
         try:
             pictures.decode(index)
@@ -67,14 +80,14 @@ def unreadable(part: str, pictures: Pictures, workers: int) -> Iterator[str]:
             return str(error)
         return None
 
-    with ThreadPoolExecutor(max(1, workers)) as pool:
+    with ThreadPoolExecutor(workers or readers()) as pool:
         bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
     if bad:
         yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"
 
 
-def duplicates(train: Pictures, test: Pictures) -> Iterator[str]:
-    """Pictures with the same bytes in training and test, or in two classes."""
+def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
+    """Sentences on pictures with the same bytes in training and test, and on those in two classes."""
     everything = [(train, i) for i in range(len(train))] + [(test, i) for i in range(len(test))]
     both, mislabelled = [], []
     for group in groups(everything):
@@ -83,10 +96,12 @@ def duplicates(train: Pictures, test: Pictures) -> Iterator[str]:
             both.append(members)
         if len({pictures.labels[i] for pictures, i in members}) > 1:
             mislabelled.append(members)
-    for found, what in ((both, "in training and in test"), (mislabelled, "in more than one class")):
-        if found:
-            names = " = ".join(pictures.where(i) for pictures, i in found[0])
-            yield f"{len(found)} picture(s) are {what}, the first is {names}"
+
+    def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
+        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found[:1]]
+        return [f"{len(found)} picture(s) are {what}, the first is {name}" for name in names]
+
+    return said(both, "in training and in test"), said(mislabelled, "in more than one class")
 
 
 def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:
@@ -101,8 +116,8 @@ def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:
 
 
 def file_of(pictures: Pictures, index: int) -> File | None:
-    if isinstance(pictures, Subset):
-        return file_of(pictures.whole, pictures.indices[index])
+    if isinstance(pictures, Wrapped):
+        return file_of(pictures.inner, pictures.at(index))
     return pictures.files[index] if isinstance(pictures, FilePictures) else None
 
 

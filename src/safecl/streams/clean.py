@@ -1,37 +1,62 @@
-"""What is wrong with somebody's pictures, found before they are learned: never a silent wrong label."""
+"""What is wrong with a user's pictures, found before anything is learned from them."""
 
 import hashlib
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
 
-from safecl.errors import SafeclError, unknown
-from safecl.streams.files import File, FilePictures
+from safecl.errors import SafeclError
+from safecl.streams.files import File, FilePictures, printable
 from safecl.streams.images import Label
+
+Unreadable: TypeAlias = Literal["refuse", "skip"]
+Duplicates: TypeAlias = Literal["refuse", "allow"]
+Refuse: TypeAlias = Callable[[str], None]
+
+
+def refuse(sentence: str) -> None:
+    raise SafeclError(sentence)
 
 
 def clean(
-    train: FilePictures, test: FilePictures, name: str, unreadable: str = "refuse", duplicates: str = "refuse"
+    train: FilePictures,
+    test: FilePictures,
+    name: str,
+    unreadable: Unreadable = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
 ) -> tuple[list[int], list[int]]:
-    """Positions of the training and test pictures to use; raises or warns, each in one sentence, about the rest."""
-    if unreadable not in ("refuse", "skip"):
-        raise unknown("way with unreadable pictures", unreadable, ("refuse", "skip"))
-    if duplicates not in ("refuse", "allow"):
-        raise unknown("way with duplicates", duplicates, ("refuse", "allow"))
-    check_spelling([*train.labels, *test.labels], name)
-    keep_train, keep_test = (readable(pictures, unreadable) for pictures in (train, test))
-    missing = sorted({str(test.labels[i]) for i in keep_test} - {str(train.labels[i]) for i in keep_train})
+    """Positions of the training and test pictures to use.
+
+    ``refuse`` is told, in a sentence, what must not be used; what is merely left out is a warning.
+    """
+    for sentence in label_problems([*train.labels, *test.labels], name):
+        refuse(sentence)
+    keep_train, keep_test = (readable(pictures, unreadable, refuse) for pictures in (train, test))
+    for pictures, kept, part in ((train, keep_train, ""), (test, keep_test, " test")):
+        if len(pictures) and not kept:
+            raise SafeclError(
+                f"No{part} picture of {name} can be read, the first of {len(pictures)} is {pictures.where(0)}."
+            )
+    shown = {train.labels[i] for i in keep_train}
+    missing = sorted({str(test.labels[i]) for i in keep_test if test.labels[i] not in shown})
     if missing:
-        raise SafeclError(f"The class {missing[0]!r} of {name} has test pictures but no training picture.")
+        refuse(f"The class {missing[0]!r} of {name} has test pictures but no training picture.")
+    lost = sorted({str(label) for label in train.labels if label not in shown})
+    if lost:
+        warnings.warn(
+            f"{len(lost)} class(es) of {name} have no picture that can be read, the first is {lost[0]!r}.", stacklevel=3
+        )
     everything = [(train, i) for i in keep_train] + [(test, i) for i in keep_test]
     overlap: list[tuple[int, str]] = []
     for group in same_content([pictures.files[i] for pictures, i in everything]):
         members = [everything[g] for g in group]
         if duplicates == "refuse" and len({pictures.labels[i] for pictures, i in members}) > 1:
             (a, i), (b, j) = two_labels(members)
-            raise SafeclError(
+            refuse(
                 f"The same picture is in two classes: {a.where(i)} ({a.labels[i]}) and {b.where(j)} ({b.labels[j]}); "
-                "remove the wrong one, or allow duplicates."
+                "remove the wrong one, or set stream.duplicates=allow."
             )
         learned = [pictures.where(i) for pictures, i in members if pictures is train]
         if learned:
@@ -54,11 +79,11 @@ def two_labels(
     return first, next(other for other in members if other[0].labels[other[1]] != first[0].labels[first[1]])
 
 
-def readable(pictures: FilePictures, unreadable: str) -> list[int]:
-    """Positions that can be used: empty files are seen at once, the rest only when asked to skip what is broken."""
+def readable(pictures: FilePictures, unreadable: Unreadable, refuse: Refuse) -> list[int]:
+    """Positions that can be used: files that cannot be opened are known, others are decoded only to be skipped."""
     bad: list[int] = []
     for i, file in enumerate(pictures.files):
-        if file.size == 0:
+        if file.problem:
             bad.append(i)
         elif unreadable == "skip":
             try:
@@ -66,11 +91,12 @@ def readable(pictures: FilePictures, unreadable: str) -> list[int]:
             except SafeclError:
                 bad.append(i)
     if bad and unreadable == "refuse":
-        raise SafeclError(
-            f"The picture {pictures.where(bad[0])} is an empty file, one of {len(bad)}; remove them or fetch them "
-            "again, or pass unreadable=skip."
+        reason = pictures.files[bad[0]].problem
+        refuse(
+            f"The picture {pictures.where(bad[0])} cannot be read ({reason}), one of {len(bad)} such; remove or "
+            "replace them, or set stream.unreadable=skip to leave them out."
         )
-    if bad:
+    elif bad:
         warnings.warn(
             f"{len(bad)} picture(s) cannot be read and are left out, the first is {pictures.where(bad[0])}.",
             stacklevel=4,
@@ -79,13 +105,18 @@ def readable(pictures: FilePictures, unreadable: str) -> list[int]:
     return [i for i in range(len(pictures)) if i not in gone]
 
 
-def check_spelling(labels: Iterable[Label], name: str) -> None:
-    """Refuse two classes that a person would read as one: other case, other unicode form, other spaces."""
+def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
+    """A sentence on each class that is not text, or that a person would read as another one.
+
+    Two classes are read as one if they differ in case, unicode form, spaces, dashes or underscores only.
+    """
     seen: dict[str, Label] = {}
     for label in dict.fromkeys(labels):
+        if isinstance(label, str) and printable(label) != label:
+            yield f"The name of the class {label!r} of {name} is not valid UTF-8; rename it."
         key = normalised(label)
         if key in seen:
-            raise SafeclError(
+            yield (
                 f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; give them one name, or "
                 "two that differ."
             )
@@ -111,11 +142,11 @@ def same_content(files: Sequence[File]) -> Iterator[list[int]]:
 def grouped(positions: Sequence[int], files: Sequence[File], *, whole: bool) -> Iterator[list[int]]:
     found: dict[bytes, list[int]] = {}
     for i in positions:
-        found.setdefault(fingerprint(files[i], whole=whole), []).append(i)
+        found.setdefault(digest(files[i], whole=whole), []).append(i)
     return (group for group in found.values() if len(group) > 1)
 
 
-def fingerprint(file: File, *, whole: bool) -> bytes:
+def digest(file: File, *, whole: bool) -> bytes:
     """A digest of the file, or of its last 4 KiB (headers are alike, ends are not)."""
     try:
         with open(file.path, "rb") as stream:
@@ -123,4 +154,4 @@ def fingerprint(file: File, *, whole: bool) -> bytes:
                 stream.seek(max(0, file.size - 4096))
             return hashlib.blake2b(stream.read(), digest_size=16).digest()
     except OSError as error:
-        raise SafeclError(f"The picture {file.path} cannot be read: {error.strerror or error}.") from None
+        raise SafeclError(f"The picture {printable(file.path)} cannot be read: {error.strerror or error}.") from None

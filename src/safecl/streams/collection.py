@@ -1,4 +1,4 @@
-"""Pictures with their labels as a person brings them, and how they become a stream."""
+"""Training and test pictures with their labels, and how they are cut into a stream."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,8 @@ class Collection:
         shown: dict[str, set[Label]] = {}
         for domain, label in zip(self.train_domains, self.train.labels, strict=True):
             shown.setdefault(domain, set()).add(label)
-        return "domain" if all(found == set(self.classes) for found in shown.values()) else "mixed"
+        every = set(self.classes)
+        return "domain" if all(found == every for found in shown.values()) else "mixed"
 
 
 def with_test(
@@ -58,7 +59,7 @@ def with_test(
 ) -> Collection:
     """A collection without a test split gets one: ``fraction`` of every class (and domain), drawn with ``seed``."""
     if not 0 <= fraction < 1:
-        raise SafeclError(f"The fraction of test pictures must be at least 0 and below 1, not {fraction}.")
+        raise SafeclError(f"stream.test_fraction must be at least 0 and below 1, not {fraction}.")
     strata = (
         list(pictures.labels)
         if domains is None
@@ -93,16 +94,27 @@ def make_stream(
 ) -> Stream:
     """The stream of ``data``.
 
-    ``first`` and ``step``: classes of the first and of every later session (a tenth of the classes unless given).
-    ``order``: the classes in the order wanted; otherwise the natural order permuted by ``order_seed``, or as it
-    is with ``None``. ``domains``: their order. ``held_out``: fraction of each session's training pictures kept
-    for validation.
+    ``protocol``: what the data suggests unless given. ``first`` and ``step``: classes of the first and of every later
+    session of a class-incremental stream (a tenth of the classes unless given). ``order``: the classes in the order
+    wanted; otherwise the natural order permuted by ``order_seed``, or as it is with ``None``. ``domains``: the order
+    of the sessions of a domain-incremental or mixed stream. ``held_out``: part of each session's training pictures
+    kept for validation, drawn with ``seed``.
     """
     if protocol is not None and protocol not in get_args(Protocol):
-        raise unknown("protocol", protocol, get_args(Protocol))
+        raise unknown("stream.protocol =", protocol, get_args(Protocol))
     if not 0 <= held_out < 1:
-        raise SafeclError(f"held_out must be at least 0 and below 1, not {held_out}.")
+        raise SafeclError(f"stream.held_out must be at least 0 and below 1, not {held_out}.")
     chosen: Protocol = protocol or data.natural()  # type: ignore[assignment]
+    for key, value, needed in (
+        ("first", first, "class"),
+        ("step", step, "class"),
+        ("order", order, "class"),
+        ("domains", domains, "domain"),
+    ):
+        if value is not None and (needed == "class") != (chosen == "class"):
+            raise SafeclError(
+                f"stream.{key} has no effect where stream.protocol is {chosen}, as for {data.name}; leave it away."
+            )
     parts = (
         class_sessions(data, first, step, order_seed, order)
         if chosen == "class"
@@ -115,25 +127,33 @@ def class_sessions(
     data: Collection, first: int | None, step: int | None, order_seed: int | None, order: Sequence[Label] | None
 ) -> list[Part]:
     step = step if step is not None else first if first is not None else max(2, math.ceil(len(data.classes) / 10))
-    chosen = class_order(data.classes, order_seed) if order is None else list(order)
-    if len(set(chosen)) != len(chosen):
-        raise SafeclError("The class order names a class twice.")
-    for label in chosen:
-        if label not in set(data.classes):
-            raise unknown("class", str(label), map(str, data.classes))
+    if order is None:
+        chosen = class_order(data.classes, order_seed)
+    else:
+        # A class called 10 is a word in a folder and a number in YAML.
+        known: dict[Label, Label] = {**{str(c): c for c in data.classes}, **{c: c for c in data.classes}}
+        for label in order:
+            if label not in known and str(label) not in known:
+                raise unknown(f"class of {data.name} named by stream.order,", str(label), map(str, data.classes))
+        chosen = [known[label] if label in known else known[str(label)] for label in order]
+        if len(set(chosen)) != len(chosen):
+            twice = next(label for i, label in enumerate(chosen) if label in chosen[:i])
+            raise SafeclError(f"stream.order names the class {twice!r} twice.")
     return class_incremental(data.train, data.test, chosen, first if first is not None else step, step)
 
 
 def domain_sessions(data: Collection, protocol: str, domains: Sequence[str] | None) -> list[Part]:
     if data.train_domains is None or data.test_domains is None:
         raise SafeclError(
-            f"A {protocol} stream needs domains, and {data.name} has none: use folders domain/class/picture or a "
-            "manifest with a domain column."
+            f"stream.protocol={protocol} needs domains, and {data.name} has none: use folders domain/class/picture, or "
+            "a table with a domain column."
         )
     known = data.domains or tuple(sorted(set(data.train_domains)))
     for domain in domains or ():
         if domain not in known:
-            raise unknown("domain", domain, known)
+            raise unknown(f"domain of {data.name} named by stream.domains,", domain, known)
+    if domains is not None and (not domains or len(set(domains)) != len(domains)):
+        raise SafeclError("stream.domains must name each domain to learn once.")
     return domain_incremental(
         data.train, data.test, data.train_domains, data.test_domains, domains or known, data.classes
     )

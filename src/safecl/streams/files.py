@@ -1,60 +1,84 @@
-"""Pictures in files: opened when they are asked for, whatever is inside them."""
+"""Labelled picture files, read and decoded when they are asked for."""
 
+import errno
 import hashlib
-import io
 import os
-import warnings
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
 from safecl.errors import SafeclError
+from safecl.streams.decoding import decode, size_of
 from safecl.streams.images import Label, Pictures
 
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 )
-MAX_PIXELS = 178_956_970  # where Pillow calls a picture a decompression bomb
-MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
-
-# Below MAX_PIXELS a big picture is a picture (DomainNet's infographs); Pillow's own warning is noise.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it was when it was found: the picture must not change after that."""
+    """A file as it was when its folder was listed; one that has changed since is refused.
+
+    ``name``: the last two parts of its path below the data folder, which stay the same when that folder is moved.
+    ``problem``: why it cannot be opened, if it cannot.
+    """
 
     path: str
+    name: str
     size: int
     modified: int
+    problem: str = ""
 
     @classmethod
-    def at(cls, path: str | Path) -> "File":
+    def at(cls, path: str | Path, name: str | None = None) -> "File":
+        """The file at ``path``, whether it can be opened or not."""
+        path = os.fspath(path)
+        name = "/".join(Path(path).parts[-2:]) if name is None else name
         try:
             found = os.stat(path)
         except OSError as error:
-            raise SafeclError(f"The picture {path} cannot be read: {error.strerror or error}.") from None
-        return cls(os.fspath(path), found.st_size, found.st_mtime_ns)
+            return cls(path, name, -1, 0, problem(path, error))
+        if not stat.S_ISREG(found.st_mode):
+            return cls(path, name, -1, 0, "it is not a plain file")
+        return cls(path, name, found.st_size, found.st_mtime_ns, "" if found.st_size else "it is an empty file")
+
+
+def problem(path: str, error: OSError) -> str:
+    """Why a file cannot be opened."""
+    if error.errno == errno.ELOOP:
+        return "it is a link to itself"
+    if error.errno == errno.ENOENT:
+        return "it is a link to nothing" if os.path.islink(path) else "there is no such file"
+    return (error.strerror or str(error)).lower()
 
 
 class FilePictures(Pictures):
-    """Labelled files, decoded one by one.
+    """Labelled files. ``upright`` and ``forgiving``: see ``decode``.
 
-    ``upright``: turn pictures as their EXIF orientation says (the named datasets are published without).
-    ``forgiving``: a JPEG that breaks off is filled up with grey, as most loaders of the field do.
+    ``notes``: where each file was named, for messages. ``skippable``: whether stream.unreadable=skip applies to them.
     """
 
     def __init__(
-        self, files: Sequence[File], labels: Sequence[Label], *, upright: bool = True, forgiving: bool = False
+        self,
+        files: Sequence[File],
+        labels: Sequence[Label],
+        *,
+        upright: bool = True,
+        forgiving: bool = False,
+        notes: Sequence[str] = (),
+        skippable: bool = False,
     ) -> None:
         self.files, self.labels, self.upright, self.forgiving = files, labels, upright, forgiving
+        self.notes, self.skippable = notes, skippable
 
     def where(self, index: int) -> str:
-        return self.files[index].path
+        path = printable(self.files[index].path)
+        return f"{path} ({self.notes[index]})" if self.notes else path
 
     def identity(self) -> str:
         digest = hashlib.blake2b(f"{self.upright} {self.forgiving}".encode(), digest_size=16)
@@ -64,66 +88,54 @@ class FilePictures(Pictures):
             )
         return digest.hexdigest()
 
-    def decode(self, index: int) -> Image.Image:
+    def trace(self, index: int) -> bytes:
         file = self.files[index]
-        return decode(self.read(file), file.path, upright=self.upright, forgiving=self.forgiving)
+        return f"{file.name}\0{file.size}\0{self.upright}\0{self.forgiving}".encode(errors="surrogateescape")
 
-    def read(self, file: File) -> bytes:
-        """The bytes of ``file``, if it is still the file that was found."""
+    def content(self, index: int) -> bytes:
+        return self.read(index)
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        return size_of(self.read(index), self.where(index), upright=self.upright)
+
+    def decode(self, index: int) -> Image.Image:
+        data = self.read(index)
+        with self._hint():
+            return decode(data, self.where(index), upright=self.upright, forgiving=self.forgiving)
+
+    def read(self, index: int) -> bytes:
+        """The bytes of a file, if it is still the file that was found."""
+        file, where = self.files[index], self.where(index)
+        if file.problem:
+            with self._hint():
+                raise SafeclError(f"The picture {where} cannot be read ({file.problem}); remove it or fetch it again.")
         try:
             with open(file.path, "rb") as stream:
                 now = os.fstat(stream.fileno())
                 data = stream.read()
         except FileNotFoundError:
             raise SafeclError(
-                f"The picture {file.path} has gone since its folder was listed; leave the data alone during a run."
+                f"The picture {where} has gone since its folder was listed; leave the data alone during a run."
             ) from None
         except OSError as error:
-            raise SafeclError(f"The picture {file.path} cannot be read: {error.strerror or error}.") from None
+            raise SafeclError(f"The picture {where} cannot be read: {error.strerror or error}.") from None
         if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != file.size:
             raise SafeclError(
-                f"The picture {file.path} has changed since its folder was listed; leave the data alone during a run."
+                f"The picture {where} has changed since its folder was listed; leave the data alone during a run."
             )
         return data
 
-
-def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
-    """The picture in ``data`` as RGB; anything that is not one is a sentence with ``name`` in it."""
-    if not data:
-        raise SafeclError(f"The picture {name} is an empty file; remove it or fetch it again.")
-    if forgiving and data[:2] == b"\xff\xd8":
-        data += (
-            b"\xff\xd9"  # an end marker: what is missing before it becomes grey; after a whole picture it is ignored
-        )
-    try:
-        image: Image.Image = Image.open(io.BytesIO(data))
-        check_shape(image, name)
-        image.load()
-        if upright:
-            image = ImageOps.exif_transpose(image)
-        return rgb(image)
-    except SafeclError:
-        raise
-    except Image.DecompressionBombError:
-        raise SafeclError(f"The picture {name} has more than {MAX_PIXELS:,} pixels; make it smaller first.") from None
-    except Exception as error:  # Pillow's readers raise almost anything on broken data
-        reason = "it is not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
-        raise SafeclError(f"The picture {name} cannot be read ({reason}); remove it or fetch it again.") from None
+    @contextmanager
+    def _hint(self) -> Iterator[None]:
+        try:
+            yield
+        except SafeclError as error:
+            if not self.skippable:
+                raise
+            text = str(error).removesuffix(".")
+            raise SafeclError(f"{text}, or set stream.unreadable=skip to leave such pictures out.") from None
 
 
-def check_shape(image: Image.Image, name: str) -> None:
-    width, height = image.size
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise SafeclError(f"The picture {name} is a strip of {width} × {height} pixels; cut it to a usual shape first.")
-
-
-def rgb(image: Image.Image) -> Image.Image:
-    """Any mode as RGB: the first frame of an animation, 16 bits and floats brought to 8, transparency dropped."""
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        values = np.asarray(image, dtype=np.float64)
-        # 16-bit scans fill 0…65535; floats are 0…1 by habit; anything within 0…255 is taken as it is.
-        scale = 1 / 257 if values.max() > 255 else 255 if image.mode == "F" and values.max() <= 1 else 1
-        image = Image.fromarray((values * scale).round().clip(0, 255).astype(np.uint8))
-    elif image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")
-    return image.convert("RGB")
+def printable(path: str | Path) -> str:
+    """A path for messages: bytes that are not UTF-8 are shown as escapes."""
+    return os.fspath(path).encode(errors="backslashreplace").decode()

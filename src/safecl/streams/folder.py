@@ -1,4 +1,4 @@
-"""A folder of class folders, as people have it.
+"""Read a folder of class folders.
 
 ``PATH/class/picture``, ``PATH/train|test/class/picture`` or, with domains, ``PATH[/train|test]/domain/class/picture``.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import clean
+from safecl.streams.clean import Duplicates, Refuse, Unreadable, clean, refuse
 from safecl.streams.collection import Collection, with_test
-from safecl.streams.files import EXTENSIONS, File, FilePictures
+from safecl.streams.files import EXTENSIONS, File, FilePictures, printable
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split
@@ -32,39 +32,44 @@ def read_folder(
     protocol: str | None = None,
     test_fraction: float = 0.2,
     split_seed: int = 0,
-    unreadable: str = "refuse",
-    duplicates: str = "refuse",
+    unreadable: Unreadable = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
 ) -> Collection:
     """The pictures below ``path``.
 
     Without a test folder, ``test_fraction`` of every class is held out, drawn with ``split_seed``.
     ``unreadable="skip"`` decodes every picture once to leave broken ones out; ``duplicates="allow"`` takes a picture
-    that is in two classes as it is.
+    that is in two classes as it is. ``refuse``: see ``clean``.
     """
     top = Path(path).expanduser()
     if not top.is_dir():
-        raise SafeclError(f"There is no folder {top}; give the folder that holds the class folders.")
+        raise SafeclError(f"There is no folder {printable(top)}; give the folder that holds the class folders.")
     train_at, test_at = split_folders(top)
     train = list(scan(train_at))
     test = list(scan(test_at)) if test_at else []
+    here = printable(train_at)
     if not train:
-        raise SafeclError(f"There is no picture in a class folder of {train_at}; expected {train_at}/CLASS/PICTURE.")
+        raise SafeclError(f"There is no picture in a class folder of {here}; expected {here}/CLASS/PICTURE.")
     if test_at and not test:
-        raise SafeclError(f"There is no picture in a class folder of {test_at}; fill it or remove it.")
+        raise SafeclError(f"There is no picture in a class folder of {printable(test_at)}; fill it or remove it.")
     by_domain = protocol in ("domain", "mixed") or (protocol is None and looks_like_domains(train))
     depth = 1 if by_domain else 0
     for found in train + test:
         if len(found.folders) <= depth:
             wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
-            raise SafeclError(f"The picture {found.file.path} is in no class folder; expected {train_at}/{wanted}.")
+            raise SafeclError(
+                f"The picture {printable(found.file.path)} is in no class folder; expected {here}/{wanted}."
+            )
     warn_of_empty_folders(train_at, {f.folders[: depth + 1] for f in train}, depth)
-    train_pictures = FilePictures([f.file for f in train], [f.folders[depth] for f in train])
-    test_pictures = FilePictures([f.file for f in test], [f.folders[depth] for f in test])
-    keep_train, keep_test = clean(train_pictures, test_pictures, str(top), unreadable, duplicates)
+    train_pictures, test_pictures = (
+        FilePictures([f.file for f in some], [f.folders[depth] for f in some], skippable=True) for some in (train, test)
+    )
+    keep_train, keep_test = clean(train_pictures, test_pictures, printable(top), unreadable, duplicates, refuse)
     classes = tuple(sorted({train_pictures.labels[i] for i in keep_train}, key=str))
-    domains = sorted({f.folders[0] for f in train}) if by_domain else []
     train_domains = tuple(train[i].folders[0] for i in keep_train) if by_domain else None
-    name = top.resolve().name
+    domains = sorted(set(train_domains or ()))
+    name = printable(top.resolve().name)
     if not test_at:
         return with_test(
             name,
@@ -101,7 +106,7 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
 
 
 def scan(top: Path) -> Iterator[Found]:
-    """Every picture file below ``top``, in the order of sorted names; links are followed, but never in a circle."""
+    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle."""
     yield from _scan(os.fspath(top), (), ())
 
 
@@ -110,17 +115,17 @@ def _scan(path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...
         here = os.stat(path)
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
     except OSError as error:
-        raise SafeclError(f"The folder {path} cannot be read: {error.strerror or error}.") from None
+        raise SafeclError(f"The folder {printable(path)} cannot be read: {error.strerror or error}.") from None
     identity = (here.st_dev, here.st_ino)
     if identity in above:
         return
     for entry in entries:
         if entry.name.startswith(".") or entry.name == "__MACOSX":
             continue
-        if entry.is_dir():
+        if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
             yield from _scan(entry.path, (*folders, entry.name), (*above, identity))
         elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
-            yield Found(folders, File.at(entry.path))
+            yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], entry.name))))
 
 
 def looks_like_domains(found: Sequence[Found]) -> bool:
@@ -134,17 +139,17 @@ def looks_like_domains(found: Sequence[Found]) -> bool:
 
 
 def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -> None:
-    pattern = "/".join(["*"] * (depth + 1))
-    empty = [
-        p.relative_to(top)
-        for p in sorted(top.glob(pattern))
-        if p.is_dir()
-        and not any(part.startswith(".") for part in p.relative_to(top).parts)
-        and p.relative_to(top).parts not in filled
-        and p.name != "__MACOSX"
-    ]
+    """Say which class folders hold no picture, and which links are to nothing where a class folder should be."""
+    empty = []
+    for path in sorted(top.glob("/".join(["*"] * (depth + 1)))):
+        inside = path.relative_to(top)
+        ignored = any(part.startswith(".") or part == "__MACOSX" for part in inside.parts)
+        broken = path.is_symlink() and not path.exists() and path.suffix.lower() not in EXTENSIONS
+        if not ignored and inside.parts not in filled and (broken or path.is_dir()):
+            empty.append(printable(inside))
     if empty:
         warnings.warn(
-            f"{len(empty)} class folder(s) of {top} hold no picture and are left out, the first is {str(empty[0])!r}.",
+            f"{len(empty)} class folder(s) of {printable(top)} hold no picture and are left out, the first is "
+            f"{empty[0]!r}.",
             stacklevel=3,
         )

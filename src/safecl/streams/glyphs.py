@@ -9,8 +9,8 @@ from torch import Tensor
 
 from safecl.errors import SafeclError, unknown
 from safecl.streams.characters import POOL, PRETRAINING_POOL
-from safecl.streams.drawing import DIFFICULTY, SIDE, STYLES, Difficulty, check_fonts, draw
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
+from safecl.streams.images import Label, Pictures, Transform, join
 from safecl.streams.stream import Part, Protocol, Stream, class_incremental, class_order
 
 __all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
@@ -25,29 +25,33 @@ _FIRST_TEST = 1_000_000
 class GlyphPictures(Pictures):
     """``indices`` of every one of ``characters``, each drawn once and kept: a picture is (seed, class, index)."""
 
-    def __init__(
-        self,
-        characters: Sequence[str],
-        indices: Sequence[int],
-        seed: int = 0,
-        style: str = "scene",
-        difficulty: Difficulty = DIFFICULTY,
-    ) -> None:
+    def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
         self.labels = [character for character in characters for _ in indices]
-        self._indices, self._seed, self._style, self._difficulty = list(indices), seed, style, difficulty
+        self._indices, self._seed, self._style = list(indices), seed, style
         self._drawn: dict[int, np.ndarray] = {}
 
     def array(self, position: int) -> np.ndarray:
         """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
         if position not in self._drawn:
             character = str(self.labels[position])
-            index = self._indices[position % len(self._indices)]
-            random = np.random.default_rng([self._seed, ord(character), index])
-            self._drawn[position] = draw(character, random, self._style, self._difficulty)
+            random = np.random.default_rng([self._seed, ord(character), self._index(position)])
+            self._drawn[position] = draw(character, random, self._style)
         return self._drawn[position]
+
+    def trace(self, index: int) -> bytes:
+        return f"{self._seed} {self._index(index)} {self._style} {DIFFICULTY}".encode()
+
+    def _index(self, position: int) -> int:
+        return self._indices[position % len(self._indices)]
 
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.array(index))
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        return SIDE, SIDE
+
+    def side(self, transform: Transform) -> int:
+        return min(SIDE, 2 * transform.resize)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         if transform.size == transform.resize == SIDE:
@@ -55,8 +59,8 @@ class GlyphPictures(Pictures):
         return super().plain(indices, transform)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        if transform.resize == SIDE:
-            return self._tensor(indices), torch.ones(len(indices))
+        if self.side(transform) == SIDE:
+            return self._tensor(indices), torch.ones(len(indices), 3)
         return super().canvas(indices, transform)
 
     def _tensor(self, indices: Sequence[int]) -> Tensor:
@@ -71,9 +75,8 @@ def glyphs(
     train: int = 20,
     test: int = 10,
     seed: int = 0,
-    size: int = SIDE,
+    size: int | None = None,
     held_out: float = 0.0,
-    difficulty: Difficulty = DIFFICULTY,
 ) -> Stream:
     """The glyphs stream; ``seed`` chooses the characters, their order and every picture.
 
@@ -86,22 +89,20 @@ def glyphs(
     _check(protocol, classes, sessions, train, test)
     order = [str(character) for character in class_order(POOL, seed)[:classes]]
     if protocol == "domain":
-        parts = _domain_parts(order, sessions, train, test, seed, difficulty)
+        parts = _domain_parts(order, sessions, train, test, seed)
     else:
         step = -(-classes // sessions)
-        training = GlyphPictures(order, range(train), seed, difficulty=difficulty)
-        testing = GlyphPictures(order, range(_FIRST_TEST, _FIRST_TEST + test), seed, difficulty=difficulty)
+        training = GlyphPictures(order, range(train), seed)
+        testing = GlyphPictures(order, range(_FIRST_TEST, _FIRST_TEST + test), seed)
         parts = class_incremental(training, testing, order, step, step)
         if protocol == "mixed":
-            parts = _mixed_parts(parts, train, seed, difficulty)
+            parts = _mixed_parts(parts, train, seed)
     # Characters are never mirrored, and a small crop would leave a bare stroke.
-    transform = Transform(size=size, margin=1.0, scale=(0.5, 1.0), flip=0.0)
+    transform = Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
     return Stream("glyphs", parts, protocol, transform, held_out, seed)
 
 
-def _domain_parts(
-    order: Sequence[str], sessions: int, train: int, test: int, seed: int, difficulty: Difficulty
-) -> list[Part]:
+def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, seed: int) -> list[Part]:
     """One style a session. Each has its own indices, so that no pose is seen in two styles."""
     parts = []
     for number, style in enumerate(DOMAINS[:sessions]):
@@ -110,47 +111,35 @@ def _domain_parts(
             Part(
                 name=style,
                 classes=tuple(order),
-                train=GlyphPictures(order, range(first, first + train), seed, style, difficulty),
-                test=GlyphPictures(order, range(first_test, first_test + test), seed, style, difficulty),
+                train=GlyphPictures(order, range(first, first + train), seed, style),
+                test=GlyphPictures(order, range(first_test, first_test + test), seed, style),
             )
         )
     return parts
 
 
-def _mixed_parts(parts: Sequence[Part], train: int, seed: int, difficulty: Difficulty) -> list[Part]:
+def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:
     """The class-incremental sessions, each with a quarter as many new pictures of every class before it."""
     more = max(1, train // 4)
     mixed: list[Part] = []
     known: list[Label] = []
     for number, part in enumerate(parts):
         first = train + number * more
-        review = GlyphPictures([str(c) for c in known], range(first, first + more), seed, difficulty=difficulty)
-        mixed.append(Part(part.name, (*part.classes, *known), _Both(part.train, review), part.test))
+        review = GlyphPictures([str(c) for c in known], range(first, first + more), seed)
+        mixed.append(Part(part.name, (*part.classes, *known), join([part.train, review]), part.test))
         known.extend(part.classes)
     return mixed
-
-
-class _Both(Pictures):
-    """Two collections, one after the other."""
-
-    def __init__(self, first: Pictures, second: Pictures) -> None:
-        self._first, self._second = first, second
-        self.labels = [*first.labels, *second.labels]
-
-    def decode(self, index: int) -> Image.Image:
-        inside = index < len(self._first)
-        return self._first.decode(index) if inside else self._second.decode(index - len(self._first))
 
 
 def _check(protocol: str, classes: int, sessions: int, train: int, test: int) -> None:
     """Refuse in one sentence what cannot be drawn."""
     if protocol not in ("class", "domain", "mixed"):
-        raise unknown("protocol", protocol, ("class", "domain", "mixed"))
+        raise unknown("stream.protocol =", protocol, ("class", "domain", "mixed"))
     if not 1 <= classes <= len(POOL):
-        raise SafeclError(f"The glyphs stream has between 1 and {len(POOL)} classes, not {classes}.")
+        raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
     most = len(DOMAINS) if protocol == "domain" else classes
     if not 1 <= sessions <= most:
-        raise SafeclError(f"The glyphs stream can be cut into 1 to {most} sessions here, not {sessions}.")
+        raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
     if train < 1 or test < 1:
-        raise SafeclError("The glyphs stream needs at least one training and one test picture of a class.")
+        raise SafeclError("stream.train and stream.test of glyphs must be 1 or more.")
     check_fonts()

@@ -1,5 +1,6 @@
-"""Batches read ahead in the background while the accelerator works."""
+"""Batches of pictures, read ahead by threads while the device computes."""
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +17,11 @@ View: TypeAlias = Literal["plain", "canvas"]
 
 @dataclass(frozen=True)
 class Batch:
-    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``aspects``: of canvases."""
+    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``: of canvases."""
 
     indices: list[int]
     pictures: Tensor
-    aspects: Tensor | None = None
+    shapes: Tensor | None = None
 
 
 def batches(
@@ -29,20 +30,21 @@ def batches(
     batch_size: int,
     view: View = "plain",
     transform: Transform | None = None,
-    workers: int = 2,
+    workers: int | None = None,
 ) -> Iterator[Batch]:
-    """The pictures at ``order``, ``batch_size`` at a time and in that order; the next ones are read meanwhile.
+    """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads read ahead.
 
-    Threads, not processes: decoding and copying leave Python's lock alone, nothing is started or sent anew each
-    epoch, and the cache is shared. ``workers=0`` reads in the foreground.
+    Threads, not processes: decoding and copying release Python's lock, nothing is started or sent between processes
+    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given; 0 reads in the calling thread.
     """
     transform = transform or Transform()
+    workers = readers() if workers is None else workers
     chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
     if workers < 1:
         for chunk in chunks:
             yield read(pictures, chunk, view, transform)
         return
-    pool, waiting, ahead = _pool(workers), deque[Future[Batch]](), iter(chunks)
+    pool, waiting, ahead = _pool(workers, os.getpid()), deque[Future[Batch]](), iter(chunks)
     try:
         for chunk in ahead:
             waiting.append(pool.submit(read, pictures, chunk, view, transform))
@@ -58,11 +60,16 @@ def batches(
 def read(pictures: Pictures, indices: list[int], view: View, transform: Transform) -> Batch:
     if view == "plain":
         return Batch(indices, pictures.plain(indices, transform))
-    squares, aspects = pictures.canvas(indices, transform)
-    return Batch(indices, squares, aspects)
+    return Batch(indices, *pictures.canvas(indices, transform))
+
+
+def readers() -> int:
+    """How many pictures or batches to read at a time: one a usable core, 8 at most."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(usable or 1, 8)
 
 
 @cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """The same threads for every epoch, session and stream."""
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """The same threads for every epoch, session and stream of one process: threads do not survive a fork."""
     return ThreadPoolExecutor(workers, thread_name_prefix="pictures")

@@ -5,10 +5,10 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import clean
+from safecl.streams.clean import Duplicates, Refuse, Unreadable, clean, refuse
 from safecl.streams.collection import Collection, with_test
 from safecl.streams.files import File, FilePictures
 from safecl.streams.folder import TEST, TRAIN
@@ -28,17 +28,28 @@ class Row:
 
 def read_manifest(
     path: str | Path,
+    kind: Literal["csv", "parquet"] = "csv",
     *,
     test_fraction: float = 0.2,
     split_seed: int = 0,
-    unreadable: str = "refuse",
-    duplicates: str = "refuse",
+    unreadable: Unreadable = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
 ) -> Collection:
-    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words."""
+    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words.
+
+    The other options are those of ``read_folder``.
+    """
     table = Path(path).expanduser()
     if not table.is_file():
         raise SafeclError(f"There is no manifest {table}; give a CSV or Parquet file with the columns path and label.")
-    columns, records = read_parquet(table) if table.suffix.lower() in (".parquet", ".pq") else read_csv(table)
+    with open(table, "rb") as stream:
+        found = "parquet" if stream.read(4) == b"PAR1" else "csv"
+    if kind == "parquet" and found == "csv":
+        raise SafeclError(f"The manifest {table} is not a Parquet table; if it is CSV, write stream=csv:{path}.")
+    if kind == "csv" and found == "parquet":
+        raise SafeclError(f"The manifest {table} is a Parquet table; write stream=parquet:{path}.")
+    columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
     for needed in COLUMNS[:2]:
         if needed not in columns:
             raise SafeclError(f"The manifest {table} has no column {needed!r}; its columns are: {', '.join(columns)}.")
@@ -50,10 +61,10 @@ def read_manifest(
         raise SafeclError(f"The manifest {table} has no row of the split train.")
     with_domains = "domain" in columns
     train_pictures, test_pictures = (pictures(some, table) for some in (train, test))
-    keep_train, keep_test = clean(train_pictures, test_pictures, str(table), unreadable, duplicates)
+    keep_train, keep_test = clean(train_pictures, test_pictures, str(table), unreadable, duplicates, refuse)
     classes = sorted({train[i].label for i in keep_train}, key=lambda label: (isinstance(label, str), label))
-    domains = tuple(dict.fromkeys(r.domain for r in train)) if with_domains else ()
     train_domains = tuple(train[i].domain for i in keep_train) if with_domains else None
+    domains = tuple(dict.fromkeys(train_domains or ()))
     if not test:
         return with_test(
             table.stem,
@@ -131,10 +142,10 @@ def is_test(row: Row, table: Path) -> bool:
 
 
 def pictures(rows: Sequence[Row], table: Path) -> FilePictures:
-    files = []
-    for r in rows:
-        at = table.parent / Path(r.path).expanduser()
-        if not at.is_file():
-            raise SafeclError(f"Row {r.number} of the manifest {table} names {r.path}, and there is no such file.")
-        files.append(File.at(at))
-    return FilePictures(files, [r.label for r in rows])
+    paths = [Path(r.path).expanduser() for r in rows]
+    return FilePictures(
+        [File.at(table.parent / path, "/".join(path.parts[-2:])) for path in paths],
+        [r.label for r in rows],
+        notes=[f"row {r.number} of {table.name}" for r in rows],
+        skippable=True,
+    )

@@ -1,19 +1,16 @@
-"""From an archive, a folder or the network to a dataset's own layout: checked, resumable, all or nothing."""
+"""From an archive or a folder to a dataset's own layout: verified, resumable, all or nothing."""
 
-import hashlib
 import json
 import os
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock
 
 from safecl.errors import SafeclError
-from safecl.streams.datasets.archive import Source, open_source
-from safecl.streams.datasets.dataset import RECORD, SPLITS, Archive, Dataset
+from safecl.streams.datasets.archive import Source, md5_of, open_source
+from safecl.streams.datasets.dataset import RECORD, SPLITS, Dataset
 
 Say = Callable[[str], None]
 
@@ -48,46 +45,6 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
     return place
 
 
-def download(dataset: Dataset, folder: Path, say: Say = lambda line: None) -> Path:
-    """Fetch what is open to software; the folder or the archive to prepare from."""
-    open_to_us = [archive for archive in dataset.archives if archive.url]
-    if not open_to_us:
-        raise SafeclError(f"{dataset.title} needs a person to fetch it: {dataset.fetch}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for archive in open_to_us:
-        say(f"Fetching {archive.url}")
-        fetch(archive, folder / archive.name)
-    return folder if len(open_to_us) > 1 else folder / open_to_us[0].name
-
-
-def fetch(archive: Archive, to: Path) -> None:
-    """Download to ``to``; a broken-off download goes on from what is there."""
-    if to.exists():
-        return
-    partial = to.with_name(to.name + ".partial")
-    start = partial.stat().st_size if partial.exists() else 0
-    request = urllib.request.Request(str(archive.url), headers={"Range": f"bytes={start}-"} if start else {})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            resumed = answer.status == 206
-            with open(partial, "ab" if resumed else "wb") as out:
-                shutil.copyfileobj(answer, out, 1 << 20)
-                expected = answer.headers.get("Content-Length")
-            got = partial.stat().st_size - (start if resumed else 0)
-        if expected is not None and got != int(expected):
-            raise SafeclError(f"{archive.url} broke off after {got:,} bytes; run the command again to go on.")
-    except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: all bytes are there already
-            raise SafeclError(f"{archive.url} answers {error.code} {error.reason}; fetch it by hand.") from None
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error
-        raise SafeclError(f"{archive.url} cannot be fetched ({reason}); run the command again to go on.") from None
-    if archive.md5 and md5_of(partial) != archive.md5:
-        partial.unlink()
-        raise SafeclError(f"{archive.url} is not the published file (its md5 differs); try again or fetch it by hand.")
-    os.replace(partial, to)
-
-
 def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tuple[list[Source], dict[str, str]]:
     """``source`` itself or, for a folder with published archives in it, each of them and what lies beside them."""
     known = {archive.name: archive for archive in dataset.archives}
@@ -104,11 +61,6 @@ def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tup
                 "again, or pass --any-md5 if you know better."
             )
     return [open_source(path) for path in paths], sums
-
-
-def md5_of(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "md5").hexdigest()
 
 
 def check_room(root: Path, need: int) -> None:

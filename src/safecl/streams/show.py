@@ -21,7 +21,7 @@ def show(stream: Stream, folder: Path, *, per_class: int = 8, side: int = 64, cl
 
 
 def sheet(session: Session, per_class: int, side: int, classes: int) -> Image.Image:
-    where = positions(session.train)
+    where = positions(session.train.labels)
     rows = session.classes[:classes]
     step = side + MARGIN
     width = max(per_class * step + MARGIN, 240)

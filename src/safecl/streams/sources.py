@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import check_spelling
+from safecl.streams.clean import label_problems, refuse
 from safecl.streams.collection import Collection, make_stream, with_test
-from safecl.streams.files import check_shape, rgb
+from safecl.streams.decoding import check_shape, rgb
 from safecl.streams.images import ArrayPictures, Label, Pictures
 from safecl.streams.stream import Stream
 
@@ -132,6 +132,9 @@ class HuggingFacePictures(Pictures):
         fingerprint = getattr(self.split, "_fingerprint", None)
         return None if fingerprint is None else f"{fingerprint} {self.image}"
 
+    def trace(self, index: int) -> bytes:
+        return f"{self.identity()} {index}".encode()
+
     def decode(self, index: int) -> Image.Image:
         return as_image(self.split[int(index)][self.image], f"row {index}")
 
@@ -146,7 +149,7 @@ def column(split: Any, title: str, kind: str, usual: Sequence[str]) -> str:
             return name
     what = "image" if kind == "Image" else "label"
     raise SafeclError(
-        f"The dataset {title} has no usual {what} column; pass {what}=NAME, one of: {', '.join(split.features)}."
+        f"The dataset {title} has no usual {what} column; set stream.{what}=NAME, one of: {', '.join(split.features)}."
     )
 
 
@@ -215,7 +218,8 @@ def sorted_classes(labels: Sequence[Label]) -> tuple[Label, ...]:
 def _collection(
     name: str, train: Pictures, test: Pictures | None, classes: Sequence[Label], fraction: float, split_seed: int
 ) -> Collection:
-    check_spelling([*train.labels, *(test.labels if test else ())], name)
+    for sentence in label_problems([*train.labels, *(test.labels if test else ())], name):
+        refuse(sentence)
     shown = set(train.labels)
     classes = tuple(c for c in classes if c in shown)
     if test is None:

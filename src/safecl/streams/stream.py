@@ -1,24 +1,24 @@
-"""A stream is an ordered list of sessions with test pictures; a session can be read only while it is current."""
+"""A stream: an ordered list of sessions, each readable only while it is current, with test pictures."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.images import Label, Pictures, Transform, Wrapped, join
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one session is made of. ``classes`` fixes the order in which its labels are numbered."""
+    """The pictures of one session. ``classes`` fixes the order in which its labels are numbered."""
 
     name: str
     classes: tuple[Label, ...]
@@ -27,25 +27,18 @@ class Part:
 
 
 class Session:
-    """One step of a stream: the training pictures it brings. Closed as soon as the next one is opened."""
+    """One step of a stream: the pictures to train on. Closed as soon as the next one is opened."""
 
-    def __init__(self, number: int, part: Part, held_out: float = 0.0, seed: int = 0) -> None:
-        self.number = number
-        self.name = part.name
-        self.classes = part.classes
+    def __init__(self, number: int, name: str, classes: tuple[Label, ...], train: Pictures) -> None:
+        self.number, self.name, self.classes = number, name, classes
         self._open = [True]  # shared with its parts
-        keep, hold = split(part.train.labels, held_out, np.random.default_rng([seed, number]))
-        self.train: Pictures = _WhileOpen(self, part.train.subset(keep))
-        self.validation: Pictures = _WhileOpen(self, part.train.subset(hold))
+        self.train: Pictures = _WhileOpen(self, train)
 
     def part(self, classes: Sequence[Label]) -> "Session":
         """The pictures of some of its classes, readable as long as it is."""
         some, chosen = copy.copy(self), set(classes)
         some.classes = tuple(label for label in self.classes if label in chosen)
-        for kind in ("train", "validation"):
-            whole: Pictures = getattr(self, kind)
-            here = [i for i, label in enumerate(whole.labels) if label in chosen]
-            setattr(some, kind, whole.subset(here))
+        some.train = self.train.subset([i for i, label in enumerate(self.train.labels) if label in chosen])
         return some
 
     def close(self) -> None:
@@ -61,7 +54,11 @@ class SessionClosedError(RuntimeError):
 
 
 class Stream:
-    """Sessions in their order. ``open`` hands each out once and closes the one before it."""
+    """Sessions in their order; ``open`` hands each out once and closes the one before it.
+
+    Test and validation pictures belong to the stream, part by part. Each session brings one part, unless the stream
+    is joint: then its only session brings all of them.
+    """
 
     def __init__(
         self,
@@ -77,11 +74,17 @@ class Stream:
             raise SafeclError(f"The stream {name!r} has no sessions: there are no pictures to learn from.")
         self.name, self.protocol, self.transform = name, protocol, transform or Transform()
         self.split = split  # which split of the data the test numbers are on, in words
-        self._parts, self._held_out, self._seed = list(parts), held_out, seed
+        self._parts, self._held_out, self._seed, self._joint = list(parts), held_out, seed, False
         self._current: Session | None = None
 
+    def joint(self) -> "Stream":
+        """The same stream with a single session that brings every class and training picture, for joint training."""
+        same = copy.copy(self)
+        same._joint, same._current = True, None
+        return same
+
     def __len__(self) -> int:
-        return len(self._parts)
+        return 1 if self._joint else len(self._parts)
 
     def __iter__(self) -> Iterator[Session]:
         for number in range(1, len(self) + 1):
@@ -95,12 +98,22 @@ class Stream:
             if number <= self._current.number:
                 raise SessionClosedError(f"Session {number} was handed out already: a stream only goes forward.")
             self._current.close()
-        self._current = Session(number, self._parts[number - 1], self._held_out, self._seed)
+        brought = range(1, len(self._parts) + 1) if self._joint else [number]
+        train = join([self._divided(part)[0] for part in brought])
+        self._current = Session(number, *self.sessions[number - 1], train)
         return self._current
 
     def test(self, number: int) -> Pictures:
-        """The test pictures that belong to session ``number``."""
-        return self._parts[number - 1].test
+        """The test pictures of part ``number``: of session ``number``, unless the stream is joint."""
+        return self._part(number).test
+
+    def validation(self, number: int) -> Pictures:
+        """The pictures of part ``number`` that are held out from training: to choose by, never to test on."""
+        return self._divided(number)[1]
+
+    def tested_after(self, number: int) -> range:
+        """The parts that the sessions up to ``number`` have brought."""
+        return range(1, (len(self._parts) if self._joint else number) + 1)
 
     @property
     def labels(self) -> list[Label]:
@@ -110,26 +123,51 @@ class Stream:
     @property
     def sessions(self) -> list[tuple[str, tuple[Label, ...]]]:
         """Name and classes of every session, for reports; a method never sees it."""
+        return [("joint", tuple(self.labels))] if self._joint else self.test_parts
+
+    @property
+    def test_parts(self) -> list[tuple[str, tuple[Label, ...]]]:
+        """Name and classes of every part that ``test`` and ``validation`` know."""
         return [(part.name, part.classes) for part in self._parts]
+
+    def fingerprint(self) -> list[dict[str, Any]]:
+        """What each part is made of and which session brings it, fit for JSON: to tell whether data has changed."""
+        found = []
+        for number, part in enumerate(self._parts, start=1):
+            train, validation = self._divided(number)
+            kinds = {"train": train, "validation": validation, "test": part.test}
+            found.append(
+                {"session": 1 if self._joint else number, "name": part.name, "classes": list(part.classes)}
+                | {kind: {"pictures": len(some), "digest": some.fingerprint()} for kind, some in kinds.items()}
+            )
+        return found
+
+    def _part(self, number: int) -> Part:
+        if not 1 <= number <= len(self._parts):
+            raise SafeclError(f"The stream {self.name!r} has parts 1 to {len(self._parts)}: there is no part {number}.")
+        return self._parts[number - 1]
+
+    def _divided(self, number: int) -> tuple[Pictures, Pictures]:
+        """The training pictures of a part to train on, and those held out."""
+        train = self._part(number).train
+        keep, hold = split(train.labels, self._held_out, np.random.default_rng([self._seed, number]))
+        return (train.subset(keep) if hold else train), train.subset(hold)
 
 
 def split(labels: Sequence[Label], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:
     """Positions to keep and positions to hold out, the same fraction of every class; a class keeps at least one."""
     if fraction <= 0:
         return list(range(len(labels))), []
-    members: dict[Label, list[int]] = {}
-    for position, label in enumerate(labels):
-        members.setdefault(label, []).append(position)
     held: list[int] = []
-    for positions in members.values():
-        count = min(round(fraction * len(positions)), len(positions) - 1)
-        held.extend(int(p) for p in random.permutation(positions)[:count])
+    for members in positions(labels).values():
+        count = min(round(fraction * len(members)), len(members) - 1)
+        held.extend(int(p) for p in random.permutation(members)[:count])
     chosen = set(held)
     return [i for i in range(len(labels)) if i not in chosen], sorted(held)
 
 
 def class_order(classes: Sequence[Label], seed: int | None = 1993) -> list[Label]:
-    """The field's class order: numpy's legacy permutation under ``seed`` (1993 by habit); ``None`` keeps the order."""
+    """The class order of the literature: numpy's legacy permutation under ``seed``; ``None`` keeps the order."""
     if seed is None:
         return list(classes)
     return [classes[int(i)] for i in np.random.RandomState(seed).permutation(len(classes))]
@@ -138,11 +176,11 @@ def class_order(classes: Sequence[Label], seed: int | None = 1993) -> list[Label
 def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], first: int, step: int) -> list[Part]:
     """Sessions of new classes: ``first`` of them, then ``step`` each time, then what is left."""
     if first < 1 or step < 1:
-        raise SafeclError(f"A session needs at least one class: first={first} and step={step} must be 1 or more.")
+        raise SafeclError(f"A session needs a class: stream.first={first} and stream.step={step} must be 1 or more.")
     bounds = [0, min(first, len(order))]
     while bounds[-1] < len(order):
         bounds.append(min(bounds[-1] + step, len(order)))
-    where_train, where_test = positions(train), positions(test)
+    where_train, where_test = positions(train.labels), positions(test.labels)
     parts = []
     for start, stop in pairwise(bounds):
         classes = tuple(order[start:stop])
@@ -157,10 +195,10 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     return parts
 
 
-def positions(pictures: Pictures) -> dict[Label, list[int]]:
-    """Where each label stands."""
+def positions(labels: Iterable[Label]) -> dict[Label, list[int]]:
+    """The positions of each label."""
     found: dict[Label, list[int]] = {}
-    for i, label in enumerate(pictures.labels):
+    for i, label in enumerate(labels):
         found.setdefault(label, []).append(i)
     return found
 
@@ -175,37 +213,44 @@ def domain_incremental(
 ) -> list[Part]:
     """One session a domain, in ``order``; its classes are those of ``classes`` that it shows, old, new or both."""
     parts = []
+    where_train, where_test = positions(train_domains), positions(test_domains)
     for domain in order:
-        mine = train.subset([i for i, name in enumerate(train_domains) if name == domain])
+        mine = train.subset(where_train.get(domain, []))
         shown = set(mine.labels)
         parts.append(
             Part(
                 name=domain,
                 classes=tuple(c for c in classes if c in shown),
                 train=mine,
-                test=test.subset([i for i, name in enumerate(test_domains) if name == domain]),
+                test=test.subset(where_test.get(domain, [])),
             )
         )
     return parts
 
 
-class _WhileOpen(Pictures):
-    """A session's pictures: every read asks whether the session is still the current one."""
+class _WhileOpen(Wrapped):
+    """A session's pictures: every read checks that the session is still open."""
 
     def __init__(self, session: Session, pictures: Pictures) -> None:
-        self._session, self._pictures, self.labels = session, pictures, pictures.labels
+        super().__init__(pictures, pictures.labels)
+        self._session = session
 
-    def where(self, index: int) -> str:
-        return self._pictures.where(index)
+    def trace(self, index: int) -> bytes:
+        self._session.check_open()
+        return super().trace(index)
+
+    def content(self, index: int) -> bytes:
+        self._session.check_open()
+        return super().content(index)
 
     def decode(self, index: int) -> Image.Image:
         self._session.check_open()
-        return self._pictures.decode(index)
+        return super().decode(index)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         self._session.check_open()
-        return self._pictures.plain(indices, transform)
+        return super().plain(indices, transform)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         self._session.check_open()
-        return self._pictures.canvas(indices, transform)
+        return super().canvas(indices, transform)

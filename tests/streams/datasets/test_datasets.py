@@ -16,13 +16,15 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams import open_stream
-from safecl.streams.catalog import check_by_name
+from safecl.streams.catalog import check_stream
 from safecl.streams.datasets import DATASETS
+from safecl.streams.datasets.archive import md5_of
 from safecl.streams.datasets.cifar100 import load
 from safecl.streams.datasets.dataset import record
 from safecl.streams.datasets.domainnet import DOMAINS, LISTS
 from safecl.streams.images import Transform
-from safecl.streams.prepare import md5_of, prepare
+from safecl.streams.prepare import prepare
+from safecl.streams.settings import DatasetSettings
 
 FIRST_OF_1993 = {100: [68, 56, 78, 8, 23], 200: [168, 136, 51, 9, 183], 300: [169, 221, 146, 296, 92]}
 FIELD = Transform(size=224, margin=256 / 224, scale=(0.05, 1.0), ratio=(3 / 4, 4 / 3), flip=0.5)
@@ -104,7 +106,7 @@ def test_a_processed_zip_is_prepared_checked_and_streamed(name: str, tmp_path: P
     dataset = DATASETS[name]
     root = miniature(name, zipped(tmp_path / archive, processed(classes, name)))
     assert record(root / dataset.folder)["split"] == "processed"
-    report = check_by_name(name, root)
+    report = check_stream(DatasetSettings(name=name, root=root))
     assert report.problems == [] and any("here are" in line for line in report.warnings)
     stream = opened(name, root)
     order = FIRST_OF_1993.get(len(classes), list(range(5))) if dataset.shuffled else list(range(5))
@@ -148,7 +150,9 @@ def test_cub_in_its_official_form_has_the_official_split(tmp_path: Path, miniatu
     root = miniature("cub", tarred(tmp_path / "CUB_200_2011.tgz", files))
     assert (root / "cub/train" / f"{names[3]}/{names[3]}_0.jpg").is_file()
     assert (root / "cub/test" / f"{names[3]}/{names[3]}_1.jpg").is_file()
-    assert any("official split) has 5994" in line for line in check_by_name("cub", root).warnings)
+    assert any(
+        "official split) has 5994" in line for line in check_stream(DatasetSettings(name="cub", root=root)).warnings
+    )
     stream = opened("cub", root)
     assert stream.labels[:3] == [names[i] for i in (168, 136, 51)]
     assert "published with the pictures" in stream.split
@@ -194,7 +198,7 @@ def cifar(pickled: Callable[[object], bytes]) -> dict[str, bytes]:
 def test_cifar_pickles_are_prepared_checked_and_streamed(tmp_path: Path, miniature, pickled) -> None:
     files = cifar(pickled)
     root = miniature("cifar100", tarred(tmp_path / "cifar-100-python.tar.gz", files))
-    assert check_by_name("cifar100", root).problems == []
+    assert check_stream(DatasetSettings(name="cifar100", root=root)).problems == []
     stream = opened("cifar100", root)
     assert stream.labels[:5] == [f"thing{i:02d}" for i in FIRST_OF_1993[100]]
     assert [len(c) for _, c in stream.sessions] == [10] * 10
@@ -250,7 +254,7 @@ def test_domainnet_zips_and_lists_are_prepared_checked_and_streamed(tmp_path: Pa
     root = miniature("domainnet", domainnet(tmp_path / "downloads"))
     place = root / "DomainNet"
     assert (place / "real/zigzag/real_001.jpg").is_file() and all((place / name).is_file() for name in LISTS)
-    report = check_by_name("domainnet", root)
+    report = check_stream(DatasetSettings(name="domainnet", root=root))
     assert not any("cannot be read" in line for line in report.problems)
     stream = opened("domainnet", root)
     classes = ("aircraft_carrier", "The_Eiffel_Tower", "zigzag")

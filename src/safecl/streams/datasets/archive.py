@@ -1,6 +1,7 @@
 """Archives from elsewhere, opened without trusting them: only plain files, only inside the target folder."""
 
 import gzip
+import hashlib
 import lzma
 import os
 import shutil
@@ -45,6 +46,13 @@ class Source(ABC):
             for _, stream in self.open_all({name}):
                 return stream.read()
         raise SafeclError(f"{self.path} has no file {name}.")
+
+    def check(self) -> None:
+        """Read every file to its end: an archive that is not whole, or whose checksums do not fit, is refused."""
+        with whole(self.path):
+            for _, stream in self.open_all(set(self.sizes)):
+                while stream.read(1 << 20):
+                    pass
 
     def extract(self, moves: dict[str, str], target: Path) -> None:
         """Write each file to its place below ``target``; one that is there whole is left, so this can be resumed."""
@@ -105,6 +113,18 @@ class TarSource(Source):
                     if not left:
                         return
 
+    def check(self) -> None:
+        """A tar has no checksums: it is whole if it ends as a tar does, and its compression if that fits, too."""
+        with whole(self.path), tarfile.open(self.path) as archive:
+            for _ in archive:
+                pass
+            data = archive.fileobj
+            assert data is not None
+            if data.tell() < archive.offset + tarfile.BLOCKSIZE:  # where a block of zeros was read
+                raise tarfile.ReadError("it breaks off")
+            while data.read(1 << 20):  # to the checksum of a compressed one
+                pass
+
 
 class FolderSource(Source):
     """An unpacked archive. Links inside it are not followed."""
@@ -144,6 +164,11 @@ def open_source(path: Path) -> Source:
     if tarfile.is_tarfile(path):
         return TarSource(path)
     raise SafeclError(f"{path} is neither a zip nor a tar archive, or it is not whole; fetch it again.")
+
+
+def md5_of(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "md5").hexdigest()
 
 
 def safe(name: str, archive: Path) -> str:

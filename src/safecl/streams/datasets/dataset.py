@@ -63,7 +63,10 @@ class Dataset:
         """The prepared folder, or a sentence on how to get it."""
         place = root / self.folder
         if not place.is_dir():
-            raise SafeclError(f"{self.title} is not in {root} (looked for {place}): {self.fetch}")
+            raise SafeclError(
+                f"{self.title} is not in {root} (looked for {place}); name the folder that holds it with "
+                f"stream.root=DIR or SAFECL_DATA, or {self.fetch}"
+            )
         return place
 
 

@@ -74,15 +74,13 @@ def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
 
 
 def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> FilePictures:
-    files = []
-    for path, _ in listed:
-        try:
-            files.append(File.at(place / path))
-        except SafeclError:
-            raise SafeclError(
-                f"{place / path} is listed but missing: lists and zips are of different versions; take both from the "
-                "cleaned version."
-            ) from None
+    files = [File.at(place / path, path.partition("/")[2]) for path, _ in listed]
+    missing = next((file.path for file in files if file.size < 0), None)
+    if missing is not None:
+        raise SafeclError(
+            f"{missing} is listed but missing: lists and zips are of different versions; take both from the cleaned "
+            "version."
+        )
     return FilePictures(files, [names[number] for _, number in listed], upright=False)
 
 

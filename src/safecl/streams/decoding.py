@@ -1,0 +1,143 @@
+"""From the bytes of a picture file to an RGB image, or to one sentence on why that is not possible."""
+
+import io
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from safecl.errors import SafeclError
+
+MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
+MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
+
+REMEDY = "remove it or fetch it again"
+
+# Formats whose readers never consult Pillow's limit themselves; it is Image.open that does, which is not used here.
+UNLIMITED = ("BMP", "JPEG", "MPO", "PNG", "PPM")
+
+
+def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
+    """The picture in ``data`` as RGB; whatever is not a picture is a SafeclError that names ``name``.
+
+    ``upright``: rotate as the EXIF orientation says. ``forgiving``: fill up a JPEG that breaks off with grey.
+    """
+    if not data:
+        raise SafeclError(f"The picture {name} is an empty file; {REMEDY}.")
+    if forgiving and data[:2] == b"\xff\xd8":
+        # An end marker: what is missing before it becomes grey; after a whole picture it is ignored.
+        data += b"\xff\xd9"
+    with explained(name):
+        image = opened(data)
+        check_shape(image, name)
+        with lifted(0 if image.format in UNLIMITED else image.width * image.height):
+            image.load()
+        return rgb(ImageOps.exif_transpose(image) if upright else image)
+
+
+def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
+    """Width and height of the picture in ``data``, read from its header alone."""
+    with explained(name):
+        image = opened(data)
+        check_shape(image, name)
+        turned = upright and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations that swap the sides
+        return (image.height, image.width) if turned else image.size
+
+
+def opened(data: bytes) -> Image.Image:
+    """The picture with its header read and nothing decoded.
+
+    Like ``Image.open``, without its check of ``Image.MAX_IMAGE_PIXELS``: other code may have set that to anything.
+    """
+    tried: set[str] = set()
+    for register in (Image.preinit, Image.init):  # the usual formats, then all others
+        register()
+        for kind in [kind for kind in Image.ID if kind not in tried]:
+            tried.add(kind)
+            factory, accept = Image.OPEN[kind]
+            try:
+                accepted = accept is None or accept(data[:16])
+                if not accepted or isinstance(accepted, str):  # a string says why a format is not supported
+                    continue
+                try:
+                    with lifted(gif_pixels(data)):
+                        return factory(io.BytesIO(data), "")
+                except Image.DecompressionBombError:  # readers that check the size before they allocate
+                    with lifted(MAX_PIXELS):
+                        return factory(io.BytesIO(data), "")
+            except (SyntaxError, IndexError, TypeError, struct.error):  # what Pillow's readers raise on other formats
+                continue
+    raise UnidentifiedImageError
+
+
+def gif_pixels(data: bytes) -> int:
+    """Pixels of a GIF, whose reader may warn of its size; 0 for every other format."""
+    width, height = struct.unpack("<HH", data[6:10]) if data[:4] == b"GIF8" and len(data) >= 10 else (0, 0)
+    return int(width * height)
+
+
+_lifting = threading.Lock()
+# A fork in the middle would leave the child with the lifted limit and a lock that nobody opens.
+os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
+
+
+@contextmanager
+def lifted(pixels: int) -> Iterator[None]:
+    """Raises Pillow's limit for a picture of ``pixels`` if it is lower, and puts it back.
+
+    Only for readers that consult the limit themselves and cannot be told otherwise (GIF, TIFF, WebP).
+    """
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is None or pixels <= limit:
+        yield
+        return
+    with _lifting:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
+        try:
+            yield
+        finally:
+            if Image.MAX_IMAGE_PIXELS == MAX_PIXELS:  # otherwise other code has set it meanwhile
+                Image.MAX_IMAGE_PIXELS = limit
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Pillow's errors as one sentence."""
+    try:
+        yield
+    except SafeclError:
+        raise
+    except Image.DecompressionBombError:
+        raise too_large(name) from None
+    except Exception as error:  # Pillow's readers raise almost anything on broken data
+        reason = "it is not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
+        raise SafeclError(f"The picture {name} cannot be read ({reason}); {REMEDY}.") from None
+
+
+def check_shape(image: Image.Image, name: str) -> None:
+    """Refuse what would fill the memory."""
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise too_large(name)
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise SafeclError(f"The picture {name} is a strip of {width} × {height} pixels; cut it to a usual shape first.")
+
+
+def too_large(name: str) -> SafeclError:
+    return SafeclError(f"The picture {name} has more than {MAX_PIXELS:,} pixels; make it smaller first.")
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """Any mode as RGB: the first frame of an animation, 16 bits and floats brought to 8, transparency dropped."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        values = np.asarray(image, dtype=np.float64)
+        # 16-bit scans fill 0…65535; floats are 0…1 by habit; anything within 0…255 is taken as it is.
+        scale = 1 / 257 if values.max() > 255 else 255 if image.mode == "F" and values.max() <= 1 else 1
+        image = Image.fromarray((values * scale).round().clip(0, 255).astype(np.uint8))
+    elif image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")

@@ -1,0 +1,253 @@
+"""The settings of a stream: one class a kind of stream, told apart by ``kind``."""
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import yaml
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
+
+from safecl.errors import SafeclError, unknown
+from safecl.settings import Settings
+from safecl.streams.clean import Duplicates, Unreadable
+from safecl.streams.datasets import DATASETS
+from safecl.streams.stream import Protocol
+
+FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
+_EXAMPLES = {"folder": "pictures", "csv": "pictures.csv", "parquet": "pictures.parquet", "hf": "NAME"}
+
+PathText: TypeAlias = Annotated[str, BeforeValidator(lambda v: os.fspath(v) if isinstance(v, os.PathLike) else v)]
+Pair: TypeAlias = tuple[float, float]
+
+
+class _Sessions(Settings):
+    """What every kind has."""
+
+    kind: str
+    protocol: Protocol | None = Field(None, description="class, domain or mixed; what the data suggests if not given")
+    held_out: float = Field(0.0, ge=0, lt=1, description="part of each session's training pictures kept for validation")
+
+    @property
+    def title(self) -> str:
+        """A short word for folder names and tables."""
+        return self.kind
+
+
+class GlyphsSettings(_Sessions):
+    """The embedded stream of drawn characters."""
+
+    kind: Literal["glyphs"] = "glyphs"
+    classes: int | None = Field(None, gt=0, description="how many characters; 50, or 30 in a domain stream")
+    sessions: int | None = Field(None, gt=0, description="how many sessions; 5, or all styles in a domain stream")
+    train: int = Field(20, gt=0, description="training pictures a class, in a domain stream a class and session")
+    test: int = Field(10, gt=0, description="test pictures a class, in a domain stream a class and session")
+
+
+class _Pictures(_Sessions):
+    """What every kind has whose pictures are read and not drawn."""
+
+    first: int | None = Field(None, gt=0, description="classes in the first session; as step if not given")
+    step: int | None = Field(None, gt=0, description="classes in every later session; a tenth of all if not given")
+    order_seed: int | None = Field(1993, description="seed of the class order; null keeps the classes sorted")
+    order: tuple[str | int, ...] | None = Field(None, description="the classes in the order wanted")
+    domains: tuple[str, ...] | None = Field(None, description="the domains in the order wanted")
+    margin: float | None = Field(None, ge=1, description="resized side over input side before the central crop")
+    scale: Pair | None = Field(None, description="smallest and largest area of a random crop")
+    ratio: Pair | None = Field(None, description="narrowest and widest aspect of a random crop")
+    flip: float | None = Field(None, ge=0, le=1, description="how often a picture is mirrored")
+    cache: bool | PathText = Field(True, description="keep decoded pictures on disk: on, off, or a folder")
+
+    @field_validator("scale", "ratio")
+    @classmethod
+    def _ordered(cls, pair: Pair | None) -> Pair | None:
+        if pair is not None and not 0 < pair[0] <= pair[1]:
+            raise ValueError("the first number must be above 0 and the second not below it")
+        return pair
+
+    @field_validator("scale")
+    @classmethod
+    def _part(cls, pair: Pair | None) -> Pair | None:
+        if pair is not None and pair[1] > 1:
+            raise ValueError("a crop is at most the whole picture, 1")
+        return pair
+
+
+class _Own(_Pictures):
+    """Pictures without a published test split."""
+
+    test_fraction: float = Field(0.2, ge=0, lt=1, description="without a test split: part of every class to test on")
+    split_seed: int = Field(0, ge=0, description="without a test split: seed of the draw")
+
+
+class _Files(_Own):
+    """Pictures in files of the user."""
+
+    unreadable: Unreadable = Field("refuse", description="pictures that cannot be read: refuse or skip")
+    duplicates: Duplicates = Field("refuse", description="one picture in two classes: refuse or allow")
+
+
+class FolderSettings(_Files):
+    """A folder of class folders."""
+
+    kind: Literal["folder"] = "folder"
+    path: PathText = Field(min_length=1, description="the folder that holds the class folders")
+
+    @property
+    def title(self) -> str:
+        return slug(os.path.basename(os.path.abspath(os.path.expanduser(self.path))))
+
+
+class TableSettings(_Files):
+    """A CSV or Parquet table with the columns path and label."""
+
+    kind: Literal["csv", "parquet"]
+    path: PathText = Field(min_length=1, description="the table; paths in it are relative to its folder")
+
+    @property
+    def title(self) -> str:
+        return slug(Path(self.path).stem)
+
+
+class HuggingFaceSettings(_Own):
+    """A Hugging Face dataset."""
+
+    kind: Literal["hf"] = "hf"
+    name: str = Field(min_length=1, description="its name on the hub, or a folder of it")
+    image: str | None = Field(None, description="the column of pictures; found by its type if not given")
+    label: str | None = Field(None, description="the column of labels; found by its type if not given")
+
+    @property
+    def title(self) -> str:
+        return slug(self.name.rstrip("/").rpartition("/")[2])
+
+
+class DatasetSettings(_Pictures):
+    """One of the published datasets."""
+
+    kind: Literal["dataset"] = "dataset"
+    name: str = Field(description="which dataset")
+    root: PathText | None = Field(
+        None, description="the folder of prepared datasets; SAFECL_DATA, or data, if not given"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if canonical(name) not in DATASETS:
+            raise unknown("dataset", name, DATASETS)
+        return canonical(name)
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+StreamSettings: TypeAlias = Annotated[
+    GlyphsSettings | FolderSettings | TableSettings | HuggingFaceSettings | DatasetSettings,
+    Field(discriminator="kind"),
+]
+KINDS: dict[str, type[_Sessions]] = {
+    "glyphs": GlyphsSettings,
+    "folder": FolderSettings,
+    "csv": TableSettings,
+    "parquet": TableSettings,
+    "hf": HuggingFaceSettings,
+    "dataset": DatasetSettings,
+}
+_ADAPTER: TypeAdapter[StreamSettings] = TypeAdapter(StreamSettings)
+
+
+def parse_stream(values: str | dict[str, Any]) -> StreamSettings:
+    """The settings in ``values``, a short form or keys; a SafeclError on the first thing that is wrong.
+
+    Without a kind, glyphs is meant.
+    """
+    keys = short_form(values) if isinstance(values, str) else {"kind": "glyphs", **values}
+    if keys["kind"] not in KINDS:
+        raise unknown("stream.kind =", str(keys["kind"]), KINDS)
+    try:
+        return _ADAPTER.validate_python(keys)
+    except ValidationError as error:
+        raise explain(error, keys) from None
+
+
+def short_form(text: str) -> dict[str, Any]:
+    """The keys that ``glyphs``, ``folder:PATH``, ``csv:FILE``, ``parquet:FILE``, ``hf:NAME`` or a dataset stand for."""
+    kind, colon, rest = text.partition(":")
+    if colon and kind in _EXAMPLES:
+        if not rest:
+            example = f"stream={kind}:{_EXAMPLES[kind]}"
+            raise SafeclError(f"stream={text} lacks what comes after the colon, for example {example}.")
+        return {"kind": kind, "name" if kind == "hf" else "path": rest}
+    if canonical(text) == "glyphs":
+        return {"kind": "glyphs"}
+    if canonical(text) in DATASETS:
+        return {"kind": "dataset", "name": canonical(text)}
+    if os.path.isdir(text):
+        raise SafeclError(f"There is no stream {text!r}, but there is such a folder: write stream=folder:{text}.")
+    if os.path.isfile(text):
+        table = "parquet" if Path(text).suffix.lower() in (".parquet", ".pq") else "csv"
+        raise SafeclError(f"There is no stream {text!r}, but there is such a file: write stream={table}:{text}.")
+    raise unknown("stream", text, [*names(), *FORMS])
+
+
+def with_words(values: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """``values`` changed by words of the command line such as ``stream.unreadable=skip``."""
+    changed = dict(values)
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key.startswith("stream."):
+            example = f"stream.{word}" if equals else "stream.unreadable=skip"
+            raise SafeclError(f"{word!r} is not of the form stream.KEY=VALUE, for example {example}.")
+        try:
+            changed[key.removeprefix("stream.")] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from None
+    return changed
+
+
+def explain(error: ValidationError, values: dict[str, Any]) -> SafeclError:
+    """The first thing that is wrong with ``values``, with its key as it is typed."""
+    first = error.errors()[0]
+    kind, name = str(values["kind"]), str(first["loc"][1])  # the member of the union comes first
+    key, given = f"stream.{name}", values.get(name)
+    if first["type"] == "extra_forbidden":
+        if kind == "glyphs" and name in ("first", "step"):
+            return SafeclError(f"{key}: the glyphs stream is cut by stream.classes and stream.sessions instead.")
+        return _no_setting(kind, name)
+    if name not in values:
+        return SafeclError(f"{key} is missing: {KINDS[kind].model_fields[name].description}.")
+    if first["type"] == "literal_error":
+        return unknown(f"{key} =", str(given), re.findall(r"'([^']+)'", first["ctx"]["expected"]))
+    reason = first["msg"].removeprefix("Value error, ")
+    return SafeclError(f"{key}={given} is wrong: {reason[0].lower()}{reason[1:]}.")
+
+
+def _no_setting(kind: str, name: str) -> SafeclError:
+    known = [key for key in KINDS[kind].model_fields if key != "kind"]
+    near = difflib.get_close_matches(name, known, n=1)
+    every = ", ".join(f"stream.{key}" for key in sorted(known))
+    hint = f"did you mean 'stream.{near[0]}'?" if near else f"choose one of: {every}."
+    return SafeclError(f"There is no setting 'stream.{name}' of a {kind} stream; {hint}")
+
+
+def names() -> list[str]:
+    """The streams that have a name; ``FORMS`` are the others."""
+    return ["glyphs", *DATASETS]
+
+
+def canonical(name: str) -> str:
+    """The name of a stream however it is spelled: ``CIFAR-100`` and ``cifar_100`` are ``cifar100``."""
+
+    def bare(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    return next((known for known in names() if bare(known) == bare(name)), name)
+
+
+def slug(text: str) -> str:
+    """Lower case letters, digits and dashes."""
+    return re.sub(r"\W+", "-", text).strip("-").lower() or "pictures"

@@ -1,0 +1,192 @@
+"""A fingerprint stays when data is moved, copied or touched, and changes when pictures do."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.streams import from_hugging_face, from_torch
+from safecl.streams.cache import cached
+from safecl.streams.files import File, FilePictures
+from safecl.streams.folder import read_folder
+from safecl.streams.glyphs import GlyphPictures
+from safecl.streams.images import ArrayPictures, Pictures, Transform, join
+from safecl.streams.manifest import read_manifest
+from safecl.streams.stream import Part, Stream
+
+
+def of_folder(top: Path) -> str:
+    return read_folder(top, test_fraction=0).train.fingerprint()
+
+
+@pytest.fixture
+def top(class_folder: Callable[..., Path]) -> Path:
+    return class_folder({"ant": 4, "bee": 3})
+
+
+def test_a_moved_copied_or_touched_folder_keeps_its_fingerprint(top: Path, tmp_path: Path) -> None:
+    before = of_folder(top)
+    shutil.copytree(top, tmp_path / "elsewhere" / "copy")
+    assert of_folder(tmp_path / "elsewhere" / "copy") == before
+    for path in top.rglob("*.png"):
+        os.utime(path, (5, 5))
+    assert of_folder(top) == before
+    assert of_folder(top.rename(tmp_path / "moved")) == before
+
+
+def add(top: Path) -> None:
+    shutil.copy(top / "ant/000.png", top / "ant/new.png")
+
+
+def remove(top: Path) -> None:
+    (top / "bee/001.png").unlink()
+
+
+def rename_class(top: Path) -> None:
+    (top / "bee").rename(top / "cat")
+
+
+def move_between_classes(top: Path) -> None:
+    (top / "ant/003.png").rename(top / "bee/003.png")
+
+
+def swap(top: Path) -> None:
+    a, b = top / "ant/000.png", top / "bee/000.png"
+    first, second = a.read_bytes(), b.read_bytes()
+    a.write_bytes(second)
+    b.write_bytes(first)
+
+
+def replace_with_one_of_the_same_size(top: Path) -> None:
+    path = top / "ant/001.png"
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize(
+    "change", [add, remove, rename_class, move_between_classes, swap, replace_with_one_of_the_same_size]
+)
+def test_changed_pictures_change_the_fingerprint(top: Path, change: Callable[[Path], None]) -> None:
+    before = of_folder(top)
+    change(top)
+    assert of_folder(top) != before
+
+
+def test_a_moved_table_keeps_its_fingerprint(tmp_path: Path, paint) -> None:
+    for i in range(4):
+        paint(tmp_path / "a" / f"{i}.png")
+    (tmp_path / "a/t.csv").write_text("path,label\n" + "\n".join(f"{i}.png,{'xy'[i % 2]}" for i in range(4)))
+    before = read_manifest(tmp_path / "a/t.csv").train.fingerprint()
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert read_manifest(tmp_path / "b/t.csv").train.fingerprint() == before
+
+
+class Sampled(FilePictures):
+    """Notes which pictures are read."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__([File(f"c/{i}.png", f"c/{i}.png", 100 + i, i) for i in range(count)], ["c"] * count)
+        self.seen: list[int] = []
+
+    def read(self, index: int) -> bytes:
+        self.seen.append(index)
+        return b"x"
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_at_most_64_pictures_are_read_and_they_are_spread_evenly(count: int) -> None:
+    pictures = Sampled(count)
+    pictures.fingerprint()
+    seen = pictures.seen
+    assert len(seen) == len(set(seen)) == min(count, 64)
+    if count > 1:
+        gaps = np.diff(seen)
+        assert seen[0] == 0 and seen[-1] == count - 1 and gaps.max() - gaps.min() <= 1
+    half = pictures.subset(range(count // 2))
+    pictures.seen = []
+    half.fingerprint()
+    assert len(pictures.seen) == min(count // 2, 64) and all(i < count // 2 for i in pictures.seen)
+
+
+def test_a_subset_has_the_fingerprint_of_the_same_pictures_on_their_own(top: Path, tmp_path: Path) -> None:
+    whole = read_folder(top, test_fraction=0).train
+    bees = [i for i, label in enumerate(whole.labels) if label == "bee"]
+    subset, before = whole.subset(bees).fingerprint(), whole.fingerprint()
+    through = cached(whole, Transform(size=8), tmp_path / "cache")
+    assert through.fingerprint() == before and through.subset(bees).fingerprint() == subset
+    session = Stream("x", [Part("x", ("ant", "bee"), whole, whole)]).open(1)
+    assert session.train.fingerprint() == before and session.part(["bee"]).train.fingerprint() == subset
+    ants = [i for i in range(len(whole)) if i not in bees]
+    assert join([whole.subset(ants), whole.subset(bees)]).fingerprint() == before
+    shutil.rmtree(top / "ant")
+    assert of_folder(top) == subset != before
+
+
+def test_arrays_are_known_by_all_their_bytes() -> None:
+    arrays = np.random.default_rng(0).integers(0, 256, (100, 4, 4, 3), dtype=np.uint8)
+    labels: list[Any] = [i % 3 for i in range(100)]
+    before = ArrayPictures(arrays, labels).fingerprint()
+    assert ArrayPictures(arrays.copy(), labels).fingerprint() == before
+    seen = {before, ArrayPictures(arrays, [str(label) for label in labels]).fingerprint()}
+    seen.add(ArrayPictures(arrays.reshape(100, 2, 8, 3), labels).fingerprint())
+    for position in (0, 37, 99):
+        changed = arrays.copy()
+        changed[position, 1, 2, 0] ^= 1
+        seen.add(ArrayPictures(changed, labels).fingerprint())
+    assert len(seen) == 6
+
+
+def test_glyphs_are_known_by_what_defines_them() -> None:
+    def of(*words: Any) -> str:
+        return GlyphPictures(*words).fingerprint()
+
+    variants = [
+        (["A", "B"], range(3)),
+        (["B", "A"], range(3)),
+        (["A", "B"], range(1, 4)),
+        (["A", "B"], range(3), 1),
+        (["A", "B"], range(3), 0, "neon"),
+    ]
+    assert of(*variants[0]) == of(*variants[0])
+    assert len({of(*words) for words in variants}) == len(variants)
+    assert not GlyphPictures(["A"], range(2))._drawn
+
+
+def test_torch_datasets_are_known_by_their_labels() -> None:
+    def of(labels: list[int], seed: int) -> str:
+        pictures = torch.rand(len(labels), 3, 4, 4, generator=torch.Generator().manual_seed(seed))
+        data = torch.utils.data.TensorDataset(pictures, torch.tensor(labels))
+        return str(from_torch(data).fingerprint())
+
+    assert of([0, 1, 0, 1], 0) == of([0, 1, 0, 1], 1) != of([0, 1, 1, 1], 0)
+
+
+def test_hugging_face_datasets_are_known_by_their_own_fingerprint() -> None:
+    class Rows:
+        features = dict.fromkeys(("image", "label"))
+
+        def __init__(self, fingerprint: str) -> None:
+            self._fingerprint = fingerprint
+
+        def __getitem__(self, key: str) -> list[str]:
+            return ["kea", "auk"] * 5
+
+    def of(fingerprint: str) -> str:
+        return str(from_hugging_face({"train": Rows(fingerprint)}).fingerprint())
+
+    assert of("a") == of("a") != of("b")
+
+
+def test_pictures_of_an_unknown_kind_are_known_by_their_labels() -> None:
+    class Other(Pictures):
+        def __init__(self, labels: list[str]) -> None:
+            self.labels = labels
+
+        def decode(self, index: int) -> Any:
+            raise AssertionError
+
+    assert Other(["a", "bc"]).fingerprint() != Other(["ab", "c"]).fingerprint() == Other(["ab", "c"]).fingerprint()

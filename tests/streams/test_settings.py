@@ -1,0 +1,149 @@
+"""One settings class a kind of stream: short forms, round trips, and a sentence for everything that is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from safecl.errors import SafeclError
+from safecl.streams.settings import (
+    KINDS,
+    DatasetSettings,
+    FolderSettings,
+    GlyphsSettings,
+    HuggingFaceSettings,
+    StreamSettings,
+    TableSettings,
+    parse_stream,
+    short_form,
+    with_words,
+)
+
+union: TypeAdapter[Any] = TypeAdapter(StreamSettings)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "title"),
+    [
+        ("glyphs", GlyphsSettings(), "glyphs"),
+        ("folder:/data/My Photos", FolderSettings(path="/data/My Photos"), "my-photos"),
+        ("folder:photos/", FolderSettings(path="photos/"), "photos"),
+        ("csv:~/birds.csv", TableSettings(kind="csv", path="~/birds.csv"), "birds"),
+        ("parquet:birds.pq", TableSettings(kind="parquet", path="birds.pq"), "birds"),
+        ("hf:somebody/birds", HuggingFaceSettings(name="somebody/birds"), "birds"),
+        ("cifar100", DatasetSettings(name="cifar100"), "cifar100"),
+        ("CIFAR-100", DatasetSettings(name="cifar100"), "cifar100"),
+        ("imagenet_r", DatasetSettings(name="imagenet-r"), "imagenet-r"),
+    ],
+)
+def test_a_short_form_is_the_settings_it_stands_for(text: str, settings: Any, title: str) -> None:
+    assert union.validate_python(short_form(text)) == parse_stream(text) == settings
+    assert settings.title == title
+
+
+def test_the_title_of_this_folder_is_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Holiday").mkdir()
+    monkeypatch.chdir(tmp_path / "Holiday")
+    assert parse_stream("folder:.").title == "holiday"
+    assert parse_stream("folder:/").title == "pictures"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GlyphsSettings(protocol="mixed", classes=7, held_out=0.1),
+        FolderSettings(path="x", first=3, step=2, order=("a", 7), order_seed=None, scale=(0.5, 1.0), cache=False),
+        TableSettings(kind="parquet", path="x", domains=("a", "b"), unreadable="skip", cache="/fast"),
+        HuggingFaceSettings(name="x", image="img", split_seed=3),
+        DatasetSettings(name="vtab", root="/data", flip=0.0, margin=1.0),
+    ],
+)
+def test_settings_survive_being_written_and_read(settings: Any) -> None:
+    assert union.validate_json(settings.model_dump_json()) == settings
+    assert parse_stream(settings.model_dump(mode="json", exclude_defaults=True) | {"kind": settings.kind}) == settings
+
+
+def test_paths_may_be_path_objects() -> None:
+    assert FolderSettings(path=Path("a/b"), cache=Path("/fast")) == FolderSettings(path="a/b", cache="/fast")
+    assert DatasetSettings(name="cub", root=Path("/data")).root == "/data"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("cifar10", "There is no stream 'cifar10'; did you mean 'cifar100'?"),
+        ("foldr:/x", "There is no stream 'foldr:/x'; did you mean 'folder:PATH'?"),
+        ("folder:", "stream=folder: lacks what comes after the colon, for example stream=folder:pictures."),
+        ("hf:", "stream=hf: lacks what comes after the colon, for example stream=hf:NAME."),
+        ("csv:", "stream=csv: lacks what comes after the colon, for example stream=csv:pictures.csv."),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_right_one(text: str, sentence: str) -> None:
+    with pytest.raises(SafeclError) as caught:
+        short_form(text)
+    assert str(caught.value) == sentence
+
+
+def test_a_bare_path_is_told_how_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label")
+    for path, form in ((tmp_path, "folder"), (tmp_path / "t.csv", "csv")):
+        with pytest.raises(SafeclError, match=f"write stream={form}:{path}"):
+            short_form(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"kind": "glyphs", "clases": 3},
+            "no setting 'stream.clases' of a glyphs stream; did you mean 'stream.classes'",
+        ),
+        ({"kind": "glyphs", "step": 3}, "stream.step: the glyphs stream is cut by stream.classes and stream.sessions"),
+        ({"kind": "folder", "path": "x", "unreadible": 1}, "of a folder stream; did you mean 'stream.unreadable'"),
+        ({"kind": "folder", "path": "x", "image": "a"}, "no setting 'stream.image' of a folder stream"),
+        ({"kind": "dataset", "name": "vtab", "test_fraction": 0.1}, "no setting 'stream.test_fraction' of a dataset"),
+        ({"kind": "dataset", "name": "vtap"}, "no dataset 'vtap'; did you mean 'vtab'"),
+        ({"kind": "foldr"}, "no stream.kind = 'foldr'; did you mean 'folder'"),
+        ({"kind": "folder"}, "stream.path is missing"),
+        ({"kind": "folder", "path": "x", "step": 0}, "stream.step=0 is wrong: .* greater than 0"),
+        ({"kind": "folder", "path": "x", "step": "a"}, "stream.step=a is wrong"),
+        ({"kind": "folder", "path": "x", "held_out": 1}, "stream.held_out=1 is wrong"),
+        ({"kind": "folder", "path": "x", "unreadable": "skp"}, "no stream.unreadable = 'skp'; did you mean 'skip'"),
+        ({"kind": "folder", "path": "x", "protocol": "clas"}, "no stream.protocol = 'clas'; did you mean 'class'"),
+        ({"kind": "folder", "path": "x", "scale": [1]}, r"stream.scale=\[1\] is wrong"),
+        ({"kind": "folder", "path": "x", "scale": [0.5, 0.1]}, r"stream.scale=\[0.5, 0.1\] is wrong"),
+        ({"kind": "folder", "path": "x", "scale": [0.5, 2]}, "stream.scale"),
+        ({"kind": "folder", "path": "x", "ratio": [0, 2]}, "stream.ratio"),
+        ({"kind": "folder", "path": "x", "flip": 2}, "stream.flip=2 is wrong"),
+        ({"kind": "folder", "path": "x", "cache": 3}, "stream.cache=3 is wrong"),
+        ({"kind": "folder", "path": "x", "order": "a"}, "stream.order=a is wrong"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_key_as_it_is_typed(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SafeclError, match=sentence) as caught:
+        parse_stream(values)
+    assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "?", "…"))
+
+
+def test_settings_are_frozen_and_refuse_what_they_do_not_know() -> None:
+    settings = FolderSettings(path="x")
+    with pytest.raises(ValidationError):
+        settings.path = "y"  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        GlyphsSettings(path="x")  # type: ignore[call-arg]
+
+
+def test_every_setting_is_described() -> None:
+    for kind in KINDS.values():
+        for name, field in kind.model_fields.items():
+            assert field.description or name == "kind", (kind, name)
+
+
+def test_words_of_the_command_line_are_typed_as_in_a_run() -> None:
+    words = ["stream.unreadable=skip", "stream.step=3", "stream.order=[b, a]", "stream.cache=off"]
+    settings = parse_stream(with_words(short_form("folder:x"), words))
+    assert settings == FolderSettings(path="x", unreadable="skip", step=3, order=("b", "a"), cache=False)
+    for word, sentence in (("unreadable=skip", "stream.unreadable=skip"), ("stream.step", "KEY=VALUE"), ("a", "KEY")):
+        with pytest.raises(SafeclError, match=sentence):
+            with_words({}, [word])
