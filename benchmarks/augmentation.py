@@ -32,7 +32,7 @@ from torch import Tensor
 from torchvision import transforms
 from torchvision.transforms.v2.functional import resized_crop
 
-from safecl.backbone import load_backbone
+from safecl.backbone.load import load_backbone
 from safecl.engine import device_loader
 from safecl.engine.progress import Quiet
 from safecl.engine.run import run

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 
 BETAS = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 

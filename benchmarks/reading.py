@@ -29,11 +29,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torchvision import datasets, transforms
 
-from safecl.streams import Transform, augment, batches
 from safecl.streams.cache import cached
+from safecl.streams.crops import augment
 from safecl.streams.files import File, FilePictures
-from safecl.streams.images import Pictures
-from safecl.streams.loader import readers
+from safecl.streams.images import Pictures, Transform
+from safecl.streams.loader import batches, readers
 
 Epoch = Callable[[int], Iterator[Tensor]]
 

@@ -8,7 +8,8 @@ import time
 
 import torch
 
-from safecl.heads import RidgeHead, RidgeSettings
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
 
 WIDTH, CLASSES, TEST = 384, 50, 200
 

@@ -30,7 +30,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
-from safecl.backbone import BackboneSettings, load_backbone
+from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import BackboneSettings
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Fitting
@@ -39,7 +40,8 @@ from safecl.engine.memory import peak, reset_peak
 from safecl.engine.progress import Quiet
 from safecl.experiments.config import load
 from safecl.experiments.launch import choose_precision, make_accelerator
-from safecl.heads import RidgeHead, RidgeSettings
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
 from safecl.learner import Learner
 from safecl.methods import make_method
 from safecl.streams.images import ArrayPictures, Transform

@@ -12,9 +12,10 @@ from PIL import Image
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.streams.images import ArrayPictures, Label, Transform
-from safecl.streams.stream import Part, Protocol, Stream
+from safecl.streams.settings import Protocol
+from safecl.streams.stream import Part, Stream
 
 SIZE = 16  # pixels a side
 
@@ -56,7 +57,12 @@ def make_pictures(labels: Sequence[Label], seed: int = 0, shade: float = 0.0) ->
 
 
 def make_stream(
-    sessions: Sequence[Sequence[Label]], train: int = 3, test: int = 2, protocol: Protocol = "class", seed: int = 0
+    sessions: Sequence[Sequence[Label]],
+    train: int = 3,
+    test: int = 2,
+    protocol: Protocol = "class",
+    seed: int = 0,
+    held_out: float = 0.0,
 ) -> Stream:
     """A stream with the labels of each session, ``train`` and ``test`` pictures a label; sessions may share labels."""
     parts = []
@@ -66,7 +72,7 @@ def make_stream(
             for each in (train, test)
         ]
         parts.append(Part(f"session {number + 1}", tuple(classes), *pictures))
-    return Stream("tiny", parts, protocol, Transform(SIZE, margin=1.0))
+    return Stream("tiny", parts, protocol, Transform(SIZE, margin=1.0), held_out)
 
 
 @pytest.fixture(name="make_vit", scope="session")

@@ -9,12 +9,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone, kernels
+from safecl.backbone import kernels
+from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Fitting, TrainSettings
 from safecl.engine.progress import Quiet
 from safecl.heads import RidgeHead, RidgeSettings
 from safecl.learner import Learner, random_rows
-from safecl.pet import PETS, attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import PETS, pet_settings
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
 

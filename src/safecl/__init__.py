@@ -1,3 +1,48 @@
 """Continual image classification on a frozen pre-trained Vision Transformer, by slow and fast tuning (SAFE)."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from safecl.backbone.backbone import Backbone as Backbone
+    from safecl.backbone.load import load_backbone as load_backbone
+    from safecl.errors import SafeclError as SafeclError
+    from safecl.experiments.config import RunSettings as RunSettings
+    from safecl.experiments.launch import launch as launch
+    from safecl.learner import Learner as Learner
+    from safecl.methods.method import Method as Method
+    from safecl.streams.catalog import open_stream as open_stream
+    from safecl.streams.sources import from_arrays as from_arrays
+    from safecl.streams.sources import from_hugging_face as from_hugging_face
+    from safecl.streams.sources import from_torch as from_torch
+    from safecl.streams.stream import Stream as Stream
+
+# The public names and where they come from; a module is imported when one of its names is first used.
+_PUBLIC = {
+    "Backbone": "safecl.backbone.backbone:Backbone",
+    "Learner": "safecl.learner:Learner",
+    "Method": "safecl.methods.method:Method",
+    "RunSettings": "safecl.experiments.config:RunSettings",
+    "SafeclError": "safecl.errors:SafeclError",
+    "Stream": "safecl.streams.stream:Stream",
+    "from_arrays": "safecl.streams.sources:from_arrays",
+    "from_hugging_face": "safecl.streams.sources:from_hugging_face",
+    "from_torch": "safecl.streams.sources:from_torch",
+    "launch": "safecl.experiments.launch:launch",
+    "load_backbone": "safecl.backbone.load:load_backbone",
+    "open_stream": "safecl.streams.catalog:open_stream",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'safecl' has no attribute {name!r}")
+    module, _, attribute = _PUBLIC[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,65 +1,88 @@
-"""A learner: one tuned view of the backbone, with its cosine head and its ridge head."""
+"""A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
-from safecl.heads import CosineHead, RidgeHead, RidgeSettings
-from safecl.pet import PetSettings, attach, merge
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.layers import Prefix
+from safecl.pet.attach import attach, merge
+from safecl.pet.settings import PetSettings
+
+Tuning = dict[str, Tensor]  # the values of a PET by name
 
 
 class Learner(nn.Module):
-    """PET + heads. Its state holds what was learned and nothing of the backbone."""
+    """PET on a view of the backbone. Its state holds the PET and nothing of the backbone.
 
-    def __init__(
-        self, backbone: Backbone, pet: PetSettings, ridge: RidgeSettings, scale: float = 10.0, seed: int = 0
-    ) -> None:
+    While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is
+    made on the first use and dropped when the PET changes.
+    """
+
+    def __init__(self, backbone: Backbone, pet: PetSettings, seed: int = 0) -> None:
         super().__init__()
-        self.backbone, self._options = backbone, (pet, ridge, scale, seed)
+        self.backbone, self._settings, self._seed = backbone, pet, seed
         # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
         view, self.pet = attach(backbone.vit, pet, seed)
-        self._views = [view, view]  # with the PET in it, and as it is used: merged, once nothing changes any more
-        self.cosine = CosineHead(backbone.width, scale)
-        self.ridge = RidgeHead(backbone.width, ridge, seed, backbone.device)
-        self.register_load_state_dict_post_hook(_merge_again)  # type: ignore[no-untyped-call]  # torch's own
+        self._view, self._merged = [view], [view]
+        self._merged_at: tuple[Any, ...] | None = None
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
-    def features(self, images: Tensor) -> Tensor:
-        """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
-        return self.backbone.features(images, self._views[1])
+    def features(
+        self, images: Tensor, *, prompts: Tensor | None = None, prefixes: Mapping[int, Prefix] | None = None
+    ) -> Tensor:
+        """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d). Options as in ``Backbone.tokens``."""
+        return self.backbone.features(images, self._network(), prompts=prompts, prefixes=prefixes)
 
-    def logits(self, images: Tensor) -> Tensor:
-        """z of Eq. (9): (N, C)."""
-        return self.ridge.logits(self.features(images))
+    def tokens(
+        self,
+        images: Tensor,
+        count: int,
+        *,
+        prompts: Tensor | None = None,
+        prefixes: Mapping[int, Prefix] | None = None,
+    ) -> Tensor:
+        """The first ``count`` tokens after the final norm, (N, count, d). Options as in ``Backbone.tokens``."""
+        return self.backbone.tokens(images, count, self._network(), prompts=prompts, prefixes=prefixes)
 
-    def remember(self, features: Tensor, targets: Tensor) -> None:
-        """Add the plain features (N, d) of a session to the second-order statistics and solve for the weights."""
-        self.ridge.add(features, targets)
-        self.ridge.solve()
-
-    def tuning(self) -> dict[str, Tensor]:
-        """The values of the PET, to go back to."""
+    def tuning(self) -> Tuning:
+        """A copy of the PET's values."""
         return {name: value.detach().clone() for name, value in self.pet.state_dict().items()}
 
-    def interpolate(self, start: dict[str, Tensor], end: dict[str, Tensor], share: float) -> None:
+    def interpolate(self, start: Tuning, end: Tuning, share: float) -> None:
         """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
         self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
+        self._merged_at = None
 
     def freeze(self) -> None:
-        """No more training, neither of the PET nor of the cosine head; what can be merged into the weights is."""
+        """No more training."""
         self.requires_grad_(False).eval()
-        self._views[1] = merge(self._views[0])
 
     def copy(self) -> "Learner":
         """A learner of its own, trainable, that starts as this one."""
-        twin = Learner(self.backbone, *self._options)
+        twin = Learner(self.backbone, self._settings, self._seed)
         twin.load_state_dict(self.state_dict())
         return twin
 
+    def train(self, mode: bool = True) -> "Learner":
+        super().train(mode)
+        self._merged_at = None  # steps of a CUDA graph change the PET without a trace in its version counters
+        return self
 
-def _merge_again(learner: Learner, _: Any) -> None:
-    """A frozen learner was given another state."""
-    if learner._views[1] is not learner._views[0]:
-        learner.freeze()
+    def _network(self) -> Any:
+        """The view, or the merged copy of it where no gradient by the PET is wanted."""
+        trainable = any(parameter.requires_grad for parameter in self.pet.parameters())
+        if self.training or (trainable and torch.is_grad_enabled()):
+            return self._view[0]
+        now = tuple(self._versions())
+        if self._merged_at != now:
+            self._merged, self._merged_at = [merge(self._view[0])], now
+        return self._merged[0]
+
+    def _versions(self) -> Iterator[Any]:
+        """Changes whenever a value of the PET or the precision of the backbone does, by any plain operation."""
+        yield self.backbone.dtype
+        for tensor in (*self.pet.parameters(), *self.pet.buffers()):
+            yield id(tensor), tensor.data_ptr(), tensor._version

@@ -12,10 +12,11 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Attention, Gelu, Norm, use_layers
 from safecl.backbone.view import patches, tokens
-from safecl.pet import attach, merge, pet_settings
+from safecl.pet.attach import attach, merge
+from safecl.pet.settings import pet_settings
 
 KINDS = ["ssf", "adapter", "vpt_deep", "vpt_shallow", "lora", "none"]
 FAMILIES: dict[str, dict[str, Any]] = {

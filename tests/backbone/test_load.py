@@ -20,8 +20,10 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone import PAPER, Backbone, BackboneSettings, hub, load_backbone
-from safecl.backbone.load import warn_of_other_tag
+from safecl.backbone import hub
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.load import load_backbone, warn_of_other_tag
+from safecl.backbone.settings import PAPER, BackboneSettings
 from safecl.errors import SafeclError
 
 NAME = "vit_tiny_patch16_224"

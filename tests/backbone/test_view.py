@@ -9,10 +9,11 @@ import torch
 from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.view import Once, shared_view, tokens
 from safecl.errors import SafeclError
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 
 
 def test_a_view_of_a_view_is_the_same_network(make_vit: Callable[..., VisionTransformer], images: Tensor) -> None:

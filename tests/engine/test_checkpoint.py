@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from safecl.atomic import append_lines, read_lines, write_bytes, write_json, write_lines
 from safecl.engine import checkpoint
-from safecl.engine.checkpoint import (
-    append_lines,
-    load_state,
-    read_lines,
-    save_state,
-    write_bytes,
-    write_json,
-    write_lines,
-)
+from safecl.engine.checkpoint import load_state, save_state
 from safecl.errors import SafeclError
 
 OLD = {"w": torch.arange(6.0).reshape(2, 3)}

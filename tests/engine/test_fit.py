@@ -1,7 +1,7 @@
 """The training loop: what it trains, at which rate, and that a stop at any step changes nothing."""
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,25 +9,44 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.engine import device_loader
 from safecl.engine.checkpoint import save_state
-from safecl.engine.fit import Fitting, TrainSettings, _schedule
+from safecl.engine.fit import Trainer
 from safecl.engine.progress import Quiet
+from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.heads import RidgeSettings
-from safecl.learner import Learner, random_rows
-from safecl.pet import pet_settings
+from safecl.heads.cosine import CosineHead
+from safecl.learner import Learner
+from safecl.methods.method import Batch, Group, Loss, Recipe
+from safecl.pet.settings import pet_settings
+from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session, Stream
 
 LABELS = ["a", "b", "c"]
 SETTINGS = TrainSettings(epochs=3, batch_size=4, lr=0.05)
 MakeStream = Callable[..., Stream]
+
+
+class Tuned(nn.Module):
+    """A learner and a head, as a method has them."""
+
+    def __init__(self, backbone: Backbone, pet: str = "adapter") -> None:
+        super().__init__()
+        options = {"bottleneck": 4} if pet == "adapter" else {}
+        self.learner = Learner(backbone, pet_settings(pet, **options))
+        self.head = CosineHead(backbone.width)
+        self.head.grow_random(3, generator(0, "head"))
+
+    @property
+    def pet(self) -> nn.Module:
+        return self.learner.pet
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        return {"cls": nn.functional.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
 
 
 @pytest.fixture
@@ -40,27 +59,28 @@ def session(make_stream: MakeStream) -> Session:
     return make_stream([LABELS], train=3).open(1)
 
 
-def new_learner(backbone: Backbone, pet: str = "adapter") -> Learner:
-    settings = pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {}))
-    learner = Learner(backbone, settings, RidgeSettings(size=20))
-    learner.cosine.grow(random_rows(3, backbone.width, 0))
-    return learner
-
-
-def new_fit(settings: TrainSettings = SETTINGS, folder: Path | None = None, seed: int = 0, **options: Any) -> Fitting:
+def new_fit(
+    settings: TrainSettings = SETTINGS, folder: Path | None = None, seed: int = 0, number: int = 1, **options: Any
+) -> Trainer:
     method: Any = SimpleNamespace(classes=LABELS)
     transform = Transform(16, margin=1.0)
-    return Fitting(Accelerator(cpu=True), method, settings, transform, seed, Quiet(), folder, **options)
+    fit = Trainer(Accelerator(cpu=True), method, settings, transform, seed, Quiet(), folder, **options)
+    fit.begin(number)
+    return fit
 
 
-def cross_entropy(learner: Learner) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
-    return lambda images, targets: {
-        "cls": nn.functional.cross_entropy(learner.cosine(learner.features(images)), targets)
-    }
+def counting(loss: Loss, taken: list[int]) -> Loss:
+    """Notes the size of every batch."""
+
+    def counted(batch: Batch) -> dict[str, Tensor]:
+        taken.append(len(batch.targets))
+        return loss(batch)
+
+    return counted
 
 
-def parameters(learner: Learner) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in learner.parameters()])
+def parameters(module: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 # -- stopping and going on ------------------------------------------------------------------------------------------
@@ -70,31 +90,31 @@ def parameters(learner: Learner) -> Tensor:
 def test_a_phase_stopped_at_any_step_ends_where_it_would_have_ended(
     steps: int, backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
-    straight = new_learner(backbone)
+    straight = Tuned(backbone)
     whole = new_fit(folder=tmp_path / "whole")
     (tmp_path / "whole").mkdir()
-    whole("fast", straight, session, cross_entropy(straight))
+    whole("fast", straight, session, straight.loss)
 
-    stopped, taken = new_learner(backbone), []
-    loss = cross_entropy(stopped)
+    stopped, taken = Tuned(backbone), []
+    loss = stopped.loss
     fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= steps)
     with pytest.raises(Stopped):
-        fit("fast", stopped, session, lambda x, y: taken.append(len(y)) or loss(x, y))
+        fit("fast", stopped, session, counting(loss, taken))
     assert not torch.equal(parameters(stopped), parameters(straight))
-    again = new_learner(backbone)
-    rest = cross_entropy(again)
+    again = Tuned(backbone)
+    rest = again.loss
     fit = new_fit(folder=tmp_path)
-    fit("fast", again, session, lambda x, y: taken.append(len(y)) or rest(x, y))
+    fit("fast", again, session, counting(rest, taken))
     assert len(taken) == 9  # nine steps in all; none is taken twice
     assert torch.equal(parameters(again), parameters(straight))
     assert [line["step"] for line in fit.losses] == [line["step"] for line in whole.losses]
 
 
 def test_a_finished_phase_is_not_run_again(backbone: Backbone, session: Session, tmp_path: Path) -> None:
-    first, second = new_learner(backbone), new_learner(backbone)
-    new_fit(folder=tmp_path)("fast", first, session, cross_entropy(first))
+    first, second = Tuned(backbone), Tuned(backbone)
+    new_fit(folder=tmp_path)("fast", first, session, first.loss)
 
-    def never(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def never(batch: Batch) -> dict[str, Tensor]:
         raise AssertionError("trained again")
 
     new_fit(folder=tmp_path)("fast", second, session, never)
@@ -105,37 +125,38 @@ def test_a_finished_phase_is_not_run_again(backbone: Backbone, session: Session,
 def test_a_checkpoint_that_cannot_be_used_starts_the_phase_again(
     harm: str, backbone: Backbone, session: Session, tmp_path: Path
 ) -> None:
-    first, second = new_learner(backbone), new_learner(backbone)
-    new_fit(folder=tmp_path)("fast", first, session, cross_entropy(first))
+    first, second = Tuned(backbone), Tuned(backbone)
+    new_fit(folder=tmp_path)("fast", first, session, first.loss)
     (file,) = tmp_path.iterdir()
     if harm == "damaged":
         file.write_bytes(file.read_bytes()[:100])
     else:
-        save_state(file, dict(second.named_parameters()) if harm == "no checkpoint" else {"w": torch.ones(3)}, {})
+        own = {f"module/{name}": value for name, value in second.state_dict().items()}
+        save_state(file, own if harm == "no checkpoint" else {"w": torch.ones(3)}, {})
     said: list[str] = []
     fit = new_fit(folder=tmp_path)
     fit.progress.say = said.append  # type: ignore[method-assign]
-    fit("fast", second, session, cross_entropy(second))
+    fit("fast", second, session, second.loss)
     assert len(said) == 1 and harm in said[0] and said[0].endswith("The phase starts again.")
     assert torch.equal(parameters(first), parameters(second))
 
 
 def test_a_retry_at_a_lower_rate_goes_on_at_that_rate(backbone: Backbone, session: Session, tmp_path: Path) -> None:
-    def fragile(learner: Learner, taken: list[float]) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
-        loss = cross_entropy(learner)
+    def fragile(learner: Tuned, taken: list[float]) -> Loss:
+        loss = learner.loss
 
-        def value(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        def value(batch: Batch) -> dict[str, Tensor]:
             taken.append(1)
-            return {"cls": loss(images, targets)["cls"] * (float("nan") if len(taken) <= 3 else 1.0)}
+            return {"cls": loss(batch)["cls"] * (float("nan") if len(taken) <= 3 else 1.0)}
 
         return value
 
-    straight = new_learner(backbone)
+    straight = Tuned(backbone)
     new_fit()("fast", straight, session, fragile(straight, []))
-    stopped, taken = new_learner(backbone), []
+    stopped, taken = Tuned(backbone), []
     with pytest.raises(Stopped):
         new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)("fast", stopped, session, fragile(stopped, taken))
-    again = new_learner(backbone)
+    again = Tuned(backbone)
     new_fit(folder=tmp_path)("fast", again, session, fragile(again, taken))
     assert len(taken) == 3 + 9 and torch.equal(parameters(again), parameters(straight))
 
@@ -144,19 +165,19 @@ def test_a_retry_at_a_lower_rate_goes_on_at_that_rate(backbone: Backbone, sessio
 
 
 def test_only_what_requires_gradients_is_trained(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
-    learner.cosine.requires_grad_(False)
-    head, pet = learner.cosine.weight.clone(), [p.detach().clone() for p in learner.pet.parameters()]
-    new_fit()("fast", learner, session, cross_entropy(learner))
-    assert torch.equal(learner.cosine.weight, head)
+    learner = Tuned(backbone)
+    learner.head.requires_grad_(False)
+    head, pet = learner.head.weight.clone(), [p.detach().clone() for p in learner.pet.parameters()]
+    new_fit()("fast", learner, session, learner.loss)
+    assert torch.equal(learner.head.weight, head)
     assert all(not torch.equal(p, before) for p, before in zip(learner.pet.parameters(), pet, strict=True))
 
 
 def test_dropout_is_on_while_training_and_off_afterwards(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
+    learner = Tuned(backbone)
     modes: list[bool] = []
-    loss = cross_entropy(learner)
-    new_fit()("fast", learner, session, lambda x, y: modes.append(learner.training) or loss(x, y))
+    loss = learner.loss
+    new_fit()("fast", learner, session, lambda batch: modes.append(learner.learner.training) or loss(batch))
     assert all(modes) and not learner.training
 
 
@@ -164,30 +185,30 @@ def test_the_seed_decides_everything_and_the_global_generator_nothing(backbone: 
     results = []
     for seed, noise in ((0, 1), (0, 2), (1, 1)):
         torch.manual_seed(noise)
-        learner = new_learner(backbone)
-        new_fit(seed=seed)("fast", learner, session, cross_entropy(learner))
+        learner = Tuned(backbone)
+        new_fit(seed=seed)("fast", learner, session, learner.loss)
         results.append(parameters(learner))
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
 def test_every_picture_is_seen_once_an_epoch(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
+    learner = Tuned(backbone)
     seen: list[int] = []
-    loss = cross_entropy(learner)
+    loss = learner.loss
     fit = new_fit()
-    fit("fast", learner, session, lambda x, y: seen.extend(y.tolist()) or loss(x, y))
+    fit("fast", learner, session, lambda batch: seen.extend(batch.targets.tolist()) or loss(batch))
     for epoch in range(3):
         assert sorted(seen[9 * epoch : 9 * (epoch + 1)]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert [phase["images"] for phase in fit.phases] == [27]
 
 
 def test_the_terms_are_added_up(backbone: Backbone, session: Session) -> None:
-    one, split = new_learner(backbone), new_learner(backbone)
-    new_fit()("fast", one, session, cross_entropy(one))
-    loss = cross_entropy(split)
+    one, split = Tuned(backbone), Tuned(backbone)
+    new_fit()("fast", one, session, one.loss)
+    loss = split.loss
 
-    def in_parts(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        value = loss(images, targets)["cls"]
+    def in_parts(batch: Batch) -> dict[str, Tensor]:
+        value = loss(batch)["cls"]
         return {"a": 0.25 * value, "b": 0.75 * value}
 
     fit = new_fit()
@@ -204,26 +225,26 @@ def test_the_terms_are_added_up(backbone: Backbone, session: Session) -> None:
 def test_a_loss_that_is_not_finite_starts_again_from_the_beginning_at_a_tenth_of_the_rate(
     bad: int, backbone: Backbone, session: Session
 ) -> None:
-    learner = new_learner(backbone)
-    loss, calls, attempts = cross_entropy(learner), [0], [parameters(learner)]
+    learner = Tuned(backbone)
+    loss, calls, attempts = learner.loss, [0], [parameters(learner)]
 
-    def fragile(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def fragile(batch: Batch) -> dict[str, Tensor]:
         if calls[0] % 3 == 0 and calls[0] // 3 <= bad:  # an epoch has three steps
             assert torch.equal(parameters(learner), attempts[0])
         calls[0] += 1
-        return {"cls": loss(images, targets)["cls"] * (float("nan") if calls[0] <= 3 * bad else 1.0)}
+        return {"cls": loss(batch)["cls"] * (float("nan") if calls[0] <= 3 * bad else 1.0)}
 
     new_fit()("fast", learner, session, fragile)
     assert calls[0] == 3 * bad + 9
-    expected = new_learner(backbone)
+    expected = Tuned(backbone)
     slower = SETTINGS.model_copy(update={"lr": SETTINGS.lr * 0.1**bad})
-    new_fit(slower)("fast", expected, session, cross_entropy(expected))
+    new_fit(slower)("fast", expected, session, expected.loss)
     assert torch.allclose(parameters(learner), parameters(expected), atol=1e-6)
 
 
 def test_a_last_step_that_breaks_the_weights_is_noticed(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
-    loss, calls = cross_entropy(learner), [0]
+    learner = Tuned(backbone)
+    loss, calls = learner.loss, [0]
 
     class Trap(torch.autograd.Function):
         """Finite on the way there, not on the way back."""
@@ -236,9 +257,9 @@ def test_a_last_step_that_breaks_the_weights_is_noticed(backbone: Backbone, sess
         def backward(context: Any, gradient: Tensor) -> Tensor:
             return gradient * float("nan")
 
-    def trapped(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def trapped(batch: Batch) -> dict[str, Tensor]:
         calls[0] += 1
-        value = loss(images, targets)["cls"]
+        value = loss(batch)["cls"]
         return {"cls": Trap.apply(value) if calls[0] == 9 else value}
 
     new_fit()("fast", learner, session, trapped)
@@ -246,36 +267,13 @@ def test_a_last_step_that_breaks_the_weights_is_noticed(backbone: Backbone, sess
 
 
 def test_a_loss_that_is_never_finite_is_a_sentence(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
-    loss = cross_entropy(learner)
+    learner = Tuned(backbone)
+    loss = learner.loss
     with pytest.raises(SafeclError, match=r"fast diverged in session 1 .*; lower train\.lr\.$"):
-        new_fit()("fast", learner, session, lambda x, y: {"cls": loss(x, y)["cls"] * float("inf")})
+        new_fit()("fast", learner, session, lambda batch: {"cls": loss(batch)["cls"] * float("inf")})
 
 
 # -- the rate -------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5), st.sampled_from(["step", "epoch"]))
-def test_the_rate_is_a_cosine_that_would_reach_zero_at_the_horizon(
-    epochs: int, per_epoch: int, beyond: int, schedule: Any
-) -> None:
-    horizon, settings = epochs + beyond, TrainSettings(schedule=schedule)
-    for step in range(epochs * per_epoch):
-        at = step // per_epoch / horizon if schedule == "epoch" else step / (horizon * per_epoch)
-        expected = 0.5 * (1 + math.cos(math.pi * at))
-        assert _schedule(settings, step, per_epoch, epochs * per_epoch, horizon) == pytest.approx(expected)
-
-
-def test_the_published_schedule_ends_where_the_released_code_does() -> None:
-    """15 of 20 epochs: the last rate is 0.00206 of 0.01."""
-    assert 0.01 * _schedule(TrainSettings(schedule="epoch"), 14, 1, 15, 20) == pytest.approx(0.00206, abs=1e-5)
-
-
-def test_a_warm_up_rises_and_meets_the_cosine() -> None:
-    settings = TrainSettings(warmup=0.5)
-    rates = [_schedule(settings, step, 10, 20, 2) for step in range(20)]
-    assert rates[0] < 0.1 and rates[:10] == sorted(rates[:10]) and max(rates) <= 1
-    assert rates[10:] == [_schedule(TrainSettings(), step, 10, 20, 2) for step in range(10, 20)]
 
 
 def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream: MakeStream) -> None:
@@ -283,10 +281,10 @@ def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream:
     stream = make_stream([LABELS, LABELS], train=3)
     steps, moved = [], []
     for number in (1, 2):
-        session, learner = stream.open(number), new_learner(backbone, "none")
+        session, learner = stream.open(number), Tuned(backbone, "none")
         before = parameters(learner)
-        fit = new_fit(settings)
-        fit("fast", learner, session, cross_entropy(learner))
+        fit = new_fit(settings, number=number)
+        fit("fast", learner, session, learner.loss)
         steps.append([(line["epoch"], line["lr"]) for line in fit.losses])
         moved.append(float((parameters(learner) - before).norm()))
     assert [epoch for epoch, _ in steps[0]] == [0, 1, 2] and steps[0][0][1] == pytest.approx(0.05)
@@ -298,13 +296,13 @@ def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream:
 
 
 def test_features_are_those_of_the_plain_views_in_their_order(backbone: Backbone, session: Session) -> None:
-    learner = new_learner(backbone)
+    learner = Tuned(backbone)
     fit = new_fit()
-    targets, first, second = fit.features(session, learner, backbone)
+    targets, first, second = fit.features(session, learner.learner, backbone)
     views = session.train.plain(range(9), fit.transform).float() / 255
     assert targets.tolist() == [LABELS.index(label) for label in session.train.labels]
     with torch.no_grad():
-        assert torch.allclose(first, learner.features(views), atol=1e-6)
+        assert torch.allclose(first, learner.learner.features(views), atol=1e-6)
         assert torch.allclose(second, backbone.features(views), atol=1e-6)
     assert not first.requires_grad
 
@@ -315,12 +313,12 @@ def test_features_are_those_of_the_plain_views_in_their_order(backbone: Backbone
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_a_batch_in_pieces_is_the_batch(accumulate: int, backbone: Backbone, session: Session) -> None:
     """Nine pictures in batches of four: the last one is short, and so is its last piece."""
-    whole, pieces = new_learner(backbone, "ssf"), new_learner(backbone, "ssf")
+    whole, pieces = Tuned(backbone, "ssf"), Tuned(backbone, "ssf")
     one, many = new_fit(), new_fit(SETTINGS.model_copy(update={"accumulate": accumulate}))
     sizes: list[int] = []
-    one("fast", whole, session, cross_entropy(whole))
-    loss = cross_entropy(pieces)
-    many("fast", pieces, session, lambda x, y: sizes.append(len(y)) or loss(x, y))
+    one("fast", whole, session, whole.loss)
+    loss = pieces.loss
+    many("fast", pieces, session, counting(loss, sizes))
     assert sizes[: 2 * accumulate + 1] == [4 // accumulate] * (2 * accumulate) + [1]
     assert torch.allclose(parameters(whole), parameters(pieces), atol=1e-5)
     for line, other in zip(one.losses, many.losses, strict=True):
@@ -338,8 +336,8 @@ def test_pictures_that_do_not_fit_train_the_same(
     results = []
     for limit in (1 << 30, 0):
         monkeypatch.setattr(device_loader, "HELD_CPU", limit)
-        learner = new_learner(backbone)
-        new_fit()("fast", learner, session, cross_entropy(learner))
+        learner = Tuned(backbone)
+        new_fit()("fast", learner, session, learner.loss)
         results.append(parameters(learner))
     assert torch.equal(*results)
 
@@ -348,12 +346,136 @@ def test_pictures_that_do_not_fit_train_the_same(
 
 
 def test_a_phase_says_what_it_took(backbone: Backbone, session: Session) -> None:
-    learner, fit = new_learner(backbone), new_fit()
-    fit("fast", learner, session, cross_entropy(learner))
+    learner, fit = Tuned(backbone), new_fit()
+    fit("fast", learner, session, learner.loss)
     (phase,) = fit.phases
     assert (phase["phase"], phase["steps"], phase["images"]) == ("fast", 9, 27)
     assert phase["seconds"] > 0 and phase["peak_memory"] > 1e6
     assert phase["images_per_second"] == pytest.approx(27 / phase["seconds"])
     assert fit.steps == 9
-    fit.forget()
+    fit.begin(2)
     assert fit.phases == fit.losses == [] and fit.steps == 9
+
+
+# -- what a phase may ask for ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_name_is_used_once_a_session(folder: bool, backbone: Backbone, session: Session, tmp_path: Path) -> None:
+    first, second, fit = Tuned(backbone), Tuned(backbone), new_fit(folder=tmp_path if folder else None)
+    fit("fast", first, session, first.loss)
+    with pytest.raises(RuntimeError, match="twice with the name 'fast' in session 1"):
+        fit("fast", second, session, second.loss)
+    fit("faster", second, session, second.loss)
+    assert torch.equal(parameters(first), parameters(second))
+    fit.begin(2)
+    fit("fast", second, session, second.loss)
+    assert not torch.equal(parameters(first), parameters(second))
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("steps", [1, 4, 8])
+def test_the_whole_state_of_every_optimiser_is_in_the_checkpoint(
+    steps: int, optimiser: Any, backbone: Backbone, session: Session, tmp_path: Path
+) -> None:
+    recipe = Recipe(epochs=3, batch_size=4, optimiser=optimiser, lr=0.01, weight_decay=0.1, clip=0.5)
+
+    def groups(module: Tuned) -> list[Group]:
+        return [Group(list(module.head.parameters()), rate=0.1, weight_decay=0.0)]
+
+    straight, stopped, again, taken = Tuned(backbone), Tuned(backbone), Tuned(backbone), list[int]()
+    new_fit()("fast", straight, session, straight.loss, recipe=recipe, groups=groups(straight))
+    with pytest.raises(Stopped):
+        fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= steps)
+        fit("fast", stopped, session, counting(stopped.loss, taken), recipe=recipe, groups=groups(stopped))
+    rest = counting(again.loss, taken)
+    new_fit(folder=tmp_path)("fast", again, session, rest, recipe=recipe, groups=groups(again))
+    assert len(taken) == 9 and torch.equal(parameters(again), parameters(straight))
+
+
+class Averaged(Tuned):
+    """With a moving average of its head, which is no parameter that is trained."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__(backbone)
+        self.register_buffer("mean", self.head.weight.detach().clone())
+
+    def follow(self) -> None:
+        self.mean.lerp_(self.head.weight.detach(), 0.3)
+
+
+def test_what_follows_every_step_is_part_of_the_checkpoint(
+    backbone: Backbone, session: Session, tmp_path: Path
+) -> None:
+    straight, stopped, again, taken = Averaged(backbone), Averaged(backbone), Averaged(backbone), list[int]()
+    new_fit()("fast", straight, session, straight.loss, after_step=straight.follow)
+    assert not torch.equal(straight.mean, straight.head.weight)
+    with pytest.raises(Stopped):
+        fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)
+        fit("fast", stopped, session, counting(stopped.loss, taken), after_step=stopped.follow)
+    new_fit(folder=tmp_path)("fast", again, session, again.loss, after_step=again.follow)
+    assert torch.equal(again.mean, straight.mean)
+
+
+def sampled(width: int, drawn: list[Tensor]) -> Callable[[torch.Generator], tuple[Tensor, Tensor]]:
+    """Seven features an epoch, which follow from the generator."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        drawn.append(torch.randn(7, width, generator=generator))
+        return drawn[-1], torch.arange(7) % 3
+
+    return draw
+
+
+def test_a_phase_on_sampled_features_draws_them_anew_each_epoch_and_goes_on_after_a_stop(
+    backbone: Backbone, tmp_path: Path
+) -> None:
+    recipe = Recipe(epochs=3, batch_size=3, lr=0.1)
+
+    def new_head() -> CosineHead:
+        head = CosineHead(backbone.width)
+        head.grow_random(3, generator(0, "head"))
+        return head
+
+    def loss(head: CosineHead, seen: list[Tensor]) -> Loss:
+        def value(batch: Batch) -> dict[str, Tensor]:
+            seen.append(batch.inputs)
+            assert batch.gather(batch.inputs) is batch.inputs
+            return {"cls": nn.functional.cross_entropy(head(batch.inputs), batch.targets)}
+
+        return value
+
+    straight, again, drawn, seen = new_head(), new_head(), list[Tensor](), list[Tensor]()
+    fit = new_fit()
+    fit("align", straight, sampled(backbone.width, drawn), loss(straight, seen), recipe=recipe)
+    assert [len(batch) for batch in seen] == [3, 3, 1] * 3
+    assert [phase["images"] for phase in fit.phases] == [21] and fit.phases[0]["steps"] == 9
+    for epoch in range(3):  # each feature once an epoch, in an order of its own
+        rows = torch.cat(seen[3 * epoch : 3 * epoch + 3])
+        source = next(d for d in drawn if torch.isin(rows[0], d).all())
+        assert not torch.equal(rows, source) and torch.equal(rows.sort(dim=0).values, source.sort(dim=0).values)
+    assert len({tuple(d.flatten().tolist()) for d in drawn}) == 3
+    taken: list[Tensor] = []
+    with pytest.raises(Stopped):
+        stopped = new_head()
+        fit = new_fit(folder=tmp_path, stop=lambda: len(taken) >= 5)
+        fit("align", stopped, sampled(backbone.width, []), loss(stopped, taken), recipe=recipe)
+    new_fit(folder=tmp_path)("align", again, sampled(backbone.width, []), loss(again, taken), recipe=recipe)
+    assert len(taken) == 9 and torch.equal(parameters(again), parameters(straight))
+
+
+def test_the_recipe_of_the_settings_can_be_changed_for_a_phase(backbone: Backbone, session: Session) -> None:
+    learner, fit, taken = Tuned(backbone), new_fit(), list[int]()
+    assert fit.recipe() == Recipe(epochs=3, batch_size=4, lr=0.05)
+    recipe = replace(fit.recipe(), epochs=1, batch_size=9, lr=0.5)
+    fit("fast", learner, session, counting(learner.loss, taken), recipe=recipe)
+    assert taken == [9] and fit.losses[0]["lr"] == 0.5
+
+
+def test_torchs_own_generator_goes_on_as_if_nothing_had_been_trained(backbone: Backbone, session: Session) -> None:
+    learner, fit = Tuned(backbone), new_fit()
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    fit("fast", learner, session, learner.loss)
+    assert torch.equal(torch.rand(3), expected)

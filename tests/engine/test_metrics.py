@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safecl.engine.metrics import History, backward_transfer, forgetting, forward_transfer, pooled, task_mean
+from safecl.engine.metrics import History, backward_transfer, forward_transfer, pooled, task_mean
 
 
 def matrix(seed: int, sessions: int, domain: bool = False) -> list[list[float]]:
     """R as it grows: row t has t entries, or all of them where every domain is tested every time."""
     random = np.random.default_rng(seed)
     return [random.uniform(size=sessions if domain else t).tolist() for t in range(1, sessions + 1)]
+
+
+def forgetting(rows: list[list[float]]) -> float:
+    """F_t as a history notes it after the last of ``rows``."""
+    history = History(("safe",))
+    for row in rows:
+        history.add({"safe": row}, [1] * len(row))
+    return float(history.lines[-1]["forgetting"]["safe"])
 
 
 @given(st.integers(0, 2**31), st.lists(st.integers(1, 40), min_size=1, max_size=6))
@@ -55,7 +63,7 @@ def test_forward_transfer_is_told_where_it_can_be(seed: int, t: int, domain: boo
     """Domains are tested before they are learned; classes nobody has shown cannot be answered."""
     rows, history = matrix(seed, t, domain), History(("safe",))
     for i, row in enumerate(rows, start=1):
-        history.add(i, {"safe": row}, [5] * len(row), classes_seen=10 + i)
+        history.add({"safe": row}, [5] * len(row), classes_seen=10 + i)
     found = history.summary()["fwt"]
     if domain and t > 1:
         gained = [rows[i - 2][i - 1] - 1 / (10 + i - 1) for i in range(2, t + 1)]
@@ -73,7 +81,7 @@ def test_metrics_are_those_of_single_answers_with_more_than_100_classes(seed: in
     for t in range(1, len(counts) + 1):
         guesses = [np.where(random.random(len(y)) < 0.6, y, random.integers(0, classes, len(y))) for y in truth[:t]]
         right.append([g == y for g, y in zip(guesses, truth, strict=False)])
-        history.add(t, {"safe": [float(r.mean()) for r in right[-1]]}, counts[:t])
+        history.add({"safe": [float(r.mean()) for r in right[-1]]}, counts[:t])
     summary, r = history.summary(), [[float(x.mean()) for x in row] for row in right]
     everything = [np.concatenate(row) for row in right]
     assert summary["final"]["safe"] == pytest.approx(everything[-1].mean())
@@ -98,7 +106,7 @@ def test_a_history_notes_every_output_and_sums_up() -> None:
     history = History(outputs)
     for t in (1, 2, 3):
         accuracy = {output: rows[output][t - 1] for output in outputs}
-        line = history.add(t, accuracy, counts[:t], classes_seen=4 * t, seconds={"total": 2.0})
+        line = history.add(accuracy, counts[:t], classes_seen=4 * t, seconds={"total": 2.0})
         json.dumps(line)
         assert line["session"] == t and line["test_counts"] == counts[:t]
         for output in outputs:
@@ -119,7 +127,40 @@ def test_a_history_notes_every_output_and_sums_up() -> None:
 def test_a_history_is_read_back_from_its_folder(tmp_path: Path) -> None:
     history = History(("slow", "safe"))
     for t in (1, 2):
-        history.add(t, {"slow": [0.5] * t, "safe": [0.25] * t}, [3] * t)
+        history.add({"slow": [0.5] * t, "safe": [0.25] * t}, [3] * t)
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history.lines))
     again = History.read(tmp_path)
     assert again.outputs == history.outputs and again.summary() == history.summary()
+
+
+def test_a_history_that_is_read_back_goes_on_as_it_would_have() -> None:
+    rows = matrix(3, 5)
+    whole = History(("safe",))
+    for row in rows:
+        whole.add({"safe": row}, [1] * len(row))
+    resumed = History(("safe",), whole.lines[:3])
+    for row in rows[3:]:
+        resumed.add({"safe": row}, [1] * len(row))
+    assert resumed.lines == whole.lines
+
+
+def test_domains_to_come_count_among_all_that_was_tested_and_not_among_what_was_seen() -> None:
+    history = History(("safe",))
+    line = history.add({"safe": [1.0, 0.5, 0.0]}, [10, 10, 20])
+    assert line["pooled"]["safe"] == pytest.approx(15 / 40) and line["seen"]["safe"] == 1.0
+    line = history.add({"safe": [0.9, 0.7, 0.2]}, [10, 10, 20])
+    assert line["seen"]["safe"] == pytest.approx(0.8)
+    assert history.summary()["average_seen"]["safe"] == pytest.approx(0.9)
+
+
+def test_validation_is_noted_beside_the_test_and_summed_up() -> None:
+    history = History(("slow", "safe"))
+    for t in (1, 2):
+        found = {"slow": [0.25] * t, "safe": [0.5] * (t - 1) + [1.0]}
+        line = history.add({"slow": [0.0] * t, "safe": [0.0] * t}, [4] * t, validation=(found, [2, 6][:t]))
+        assert line["validation"]["counts"] == [2, 6][:t] and line["validation"]["accuracy"] == found
+    summary = history.summary()["validation"]
+    assert summary["final"]["safe"] == pytest.approx((2 * 0.5 + 6 * 1.0) / 8)
+    assert summary["average"]["safe"] == pytest.approx((1.0 + 7 / 8) / 2)
+    history.add({"slow": [0.0] * 3, "safe": [0.0] * 3}, [4] * 3)
+    assert "validation" not in history.summary()  # it has to be there after every session

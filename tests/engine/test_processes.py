@@ -8,14 +8,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safecl.engine.checkpoint import load_state
 from safecl.engine.processes import Processes
+from safecl.errors import SafeclError
+from safecl.methods.catalog import method_class, method_settings
 
 SCRIPT = Path(__file__).parent / "tiny_run.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+from tiny_run import cases  # type: ignore[import-not-found]  # noqa: E402
 
 
 def pretend(index: int, count: int) -> Processes:
@@ -77,8 +83,39 @@ def test_one_process_is_the_plain_thing() -> None:
     assert alone.any(True) and not alone.any(False) and alone.once(lambda: 7) == 7
 
 
+@pytest.mark.parametrize(("error", "code"), [(SafeclError("full"), 2), (KeyError("bug"), 1), (KeyboardInterrupt(), 1)])
+def test_any_error_of_the_main_process_stops_the_others(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[list[Any]] = []
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("safecl.engine.processes.broadcast_object_list", lambda answer: sent.append(list(answer)))
+    with pytest.raises(type(error)):
+        pretend(0, 2).once(fail)
+    (answer,) = sent  # the others were told before it was raised
+    monkeypatch.setattr(
+        "safecl.engine.processes.broadcast_object_list", lambda mine: mine.__setitem__(slice(None), answer)
+    )
+    with pytest.raises(SystemExit) as left:
+        pretend(1, 2).once(fail)
+    assert left.value.code == code
+
+
+def test_a_parameter_without_a_gradient_keeps_none() -> None:
+    """As with one process: its weight decay is not applied either."""
+    both = pretend(0, 2)
+    both.accelerator.reduce = lambda flat, how: flat
+    parameters = {name: torch.nn.Parameter(torch.ones(2)) for name in "ab"}
+    parameters["a"].grad = torch.tensor([1.0, 2.0])
+    both.average_gradients(parameters)
+    assert parameters["b"].grad is None and parameters["a"].grad.tolist() == [1.0, 2.0]
+
+
 def test_two_processes_are_one(tmp_path: Path) -> None:
-    """SAFE class- and domain-incremental under ``accelerate launch``, held against the same run in one process."""
+    """Every method, class- and domain-incremental, under ``accelerate launch``, against the same in one process."""
     options = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
     quiet = ["--mixed_precision", "no", "--dynamo_backend", "no"]
     launcher = [sys.executable, "-m", "accelerate.commands.launch", *options, *quiet]
@@ -89,7 +126,8 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
             [*command, str(SCRIPT), str(tmp_path / name)], env=environment, capture_output=True, text=True, timeout=200
         )
         assert ran.returncode == 0, ran.stderr
-    for kind in ("class", "domain", "transfer"):
+    for case in cases():
+        kind = "-".join(case)
         one, two = (
             [json.loads(line) for line in (tmp_path / name / kind / "metrics.jsonl").read_text().splitlines()]
             for name in ("one", "two")
@@ -107,5 +145,5 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
             # Ridge weights solve a badly conditioned system: what they answer is what must agree.
             tolerance = 1e-2 if name.endswith("ridge.weight") else 2e-3
             assert torch.allclose(found[name].double(), value.double(), rtol=0, atol=tolerance * scale), name
-        for output in ("slow", "fast", "safe"):
+        for output in method_class(method_settings()[case[0]]).outputs:
             assert torch.equal(found[output].argmax(dim=1), expected[output].argmax(dim=1)), output

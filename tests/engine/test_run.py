@@ -1,7 +1,6 @@
 """A run in its folder: it may be killed at any instant and ends the same; it is done once, and by one process."""
 
 import errno
-import fcntl
 import json
 import os
 import signal
@@ -14,24 +13,25 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.fit import TrainSettings
+from safecl.engine.folder import claimed
 from safecl.engine.progress import Quiet
 from safecl.engine.run import run
+from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.heads import RidgeSettings
-from safecl.methods import Method, make_method
-from safecl.methods.catalog import SETTINGS
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.catalog import make_method, method_settings
+from safecl.methods.method import Method
 from safecl.methods.ranpac import RanPAC
-from safecl.pet import pet_settings
+from safecl.pet.settings import pet_settings
 from safecl.report.runs import read_run
 from safecl.streams.stream import Stream
 
 MakeStream = Callable[..., Stream]
 SESSIONS = [["a", "b"], ["c"], ["d", "a"]]
-TRAIN = TrainSettings(epochs=1, batch_size=4, save_seconds=1e-9)  # saves its place after every step
+TRAIN = TrainSettings(epochs=1, batch_size=4, save_seconds=1e-9)  # saves a checkpoint after every step
 
 
 class Killed(BaseException):
@@ -54,14 +54,31 @@ def go(make_backbone: Callable[..., Backbone], make_stream: MakeStream) -> Calla
     backbone = make_backbone(depth=1)
 
     def start(
-        folder: Path, name: str = "ranpac", sessions: Any = SESSIONS, progress: Any = None, **options: Any
+        folder: Path,
+        name: str = "ranpac",
+        sessions: Any = SESSIONS,
+        progress: Any = None,
+        fresh: bool = False,
+        of: Backbone = backbone,
+        settings: Any = None,
+        **options: Any,
     ) -> tuple[Any, Method]:
         stream = make_stream(sessions, **options)
-        pet, ridge = pet_settings("adapter", bottleneck=4), RidgeSettings(size=20)
-        method = make_method(SETTINGS[name](), backbone, pet, ridge, 0)
-        facts = {"command": "safecl run"}
+        kind, tiny = (
+            method_settings()[name],
+            {"pet": pet_settings("adapter", bottleneck=4), "ridge": RidgeSettings(size=20)},
+        )
+        method = make_method(kind(**{key: tiny[key] for key in tiny if key in kind.model_fields}), of)
         summary = run(
-            Accelerator(cpu=True), method, stream, TRAIN, stream.transform, 0, folder, progress or Quiet(), facts
+            method,
+            stream,
+            folder,
+            accelerator=Accelerator(cpu=True),
+            train=TRAIN,
+            progress=progress,
+            settings=settings,
+            facts={"command": "safecl run"},
+            fresh=fresh,
         )
         return summary, method
 
@@ -207,6 +224,19 @@ def test_a_state_of_another_run_is_refused_and_the_one_before_used(
     assert any("belongs to another run" in text and "The state before it is used" in text for text in notes.said)
 
 
+def test_when_no_state_can_be_used_the_run_does_not_start_over_by_itself(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    expected, _ = go(tmp_path)
+    for file in (tmp_path / "state").glob("session_*.safetensors"):
+        file.write_bytes(file.read_bytes()[:50])
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"}
+    with pytest.raises(SafeclError, match=r"damaged .* No other state is left in .*; start anew with --fresh\.$"):
+        go(tmp_path)
+    assert {path: path.read_bytes() for path in before} == before
+    assert go(tmp_path, fresh=True)[0]["final"] == expected["final"]
+
+
 def test_a_state_of_a_newer_version_is_refused_and_the_one_before_used(
     go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,11 +321,10 @@ def test_a_disk_that_fills_up_or_goes_loses_no_good_state(
 
 
 def test_a_folder_has_one_run_at_a_time(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(SafeclError, match="Another run is using"):
-            go(tmp_path)
+    with claimed(tmp_path), pytest.raises(SafeclError, match="Another run is using"):
+        go(tmp_path)
     go(tmp_path)
+    assert (tmp_path / "lock").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(
@@ -370,3 +399,108 @@ def test_class_streams_are_tested_on_what_was_seen_and_domain_streams_on_every_d
     rows = [line["accuracy"]["ranpac"] for line in lines(tmp_path / "domain")]
     assert summary["fwt"]["ranpac"] == pytest.approx((rows[0][1] + rows[1][2]) / 2 - 1 / 2)  # above a guess of two
     assert [len(line["test_counts"]) for line in lines(tmp_path / "domain")] == [3, 3, 3]
+
+
+# -- a run goes on with what it began with --------------------------------------------------------------------------
+
+
+def stopped_after_one(go: Callable[..., tuple[Any, Method]], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed in its second session."""
+    real = RanPAC.learn
+
+    def die(self: Any, session: Any, fit: Any) -> None:
+        if session.number == 2:
+            raise Killed
+        real(self, session, fit)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(RanPAC, "learn", die)
+        go(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sessions": [["a", "b"], ["x"], ["d", "a"]]}, "session 2 had the classes c and now has x"),
+        ({"sessions": [["b", "a"], ["c"], ["d", "a"]]}, "session 1 had the classes a, b and now has b, a"),
+        ({"sessions": SESSIONS[:2]}, "3 sessions, and now there are 2"),
+        ({"train": 4}, "session 1 had 6 train pictures and now has 8"),
+        ({"test": 3}, "session 1 had 4 test pictures and now has 6"),
+        ({"seed": 1}, "train pictures of session 1 have changed"),
+        ({"settings": {"train": {"epochs": 2}}}, "train.epochs=1 (now 2)"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("finished", [False, True])
+def test_other_data_or_settings_are_refused_and_the_run_stays_as_it_was(
+    finished: bool,
+    change: dict[str, Any],
+    told: str,
+    go: Callable[..., tuple[Any, Method]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go(tmp_path) if finished else stopped_after_one(go, tmp_path, monkeypatch)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"}
+    with pytest.raises(SafeclError) as caught:
+        go(tmp_path, **change)
+    assert told in str(caught.value) and "--folder" in str(caught.value) and "--fresh" in str(caught.value)
+    assert {path: path.read_bytes() for path in before} == before
+    assert go(tmp_path)[0]["sessions"] == 3  # with what it began with it goes on
+    assert go(tmp_path, fresh=True, **change)[0]["sessions"] == len(change.get("sessions", SESSIONS))
+
+
+def test_other_weights_under_the_same_name_are_refused(
+    go: Callable[..., tuple[Any, Method]],
+    make_backbone: Callable[..., Backbone],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped_after_one(go, tmp_path, monkeypatch)
+    with pytest.raises(SafeclError, match="other weights of tiny"):
+        go(tmp_path, of=make_backbone(seed=1, depth=1))
+
+
+def test_a_fresh_start_waits_for_its_claim_and_never_deletes_the_lock(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    go(tmp_path)
+    states = sorted((tmp_path / "state").iterdir())
+    with claimed(tmp_path), pytest.raises(SafeclError, match="Another run is using"):
+        go(tmp_path, fresh=True)
+    assert sorted((tmp_path / "state").iterdir()) == states and (tmp_path / "summary.json").exists()
+    lock = (tmp_path / "lock").stat().st_ino
+    notes = Notes()
+    go(tmp_path, fresh=True, progress=notes)
+    assert (tmp_path / "lock").stat().st_ino == lock and not any("finished already" in text for text in notes.said)
+
+
+def test_a_fresh_start_empties_a_run_and_nothing_else(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    go(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    go(tmp_path / "run", fresh=True)
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(SafeclError, match="no run, so it is not emptied"):
+        go(tmp_path / "other", fresh=True)
+    assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+def test_a_summary_that_is_damaged_is_computed_again(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    expected, _ = go(tmp_path)
+    (tmp_path / "summary.json").write_text("{")
+    go(tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text())["final"] == expected["final"]
+
+
+def test_pictures_held_out_are_validated_after_every_session_and_never_trained_on(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    summary, _ = go(tmp_path, train=4, held_out=0.25)
+    found = [json.loads(text)["validation"] for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["counts"] for line in found] == [[2], [2, 1], [2, 1, 2]]
+    assert summary["validation"]["final"] == found[-1]["pooled"]
+    assert read_run(tmp_path).metrics[-1].validation is not None
+    images = [json.loads(text)["phases"] for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert images[0][0]["images"] == 6  # of 8

@@ -1,7 +1,8 @@
 """A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--serve].
 
-Without ``--serve`` it runs every stream below ROOT, in as many processes as a launcher started. With it, it reads
-folder names from stdin, and forks a process for each one that runs there: the imports are paid for once.
+Without ``--serve`` it runs every method on every kind of stream below ROOT, in as many processes as a launcher
+started. With it, it reads folder names from stdin, and forks a process for each one that runs there: the imports are
+paid for once.
 """
 
 import gc
@@ -17,14 +18,13 @@ from accelerate import Accelerator
 from conftest import make_backbone, make_stream  # type: ignore[import-not-found]
 
 from safecl.engine.checkpoint import save_state
-from safecl.engine.fit import TrainSettings
 from safecl.engine.processes import Processes
-from safecl.engine.progress import Quiet
 from safecl.engine.run import run
-from safecl.heads import RidgeSettings
-from safecl.methods import Method, make_method
-from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import pet_settings
+from safecl.engine.settings import TrainSettings
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.catalog import make_method, method_settings
+from safecl.methods.method import Method
+from safecl.pet.settings import pet_settings
 
 CLASSES = [["a", "b", "c", "d"], ["e"], ["f", "g", "a"]]
 STREAMS: dict[str, dict[str, Any]] = {
@@ -34,15 +34,27 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 SHORT = {"sessions": [["a", "b", "c", "d"], ["e"]], "train": 4, "test": 1}
 # A last batch of 1 for class session 2, which two processes cannot share; of odd size elsewhere.
-TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # saves its place after every step
+TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # saves a checkpoint after every step
+QUICK = {"slca": {"align_epochs": 2, "align_samples": 4}}
 
 
-def tiny_run(folder: Path, options: dict[str, Any], accelerator: Accelerator) -> tuple[dict[str, Any], Method]:
-    """SAFE with all it has: the pilots, or else the transfer loss, which is no mean over pictures; both phases."""
-    stream, backbone = make_stream(**options), make_backbone(depth=1)
-    settings = SafeSettings(pilot=len(options["sessions"][0]) > 3)
-    method = make_method(settings, backbone, pet_settings("ssf"), RidgeSettings(size=40), 0)
-    return run(accelerator, method, stream, TRAIN, stream.transform, 0, folder, Quiet(), {}), method
+def cases() -> list[tuple[str, str]]:
+    """Every method on every kind of stream; SAFE also with its transfer loss, which is no mean over pictures."""
+    kinds = [(name, kind) for name in method_settings() for kind in ("class", "domain")]
+    return [*kinds, ("safe", "transfer")]
+
+
+def tiny_run(
+    folder: Path, options: dict[str, Any], accelerator: Accelerator, name: str = "safe"
+) -> tuple[dict[str, Any], Method]:
+    """A method on a stream. SAFE has pilots where there are enough classes for them, or else the transfer loss."""
+    stream, backbone, kind = make_stream(**options), make_backbone(depth=1), method_settings()[name]
+    chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40)}
+    chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(name, {})
+    if name == "safe":
+        chosen["pilot"] = len(options["sessions"][0]) > 3
+    method = make_method(kind(**chosen), backbone)
+    return run(method, stream, folder, accelerator=accelerator, train=TRAIN), method
 
 
 def answers(method: Method) -> dict[str, torch.Tensor]:
@@ -52,11 +64,11 @@ def answers(method: Method) -> dict[str, torch.Tensor]:
 
 
 def everywhere(root: Path) -> None:
-    """Every stream, in as many processes as there are; each leaves its state and its answers."""
+    """Every case, in as many processes as there are; each leaves its state and its answers."""
     accelerator = Accelerator(cpu=True)
-    for kind, options in STREAMS.items():
-        summary, method = tiny_run(root / kind, options, accelerator)
-        file = root / f"{kind}_{accelerator.process_index}.safetensors"
+    for name, kind in cases():
+        summary, method = tiny_run(root / f"{name}-{kind}", STREAMS[kind], accelerator, name)
+        file = root / f"{name}-{kind}_{accelerator.process_index}.safetensors"
         save_state(file, {**method.state_dict(), **answers(method)}, {"final": summary["final"]})
     assert Processes(accelerator).count == int(os.environ.get("WORLD_SIZE", "1"))
 

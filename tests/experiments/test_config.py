@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safecl.errors import SafeclError
-from safecl.experiments.config import ALIASES, RunSettings, keys, load, presets, validate
-from safecl.methods.catalog import SETTINGS
+from safecl.experiments.config import ALIASES, RunSettings, load, presets, validate
+from safecl.experiments.sentences import keys
+from safecl.methods.catalog import method_settings
 
 
 def sentence(source: str, *words: str) -> str:
@@ -28,11 +29,11 @@ def sentence(source: str, *words: str) -> str:
 def test_every_preset_is_valid() -> None:
     assert {"safe", "paper", "published", "ranpac", "finetune"} <= set(presets())
     for name in [*presets(), *ALIASES]:
-        assert load(name, []).method.name in SETTINGS
+        assert load(name, []).method.name in method_settings()
 
 
 def test_default_is_safe_with_our_defaults() -> None:
-    assert load("default", []) == load("safe", []) == RunSettings()
+    assert load("default", []) == load("safe", []) == RunSettings(preset="safe")
 
 
 @pytest.mark.parametrize("name", presets())
@@ -56,9 +57,9 @@ def test_words_go_on_top_and_leave_the_rest_alone() -> None:
     changed = load(
         "paper", ["train.epochs=7", "seed=5", "method.gamma=2.5", "ridge.betas=[1e-3, 1]", "method.teacher=ptm"]
     )
-    assert (changed.train.epochs, changed.seed, changed.ridge.betas) == (7, 5, (1e-3, 1.0))
+    assert (changed.train.epochs, changed.seed, changed.method.ridge.betas) == (7, 5, (1e-3, 1.0))
     expected = plain.model_dump()
-    expected["train"]["epochs"], expected["seed"], expected["ridge"]["betas"] = 7, 5, (1e-3, 1.0)
+    expected["train"]["epochs"], expected["seed"], expected["method"]["ridge"]["betas"] = 7, 5, (1e-3, 1.0)
     expected["method"].update(gamma=2.5, teacher="ptm")
     assert changed.model_dump() == expected
 
@@ -66,10 +67,10 @@ def test_words_go_on_top_and_leave_the_rest_alone() -> None:
 @pytest.mark.parametrize(
     ("word", "group", "key", "value"),
     [
-        ("pet=adapter", "pet", "kind", "adapter"),
-        ("stream=glyphs", "stream", "name", "glyphs"),
-        ("stream=folder:/data/my pictures", "stream", "name", "folder:/data/my pictures"),
-        ("stream=hf:user/name", "stream", "name", "hf:user/name"),
+        ("stream=glyphs", "stream", "kind", "glyphs"),
+        ("stream=folder:/data/my pictures", "stream", "path", "/data/my pictures"),
+        ("stream=hf:user/name", "stream", "name", "user/name"),
+        ("stream=CIFAR-100", "stream", "name", "cifar100"),
         ("backbone=vit_base_patch16_224.augreg_in21k", "backbone", "name", "vit_base_patch16_224.augreg_in21k"),
         ("backbone=/weights/mine.npz", "backbone", "weights", "/weights/mine.npz"),
         ("method=ranpac", "method", "name", "ranpac"),
@@ -84,23 +85,61 @@ def test_a_setting_outside_any_group_is_just_that(word: str, value: Any) -> None
     assert getattr(load("safe", [word]), word.split("=")[0]) == value
 
 
+def test_the_groups_of_a_method_need_no_method_in_front() -> None:
+    short, long = (load("safe", [f"{front}pet=adapter", f"{front}pet.bottleneck=8", f"{front}ridge.size=7"])
+                   for front in ("", "method."))  # fmt: skip
+    assert short == long and short.pet == "adapter"
+    assert (short.method.pet.bottleneck, short.method.ridge.size) == (8, 7)  # type: ignore[attr-defined]
+
+
 def test_the_order_of_words_does_not_matter() -> None:
     words = ["stream=glyphs", "stream.classes=9", "pet=adapter", "pet.bottleneck=8", "method=safe", "method.gamma=3"]
     settings = load("published", words)
     assert settings == load("published", words[::-1])
-    assert (settings.stream.classes, settings.pet.bottleneck) == (9, 8)
+    assert (settings.stream.classes, settings.method.pet.bottleneck) == (9, 8)
     assert settings.method.model_dump()["gamma"] == 3
 
 
-def test_another_pet_keeps_the_numbers_and_another_method_does_not() -> None:
-    assert load("safe", ["pet.tokens=9", "pet=vpt_deep"]).pet.tokens == 9
-    assert load("paper", ["method=safe"]).method == load("safe", []).method
+def test_another_method_keeps_the_groups_that_it_has_too_and_nothing_else() -> None:
+    demo, ranpac, finetune = (load("demo", words) for words in ([], ["method=ranpac"], ["method=finetune"]))
+    assert demo.method.ridge == ranpac.method.ridge and ranpac.method.ridge.size == 2000  # type: ignore[attr-defined]
+    assert demo.method.pet == ranpac.method.pet == finetune.method.pet  # type: ignore[attr-defined]
+    assert demo.train == ranpac.train == finetune.train
+    assert (demo.preset, ranpac.preset) == ("demo", "")  # it is another method's
+    other = load("paper", ["method=ranpac"]).method.model_dump()
+    assert other["scale"] == load("ranpac", []).method.model_dump()["scale"]
+
+
+def test_a_preset_has_variants_for_some_streams_and_pets_and_words_go_on_top() -> None:
+    plain, cifar = load("paper", []), load("paper", ["stream=cifar100"])
+    assert (plain.pet, plain.backbone.name) == ("ssf", "vit_base_patch16_224.augreg_in21k_ft_in1k")
+    assert (cifar.pet, cifar.backbone.name) == ("adapter", "vit_base_patch16_224.augreg_in21k")
+    omni = load("paper", ["stream=omnibenchmark"])
+    assert (omni.pet, omni.method.pet.rate) == ("vpt_deep", 1.0)  # type: ignore[attr-defined]  # one follows from the other
+    assert load("paper", ["stream=cifar100", "pet=ssf"]).pet == "ssf"
+    assert load("paper", ["pet=vpt_deep", "pet.rate=0.5"]).method.pet.rate == 0.5  # type: ignore[attr-defined]
+    released = [load("published", words).method.model_dump()["gamma"] for words in ([], ["stream=cifar100"])]
+    assert released == [100, 1]
+
+
+def test_presets_that_promise_fidelity_name_their_backbone_and_compute_in_float32() -> None:
+    for name in ("paper", "published", "ranpac-published"):
+        settings = load(name, [])
+        assert settings.precision == "fp32" and settings.backbone.name.startswith("vit_base_patch16_224.augreg_in21k")
+        assert settings.backbone.normalisation == "none"
+        ridge = settings.method.model_dump()["ridge"]
+        assert (ridge["evidence"], ridge["evidence_pictures"], ridge["size"]) == ("session", None, 10_000)
+    assert load("ranpac-published", []).method.model_dump()["scale"] == 1.0
+    ours, safe = load("ranpac", []), load("safe", [])
+    assert ours.model_dump(exclude={"method", "preset"}) == safe.model_dump(exclude={"method", "preset"})
+    for field in ("pet", "ridge", "scale"):
+        assert ours.method.model_dump()[field] == safe.method.model_dump()[field]
 
 
 def test_null_is_no_value_and_the_word_none_a_word() -> None:
     settings = load("safe", ["method.transfer_share=null", "method.teacher=none", "pet=none", "train.later_clip=null"])
     assert settings.method.model_dump()["transfer_share"] is None
-    assert settings.method.model_dump()["teacher"] == settings.pet.kind == "none"
+    assert settings.method.model_dump()["teacher"] == settings.pet == "none"
 
 
 @given(st.integers(0, 2**32), st.floats(1e-6, 10), st.integers(1, 500))
@@ -110,9 +149,9 @@ def test_numbers_are_read_as_they_are_written(seed: int, rate: float, epochs: in
 
 
 def test_every_key_is_known_by_its_dotted_name() -> None:
-    known = keys()
+    known = keys(RunSettings)
     assert {"seed", "train.lr", "method.gamma", "ridge.betas", "pet.kind", "backbone.weights"} <= set(known)
-    assert "method.gamma" not in keys("ranpac") and "method.scale" in keys("ranpac")
+    assert "method.gamma" not in keys(RunSettings, "ranpac") and "method.scale" in keys(RunSettings, "ranpac")
 
 
 # -- what can be wrong ----------------------------------------------------------------------------------------------
@@ -126,11 +165,14 @@ def test_every_key_is_known_by_its_dotted_name() -> None:
         ("sead=3", "'seed'"),
         ("method.gama=3", "'method.gamma'"),
         ("pet.bottelneck=3", "'pet.bottleneck'"),
+        ("ridge.sice=3", "'ridge.size'"),
+        ("stream.clases=3", "'stream.classes'"),
         ("train.epochs.x=3", "'train.epochs'"),
     ],
 )
 def test_a_misspelt_key_names_the_nearest(word: str, nearest: str) -> None:
-    assert f"did you mean {nearest}?" in sentence("safe", word)
+    pet = ["pet=adapter"] if word.startswith("pet.") else []
+    assert f"did you mean {nearest}?" in sentence("safe", word, *pet)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +207,7 @@ def test_a_misspelt_value_names_the_nearest(word: str, nearest: str) -> None:
         ("ridge.size=big", "ridge.size"),
         ("seed=-1", "seed"),
         ("seed=", "seed"),
+        ("stream=", "stream"),
         ("seed.x=1", "seed"),
         ("stream.scale=[1]", "stream.scale"),
     ],
@@ -182,9 +225,24 @@ def test_a_group_that_is_given_a_value_says_what_it_holds(word: str) -> None:
 @pytest.mark.parametrize("word", ["method=[a]", "method=5", "method.name=[a]", "method={}"])
 def test_a_method_that_is_no_name_is_refused(word: str) -> None:
     if word == "method={}":
-        assert load("ranpac", [word]).method.name == "safe"
+        assert load("ranpac", [word]).method.name == "ranpac"
     else:
-        assert "finetune, ranpac, safe" in sentence("safe", word)
+        assert "finetune, ranpac, safe" in sentence("safe", word) or "did you mean" in sentence("safe", word)
+
+
+@pytest.mark.parametrize(
+    ("source", "word", "told"),
+    [
+        ("simplecil", "pet=adapter", "SimpleCIL has no pet, so pet means nothing to it"),
+        ("finetune", "ridge.size=100", "Fine-tuning has no ridge, so ridge.size means nothing to it"),
+        ("simplecil", "train.epochs=3", "SimpleCIL does not train, so train.epochs means nothing"),
+        ("safe", "pet.tokens=3", "pet.tokens is not one of the pet that is chosen"),
+        ("safe", "stream.unreadable=skip", "stream.unreadable is not one of the stream that is chosen"),
+        ("ranpac", "method.teacher=slow", "method.teacher is not one of RanPAC"),
+    ],
+)
+def test_a_setting_that_means_nothing_here_is_an_error(source: str, word: str, told: str) -> None:
+    assert told in sentence(source, word)
 
 
 def test_a_setting_of_another_method_is_not_suggested() -> None:
@@ -228,7 +286,7 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
-    assert load(str(tmp_path / "empty.yaml"), []) == RunSettings()
+    assert load(str(tmp_path / "empty.yaml"), []) == RunSettings(preset="empty")
 
 
 def test_a_method_without_a_name_is_safe() -> None:

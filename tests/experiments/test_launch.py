@@ -1,13 +1,17 @@
-"""From settings to a run: its folder, its device, its precision."""
+"""From settings to a run in its folder."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
 from safecl.errors import SafeclError
-from safecl.experiments.config import load
-from safecl.experiments.launch import check_folder, choose_precision, default_folder, make_accelerator, start_anew
+from safecl.experiments.config import default_folder, load
+from safecl.experiments.launch import launch
+from safecl.streams.stream import Stream
+
+SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=1", "train.epochs=1", "device=cpu"]
 
 
 def test_every_configuration_has_a_folder_of_its_own() -> None:
@@ -19,51 +23,45 @@ def test_every_configuration_has_a_folder_of_its_own() -> None:
         assert folder.parent == Path("runs") and not set(folder.name) & set(" /:")
 
 
-def test_a_folder_belongs_to_one_configuration(tmp_path: Path) -> None:
-    settings = load("safe", ["seed=1"])
-    check_folder(settings, tmp_path / "run")
-    check_folder(settings, tmp_path / "run")
-    assert load(str(tmp_path / "run" / "resolved.yaml"), []) == settings
-    with pytest.raises(SafeclError, match="other settings"):
-        check_folder(load("safe", ["seed=2"]), tmp_path / "run")
+def test_a_folder_holds_the_settings_as_given_and_as_resolved_and_the_name_of_the_preset(tmp_path: Path) -> None:
+    settings = load("simplecil", SMALL[:4])
+    launch(settings, tmp_path, given="# safecl run simplecil\n")
+    assert load(str(tmp_path / "resolved.yaml"), []) == settings
+    assert (tmp_path / "given.yaml").read_text() == "# safecl run simplecil\n"
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert (facts["preset"], facts["method"], facts["pet"], facts["precision"]) == (
+        "simplecil", "simplecil", "none", "float32",
+    )  # fmt: skip
+
+
+def test_a_run_with_other_settings_is_refused_and_says_which(tmp_path: Path) -> None:
+    launch(load("simplecil", SMALL[:4]), tmp_path)
+    with pytest.raises(SafeclError, match=r"other settings: seed=0 \(now 3\), stream\.train=2 \(now 3\);"):
+        launch(load("simplecil", [*SMALL[:2], "stream.train=3", "stream.test=1", "seed=3"]), tmp_path)
+    launch(load("simplecil", [*SMALL[:4], "train.save_seconds=1"][:4]), tmp_path)
+
+
+def test_how_the_machine_is_used_may_change(tmp_path: Path) -> None:
+    words = ["pet=none", "ridge.size=20", *SMALL]
+    summary = launch(load("ranpac", words), tmp_path)
+    again = launch(load("ranpac", [*words, "train.save_seconds=1", "train.graphs=false"]), tmp_path)
+    assert again["final"] == summary["final"]
+
+
+def test_settings_that_name_nothing_leave_no_folder_behind(tmp_path: Path) -> None:
+    for word in (f"stream=folder:{tmp_path}/none", "backbone=/none.npz"):
+        with pytest.raises(SafeclError):
+            launch(load("safe", [word]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SafeclError, match="cannot be used"):
-        check_folder(load("safe", []), tmp_path / "file")
+    with pytest.raises(SafeclError, match="cannot be written"):
+        launch(load("simplecil", SMALL[:4]), tmp_path / "file")
 
 
-def test_a_device_that_is_not_known_or_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SafeclError, match="choose auto, cpu, cuda or mps"):
-        make_accelerator("gpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SafeclError, match="not available"):
-        make_accelerator("cuda")
-    assert make_accelerator("cpu").device.type == "cpu"
-
-
-def test_low_precision_is_for_hardware_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert choose_precision("auto", cpu) == choose_precision("fp32", cuda) == torch.float32
-    assert choose_precision("bf16", cpu) == torch.bfloat16
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-    assert choose_precision("auto", cuda) == torch.bfloat16
-
-
-def test_starting_anew_empties_a_run_and_nothing_else(tmp_path: Path) -> None:
-    run, other = tmp_path / "run", tmp_path / "photos"
-    settings = load("safe", [])
-    check_folder(settings, run)
-    (run / "state").mkdir()
-    (run / "state" / "session_0001.safetensors").write_bytes(b"")
-    (run / "thesis.tex").write_text("years of work")
-    start_anew(run)
-    assert [path.name for path in run.iterdir()] == ["thesis.tex"]
-    start_anew(tmp_path / "none")  # nothing there: nothing to do
-    other.mkdir()
-    (other / "cat.jpg").write_bytes(b"")
-    check_folder(settings, other / "runs" / "safe")  # a run far below makes it no run
-    with pytest.raises(SafeclError, match="no run"):
-        start_anew(other)
-    assert (other / "cat.jpg").exists() and (other / "runs" / "safe" / "resolved.yaml").exists()
+def test_a_stream_of_ones_own_can_be_run(make_stream: Any, tmp_path: Path) -> None:
+    stream: Stream = make_stream([["a", "b"], ["c"]])
+    summary = launch(load("simplecil", ["backbone.image_size=16"]), tmp_path, stream=stream)
+    assert summary["sessions"] == 2 and summary["classes"] == 3

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from safecl.heads import aggregate
-from safecl.heads.aggregate import entropy, weights
+from safecl.heads.aggregate import aggregate, entropy, weights
 
 LOGITS = arrays.arrays(np.float64, (3, 4), elements=st.floats(-50, 50))
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]

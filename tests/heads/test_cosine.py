@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safecl.heads import CosineHead
+from safecl.heads.cosine import CosineHead
 from safecl.randomness import generator
 
 
@@ -131,3 +131,14 @@ def test_a_state_brings_its_own_number_of_classes() -> None:
         full.weight.zero_()
     assert empty.weight.any()  # a copy, not the same tensor
     assert empty.weight.requires_grad
+
+
+def test_centroids_are_means_of_unit_features_or_of_the_features_as_they_are() -> None:
+    features, targets = (
+        torch.randn(6, 4, generator=torch.Generator().manual_seed(0)) * 5,
+        torch.tensor([0, 0, 0, 1, 1, 1]),
+    )
+    for unit, rows in ((True, features / features.norm(dim=1, keepdim=True)), (False, features)):
+        head = CosineHead(4, unit=unit)
+        head.observe(features, targets)
+        assert torch.allclose(head.centroids(), torch.stack([rows[:3].mean(dim=0), rows[3:].mean(dim=0)]), atol=1e-6)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.heads import ClassGaussians
 from safecl.heads import gaussians as module
+from safecl.heads.gaussians import ClassGaussians
 from safecl.randomness import generator
 
 WIDTH = 5

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads import LinearHead
+from safecl.heads.linear import LinearHead
 from safecl.randomness import generator
 
 KINDS = {"biased": {}, "unbiased": {"bias": False}, "cosine": {"bias": False, "cosine": 20.0}}

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from safecl.errors import SafeclError
-from safecl.heads import ClassGaussians, LinearHead, RidgeHead, RidgeSettings
+from safecl.heads.gaussians import ClassGaussians
+from safecl.heads.linear import LinearHead
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
 from safecl.memory import free_memory
 from safecl.randomness import generator
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from safecl.errors import SafeclError
-from safecl.heads import RidgeHead, RidgeSettings, evidence
+from safecl.heads import evidence
 from safecl.heads import ridge as module
 from safecl.heads import statistics as sums
 from safecl.heads.evidence import leave_one_out_errors
-from safecl.heads.ridge import random_projection
+from safecl.heads.ridge import RidgeHead, random_projection
+from safecl.heads.settings import RidgeSettings
 from safecl.randomness import derive, generator
 
 WIDTH = 12

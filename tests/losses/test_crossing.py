@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from safecl.heads import CosineHead
+from safecl.heads.cosine import CosineHead
 from safecl.losses import crossing
 
 Features = Callable[..., tuple[np.ndarray, ...]]

@@ -1,6 +1,7 @@
 """Methods of every make on a tiny backbone, and the engine's own training loop to teach them with."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,80 +9,99 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
-from safecl.engine.fit import Fitting, TrainSettings
+from safecl.backbone.backbone import Backbone
+from safecl.engine.fit import Trainer
+from safecl.engine.learn import learn
 from safecl.engine.progress import Quiet
-from safecl.heads import RidgeSettings
-from safecl.methods import METHODS, Method, make_method
-from safecl.methods.catalog import SETTINGS
-from safecl.methods.method import Loss
+from safecl.engine.settings import TrainSettings
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.catalog import make_method, method_settings
+from safecl.methods.method import Loss, Method
 from safecl.methods.safe import SAFE
-from safecl.pet import pet_settings
-from safecl.streams.stream import Session, Stream
+from safecl.pet.settings import pet_settings
+from safecl.streams.stream import Stream
 
+METHODS = method_settings()
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 RIDGE = RidgeSettings(size=40)
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 
-# Every method, and SAFE with each of its switches on another side than the default.
+# Every method, and SAFE with its switches on other sides than the default, several at a time.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (
-            {"teacher": "none"},
-            {"teacher": "ptm"},
-            {"teacher": "previous"},
-            {"teacher": "slow", "lambda_cross": 0.0},
-            {"aggregation": "add"},
-            {"aggregation": "max"},
-            {"aggregation": "concat"},
-            {"statistics": "shared"},
-            {"new_rows": "zero"},
-            {"slow_rows": "keep", "reset_scale": True},
-            {"pilot": False, "trust": None},
-            {"trust": 1e-9},
-            {"release": False, "average": False},
-            {"transfer_normalisation": "batch", "transfer_reduction": "mean", "lambda_diag": 1.0, "pilot": False},
-            {"transfer": "fa", "transfer_share": None, "pilot": False},
-            {"transfer": "la", "pilot": False},
-            {"transfer": "ssa", "pilot": False},
-            {"transfer": "none"},
-            {"cross_pooling": "concat", "cos_reduction": "sum"},
-            {"temperature": "learned"},
+            {"teacher": "none", "aggregation": "add", "transfer": "none"},
+            {"teacher": "ptm", "aggregation": "max", "transfer": "fa", "transfer_share": None, "new_rows": "zero"},
+            {
+                "teacher": "previous",
+                "aggregation": "concat",
+                "transfer": "la",
+                "pilot": False,
+                "temperature": "learned",
+            },
+            {"lambda_cross": 0.0, "transfer": "ssa", "pilot": False, "statistics": "shared"},
+            {
+                "new_rows": "zero",
+                "slow_rows": "keep",
+                "reset_scale": True,
+                "cross_pooling": "concat",
+                "cos_reduction": "sum",
+                "statistics": "shared",
+                "pilot": False,
+            },
+            {
+                "trust": 1e-9,
+                "release": False,
+                "average": False,
+                "transfer_normalisation": "batch",
+                "transfer_reduction": "mean",
+                "lambda_diag": 1.0,
+                "pilot": False,
+            },
+            {"trust": None, "aggregation": "max", "temperature": "learned"},
+            {"teacher": "previous", "statistics": "shared", "new_rows": "zero"},
+            {"teacher": "ptm", "cross_pooling": "concat", "slow_rows": "keep", "aggregation": "concat"},
         )
     },
 }
 
 
-class Watched(Fitting):
+class Watched(Trainer):
     """The engine's training loop; tells what it was asked for."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.calls: list[tuple[int, str]] = []
-        self.on_fit: Callable[[str, nn.Module, Session], None] = lambda name, learner, session: None
-        self.after_fit: Callable[[str, Any, Session], None] = lambda name, learner, session: None
+        self.on_fit: Callable[[str, Any, Any], None] = lambda name, module, data: None
+        self.after_fit: Callable[[str, Any, Any], None] = lambda name, module, data: None
         self.around: Callable[[Loss], Loss] = lambda loss: loss
 
-    def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
-        self.calls.append((session.number, name))
-        self.on_fit(name, learner, session)
-        super().__call__(name, learner, session, self.around(loss))
-        self.after_fit(name, learner, session)
+    def __call__(self, name: str, module: nn.Module, data: Any, loss: Loss, **options: Any) -> None:
+        self.calls.append((self.session, name))
+        self.on_fit(name, module, data)
+        super().__call__(name, module, data, self.around(loss), **options)
+        self.after_fit(name, module, data)
 
 
 def new_method(
     backbone: Backbone, settings: dict[str, Any], pet: str = "adapter", seed: int = 0, ridge: RidgeSettings = RIDGE
 ) -> Method:
-    """A method that has learned nothing yet."""
-    kind = SETTINGS[settings["name"]](**settings)
-    settings = pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {}))
-    return make_method(kind, backbone, settings, ridge, seed)
+    """A method that has learned nothing yet; a PET or a ridge head goes to those that have one."""
+    kind = METHODS[settings["name"]]
+    tiny = {"pet": pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {})), "ridge": ridge}
+    groups = {name: value for name, value in tiny.items() if name in kind.model_fields}
+    return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **settings}), backbone, seed)
 
 
-def new_fit(method: Method, stream: Stream, train: TrainSettings = TRAIN, seed: int = 0) -> Watched:
-    return Watched(Accelerator(cpu=True), method, train, stream.transform, seed, Quiet())
+SHORT: dict[str, dict[str, Any]] = {"slca": {"align_epochs": 1, "align_samples": 4}}
+
+
+def new_fit(
+    method: Method, stream: Stream, train: TrainSettings = TRAIN, seed: int = 0, folder: Path | None = None
+) -> Watched:
+    return Watched(Accelerator(cpu=True), method, train, stream.transform, seed, Quiet(), folder)
 
 
 def teach(
@@ -90,10 +110,7 @@ def teach(
     """Learn the sessions ``first`` to ``last``, as a run does."""
     fit = fit or new_fit(method, stream)
     for number in range(first, (last or len(stream)) + 1):
-        session = stream.open(number)
-        method.register_classes(session.classes)
-        method.learn(session, fit)
-        session.close()
+        learn(method, stream.open(number), fit)
     return fit
 
 

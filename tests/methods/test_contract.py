@@ -9,19 +9,22 @@ import pytest
 import torch
 from accelerate import Accelerator
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.fit import TrainSettings
-from safecl.engine.progress import Quiet
+from safecl.engine.learn import learn
 from safecl.engine.run import run
-from safecl.methods import METHODS, Method
-from safecl.methods.catalog import SETTINGS
-from safecl.methods.method import Loss
+from safecl.engine.settings import TrainSettings
+from safecl.errors import SafeclError
+from safecl.methods.catalog import method_class, method_settings
+from safecl.methods.finetune import Finetune
+from safecl.methods.method import Batch, Loss, Method
+from safecl.pet.settings import PETS
 from safecl.streams.images import Label, Pictures, Transform
 from safecl.streams.stream import Part, SessionClosedError, Stream
 
+METHODS = method_settings()
 Settings = dict[str, Any]
 MakeStream = Callable[..., Stream]
 CLASSES = [
@@ -85,35 +88,36 @@ def spied(stream: Stream, diary: set[str]) -> Stream:
     return Stream(stream.name, parts, stream.protocol, stream.transform)
 
 
-def tell(settings: Settings, sessions: list[list[str]], backbone: Backbone, stream: Stream, tools: Any) -> Story:
-    """Let a method learn a stream, and watch."""
+def tell(
+    settings: Settings, sessions: list[list[str]], backbone: Backbone, stream: Stream, folder: Path, tools: Any
+) -> Story:
+    """Let a method learn a stream with checkpoints in ``folder``, and watch."""
     weights = {key: value.clone() for key, value in backbone.vit.state_dict().items()}
     story = Story(settings, sessions, tools.new_method(backbone, settings), weights)
     diary: set[str] = set()
     passes: list[int] = []
     stream = spied(stream, diary)
-    fit = tools.new_fit(story.method, stream)
+    fit = tools.new_fit(story.method, stream, folder=folder)
 
     def around(loss: Loss) -> Loss:
-        def counted(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        def counted(batch: Batch) -> dict[str, Tensor]:
             passes.clear()
-            terms = loss(images, targets)
+            terms = loss(batch)
             story.passes.append(list(passes))
             return terms
 
         return counted
 
-    def counted_features(self: Backbone, images: Tensor, view: Any = None) -> Tensor:
+    def counted_tokens(self: Backbone, images: Tensor, count: int, view: Any = None, **options: Any) -> Tensor:
         passes.append(id(self.vit if view is None else view))
-        return features(self, images, view)
+        return tokens(self, images, count, view, **options)
 
-    features, fit.around = Backbone.features, around
+    tokens, fit.around = Backbone.tokens, around
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Backbone, "features", counted_features)
+        patch.setattr(Backbone, "tokens", counted_tokens)
         for session in stream:
             diary.clear()
-            story.method.register_classes(session.classes)
-            story.method.learn(session, fit)
+            learn(story.method, session, fit)
             story.reads.append(set(diary))
             story.states.append(tools.snapshot(story.method))
             story.classes.append(list(story.method.classes))
@@ -125,29 +129,35 @@ def tell(settings: Settings, sessions: list[list[str]], backbone: Backbone, stre
 STORIES: dict[tuple[str, str], Story] = {}
 
 
-def told(settings: Settings, protocol: str, backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
-    """Each story is told once."""
-    key = (repr(settings), protocol)
-    if key not in STORIES:
-        sessions = PROTOCOLS[protocol]
-        STORIES[key] = tell(settings, sessions, backbone, make_stream(sessions), tools)
-    return STORIES[key]
+@pytest.fixture(scope="session")
+def told(backbone: Backbone, make_stream: MakeStream, tmp_path_factory: pytest.TempPathFactory, tools: Any) -> Any:
+    """``told(settings, protocol)``: each story is told once."""
+
+    def tell_once(settings: Settings, protocol: str) -> Story:
+        key = (repr(settings), protocol)
+        if key not in STORIES:
+            sessions, folder = PROTOCOLS[protocol], tmp_path_factory.mktemp("phases")
+            STORIES[key] = tell(settings, sessions, backbone, make_stream(sessions), folder, tools)
+        return STORIES[key]
+
+    return tell_once
 
 
 @pytest.fixture
-def story(watched: tuple[Settings, str], backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
-    return told(*watched, backbone, make_stream, tools)
+def story(watched: tuple[Settings, str], told: Any) -> Story:
+    return told(*watched)
 
 
 @pytest.fixture
-def class_story(variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any) -> Story:
-    return told(variant, "class", backbone, make_stream, tools)
+def class_story(variant: Settings, told: Any) -> Story:
+    return told(variant, "class")
 
 
-def test_the_catalogue_is_whole() -> None:
-    assert METHODS.keys() == SETTINGS.keys()
-    for name, method in METHODS.items():
-        assert method.name == name == SETTINGS[name]().name
+def test_every_method_says_what_it_is() -> None:
+    assert {"safe", "ranpac", "finetune", "simplecil", "aper", "slca"} <= METHODS.keys()
+    for name, settings in METHODS.items():
+        method = method_class(settings)
+        assert settings().name == name and settings.title and settings.paper
         assert method.outputs and len(set(method.outputs)) == len(method.outputs)
 
 
@@ -158,7 +168,7 @@ def test_only_the_current_sessions_training_pictures_are_read(story: Story) -> N
     assert story.reads == [{f"train {number}"} for number in range(1, len(story.reads) + 1)]
 
 
-class Hoarder(METHODS["finetune"]):  # type: ignore[misc]
+class Hoarder(Finetune):
     """A method that breaks the contract: it keeps the first session and trains on it later."""
 
     kept: Any = None
@@ -170,12 +180,12 @@ class Hoarder(METHODS["finetune"]):  # type: ignore[misc]
             self.kept, self.kept_part = session, session.part(session.classes[:1])
             super().learn(session, fit)
             if self.trick == "part":
-                fit("once more", self.learner, self.kept_part, self.loss)
+                fit("once more", self.head, self.kept_part, self.loss)
             return
         if self.trick == "fit":
-            fit("again", self.learner, self.kept, self.loss)
+            fit("again", self.head, self.kept, self.loss)
         elif self.trick == "part":
-            fit("again", self.learner, self.kept_part, self.loss)
+            fit("again", self.head, self.kept_part, self.loss)
         elif self.trick == "features":
             fit.features(self.kept, self.learner)
         else:
@@ -184,11 +194,10 @@ class Hoarder(METHODS["finetune"]):  # type: ignore[misc]
 
 @pytest.mark.parametrize("trick", ["fit", "part", "features", "pictures"])
 def test_a_method_that_hoards_a_session_is_found_out(
-    trick: str, backbone: Backbone, make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+    trick: str, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
-    monkeypatch.setitem(METHODS, "finetune", Hoarder)
-    monkeypatch.setattr(Hoarder, "trick", trick)
-    method, stream = tools.new_method(backbone, {"name": "finetune"}), make_stream(CLASSES)
+    method, stream = Hoarder(backbone, METHODS["finetune"]()), make_stream(CLASSES)  # type: ignore[arg-type]
+    method.trick = trick
     with pytest.raises(SessionClosedError, match=r"Session 1 .* is over"):
         tools.teach(method, stream)
     assert len(method.classes) == 7  # in the second session, and not before
@@ -231,12 +240,10 @@ def test_no_result_depends_on_a_test_label(
                 part.test.labels = ["never seen"] * len(part.test.labels)
         method = tools.new_method(backbone, {"name": name})
         folder = tmp_path / str(shuffled)
-        summary = run(
-            Accelerator(cpu=True), method, stream, TrainSettings(epochs=1, batch_size=4), stream.transform, 0, folder,
-            Quiet(), {},
-        )  # fmt: skip
+        train = TrainSettings(epochs=1, batch_size=4)
+        summary = run(method, stream, folder, accelerator=Accelerator(cpu=True), train=train)
         states.append(tools.snapshot(method))
-        accuracies.append(summary["final"][name])
+        accuracies.append(summary["final"][method.outputs[-1]])
     assert tools.same(*states)
     assert accuracies[1] == 0 < accuracies[0]  # the labels did reach the evaluation
 
@@ -274,7 +281,8 @@ def test_what_was_learned_is_known_at_once(
 
 
 def test_one_forward_pass_a_batch_for_each_network(story: Story) -> None:
-    assert story.passes and all(story.passes)
+    trains = story.method.settings.trains
+    assert bool(story.passes) is trains and (any(story.passes) or not trains)  # a phase may train on features alone
     assert all(len(batch) == len(set(batch)) for batch in story.passes)
 
 
@@ -313,8 +321,8 @@ def test_a_saved_method_answers_and_goes_on_as_if_it_had_never_been_saved(
         assert torch.equal(twin.logits(IMAGES), story.method.logits(IMAGES))
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("pet", ["ssf", "vpt_deep", "vpt_shallow", "lora", "none"])
+@pytest.mark.parametrize("name", [name for name, settings in METHODS.items() if "pet" in settings.model_fields])
+@pytest.mark.parametrize("pet", [kind for kind in PETS if kind != "adapter"])
 def test_a_saved_method_goes_on_whatever_its_pet(
     name: str, pet: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
 ) -> None:
@@ -331,14 +339,14 @@ def test_a_saved_method_goes_on_whatever_its_pet(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_method_and_another_one_another(
-    name: str, backbone: Backbone, make_stream: MakeStream, tools: Any
+    name: str, backbone: Backbone, make_stream: MakeStream, told: Any, tools: Any
 ) -> None:
-    expected = told({"name": name}, "class", backbone, make_stream, tools).states[1]
+    expected = told({"name": name}, "class").states[1]
     torch.manual_seed(12345)  # the global generator is nobody's business
     for seed in (0, 1):
         method, stream = tools.new_method(backbone, {"name": name}, seed=seed), make_stream(CLASSES)
         tools.teach(method, stream, last=2, fit=tools.new_fit(method, stream, seed=seed))
-        assert tools.same(tools.snapshot(method), expected) is (seed == 0)
+        assert tools.same(tools.snapshot(method), expected) is (seed == 0 or not METHODS[name].trains)
 
 
 def test_the_facts_are_those_of_the_state(class_story: Story) -> None:
@@ -347,3 +355,70 @@ def test_the_facts_are_those_of_the_state(class_story: Story) -> None:
     assert facts["learnable"] == sum(p.numel() for p in method.parameters())
     distinct = {value.data_ptr(): value.nbytes for value in method.state_dict().values()}
     assert facts["bytes_kept"] == sum(distinct.values())
+
+
+# -- state that grows -----------------------------------------------------------------------------------------------
+
+
+class Stack(nn.ModuleList):
+    """A head a session; one that is given a state makes room for as many as are in it."""
+
+    def grow(self, width: int) -> None:
+        self.append(nn.Linear(width, 1))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        wanted = {
+            key.removeprefix(prefix).split(".")[0]: value for key, value in state_dict.items() if key.startswith(prefix)
+        }
+        for index in range(len(self), len(wanted)):
+            self.grow(int(wanted[str(index)].shape[-1]) if wanted[str(index)].ndim == 2 else 24)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+class Growing(Finetune):
+    """A method whose state has new names after every session."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.stack = Stack()
+
+    def learn(self, session: Any, fit: Any) -> None:
+        super().learn(session, fit)
+        self.stack.grow(24)
+
+
+def test_a_state_with_new_names_is_this_runs_own_and_not_another_one(
+    backbone: Backbone, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    def go(folder: Path, sessions: list[list[str]]) -> Method:
+        method = Growing(backbone, METHODS["finetune"]())  # type: ignore[arg-type]
+        train = TrainSettings(epochs=1, batch_size=4)
+        run(method, make_stream(sessions), folder, accelerator=Accelerator(cpu=True), train=train)
+        return method
+
+    straight = go(tmp_path / "straight", CLASSES)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Growing, "learn", interrupted(Growing.learn, 3))
+        go(tmp_path / "stopped", CLASSES)
+    resumed = go(tmp_path / "stopped", CLASSES)
+    assert len(resumed.stack) == 3  # type: ignore[arg-type]
+    assert resumed.state_dict().keys() == straight.state_dict().keys()
+    assert torch.equal(resumed.logits(IMAGES), straight.logits(IMAGES))
+
+
+def interrupted(learn_session: Any, at: int) -> Any:
+    """``learn`` that is stopped at the start of session ``at``."""
+
+    def stopped(self: Any, session: Any, fit: Any) -> None:
+        if session.number == at:
+            raise KeyboardInterrupt
+        learn_session(self, session, fit)
+
+    return stopped
+
+
+def test_a_state_that_does_not_fit_is_refused_in_one_sentence(backbone: Backbone) -> None:
+    method = Finetune(backbone, METHODS["finetune"]())  # type: ignore[arg-type]
+    for state in ({}, {"nothing.of.this": torch.zeros(2)}):
+        with pytest.raises(SafeclError, match="not one of Fine-tuning as it is set here"):
+            method.restore(state, ["a"])

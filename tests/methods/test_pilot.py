@@ -1,4 +1,4 @@
-"""What pictures that nobody has tuned on decide: about the first session, and about later ones."""
+"""What pilots on half of the classes decide about the first session."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads import RidgeHead, RidgeSettings
-from safecl.methods.pilot import FEWEST, MATTERS, MOST, SHARES, SURE, helped
+from safecl.heads.ridge import RidgeHead
+from safecl.methods.guards import SHARES, SURE
+from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
 
@@ -58,9 +59,9 @@ def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
     def around(loss: Any) -> Any:
         name = fit.calls[-1][1]
 
-        def watched(x: Tensor, y: Tensor) -> dict[str, Tensor]:
-            found: dict[str, Tensor] = real(loss)(x, y)
-            trained.setdefault(name, set()).update(y.tolist())
+        def watched(batch: Batch) -> dict[str, Tensor]:
+            found: dict[str, Tensor] = real(loss)(batch)
+            trained.setdefault(name, set()).update(batch.targets.tolist())
             terms.setdefault(name, set()).update(found)
             return found
 
@@ -144,69 +145,3 @@ def test_classes_of_one_picture_take_no_part(new: Callable[..., SAFE], make_stre
 
 def test_without_a_pet_there_is_nothing_to_pilot(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
     assert tools.teach(new(pilot=True, pet="none"), make_stream(FOUR), last=1).calls == [(1, "slow")]
-
-
-# -- later sessions -------------------------------------------------------------------------------------------------
-
-
-def cloud(targets: Tensor, signal: float) -> Tensor:
-    """Features (N, 16) of which ``signal`` says how far the classes are apart."""
-    draw = torch.Generator().manual_seed(0)
-    centres, noise = torch.randn(8, 16, generator=draw), torch.randn(len(targets), 16, generator=draw)
-    return signal * centres[targets] + noise
-
-
-def test_a_tuning_helps_if_it_tells_unseen_pictures_apart() -> None:
-    head, targets = RidgeHead(16, RidgeSettings(size=100)), torch.arange(8).repeat(8)
-    worse, better = cloud(targets, 0.3), cloud(targets, 3.0)
-    assert helped(head, worse, better, targets)
-    assert not helped(head, better, worse, targets)
-    assert not helped(head, better, better, targets)
-    assert not helped(head, cloud(targets, 0.30), cloud(targets, 0.31), targets)
-
-
-@pytest.mark.parametrize(
-    "targets",
-    [[0] * 20, [0] * 20 + [1], list(range(8)), [0, 1] * (FEWEST // 2 - 1) + [2, 3]],
-    ids=["one class", "a class of one picture", "classes of one picture", "few pictures"],
-)
-def test_with_too_little_to_ask_nothing_has_helped(targets: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = torch.tensor(targets)
-    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: pytest.fail("was asked"))
-    assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
-
-
-@pytest.mark.parametrize(
-    ("labels", "each"),
-    [
-        (torch.arange(8).repeat_interleave(MOST // 8), MOST // 8),
-        (torch.arange(8).repeat_interleave(MOST), MOST // 8),
-        (torch.arange(8).repeat(MOST), MOST // 8),
-        (torch.arange(345).repeat_interleave(10), 2),
-        (torch.cat([torch.zeros(MOST, dtype=torch.long), torch.tensor([1, 2, 2, 2])]), MOST // 2),
-    ],
-    ids=["all of few", "class by class", "by turns", "many classes", "one class with most"],
-)
-def test_of_many_pictures_some_of_every_class_are_asked(
-    labels: Tensor, each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Tensor] = []
-    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y) or torch.zeros(len(y)))
-    features = torch.randn(len(labels), 16)
-    assert not helped(RidgeHead(16, RidgeSettings(size=10)), features, features, labels)
-    there = labels.bincount()
-    expected = torch.where(there > 1, there.clamp(max=each), 0)
-    assert len(asked) == 2 and all(torch.equal(y.bincount(minlength=len(there)), expected) for y in asked)
-
-
-@pytest.mark.parametrize("gain", [MATTERS - 0.01, MATTERS + 0.01])
-def test_a_gain_that_is_sure_but_small_is_none(gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = torch.arange(8).repeat(8)
-    before, after = cloud(labels, 1.0), cloud(labels, 2.0)
-    noise = torch.linspace(-1e-3, 1e-3, len(labels))
-    monkeypatch.setattr(
-        RidgeHead,
-        "leave_one_out",
-        lambda self, f, y: torch.full_like(noise, 2.0) if torch.equal(f, before) else 2 * (1 - gain) + noise,
-    )
-    assert helped(RidgeHead(16, RidgeSettings(size=10)), before, after, labels) == (gain > MATTERS)

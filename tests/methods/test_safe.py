@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from safecl import losses
-from safecl.backbone import Backbone
-from safecl.engine.fit import TrainSettings
+from safecl.backbone.backbone import Backbone
+from safecl.engine.batches import Piece
+from safecl.engine.settings import TrainSettings
 from safecl.experiments import config
-from safecl.heads import aggregate
-from safecl.methods import make_method
-from safecl.methods.safe import SAFE, both
+from safecl.heads.aggregate import aggregate
+from safecl.methods.catalog import make_method
+from safecl.methods.method import Batch
+from safecl.methods.safe import SAFE, Teacher, concatenated
 from safecl.streams.stream import Session, Stream
 
 MakeStream = Callable[..., Stream]
@@ -55,6 +57,7 @@ def test_after_the_first_session_fast_is_slow(
     fit = tools.teach(method, make_stream(CLASSES), last=1)
     assert fit.calls == [(1, "slow")]
     assert equal(state_of(method.slow), state_of(method.fast))
+    assert equal(state_of(method.w_slow), state_of(method.w_fast))
     answers = method.all_logits(images)
     assert torch.equal(answers["slow"], answers["fast"])
     assert torch.equal(answers["safe"].argmax(dim=1), answers["slow"].argmax(dim=1))
@@ -66,11 +69,11 @@ def test_the_slow_learner_is_tuned_once_and_then_stays(
     method, stream = new(), make_stream(CLASSES)
     fresh = state_of(method.slow.pet)
     fit = tools.teach(method, stream, last=1)
-    slow, scale, fast = state_of(method.slow.pet), method.slow.cosine.scale.clone(), state_of(method.fast.pet)
+    slow, scale, fast = state_of(method.slow.pet), method.w_slow.scale.clone(), state_of(method.fast.pet)
     assert not equal(slow, fresh)
     tools.teach(method, stream, first=2, fit=fit)
     assert fit.calls == [(1, "slow"), (2, "fast"), (3, "fast")]
-    assert equal(state_of(method.slow.pet), slow) and torch.equal(method.slow.cosine.scale, scale)
+    assert equal(state_of(method.slow.pet), slow) and torch.equal(method.w_slow.scale, scale)
     assert not equal(state_of(method.fast.pet), fast)
     assert not any(parameter.requires_grad for parameter in method.slow.parameters())
 
@@ -81,7 +84,7 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
     method, stream = new(), make_stream(CLASSES)
     fit = tools.new_fit(method, stream)
     starts: list[dict[str, Tensor]] = []
-    fit.on_fit = lambda name, learner, session: starts.append(state_of(learner.pet))
+    fit.on_fit = lambda name, learner, session: starts.append(state_of(learner[0].pet))
     ends = []
     for number in (1, 2, 3):
         tools.teach(method, stream, number, number, fit)
@@ -107,8 +110,8 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
     start, ends = method.fast.tuning(), []
 
     def far(name: str, learner: Any, session: Session) -> None:
-        scramble(learner.pet, deviation=0.05)  # training takes it away from the slow learner
-        ends.append(learner.tuning())
+        scramble(learner[0].pet, deviation=0.05)  # training takes it away from the slow learner
+        ends.append(learner[0].tuning())
 
     fit.after_fit = far
     tools.teach(method, stream, 2, 2, fit)
@@ -131,7 +134,7 @@ def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
     method, stream = new(trust=None, statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     ends: list[dict[str, Tensor]] = []
-    fit.after_fit = lambda name, learner, session: ends.append(learner.tuning())
+    fit.after_fit = lambda name, learner, session: ends.append(learner[0].tuning())
     for number, share in ((2, 6 / 12), (3, 3 / 15)):  # each with the weight of its pictures
         start = method.fast.tuning()
         tools.teach(method, stream, number, number, fit)
@@ -153,7 +156,7 @@ def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
         asked.append((before, after))
         return len(asked) == 2  # sure in the third session, and never again
 
-    monkeypatch.setattr("safecl.methods.safe.helped", answer)
+    monkeypatch.setattr("safecl.methods.guards.helped", answer)
     method, stream = new(teacher=teacher), make_stream([*CLASSES, ["f"], ["g"]])
     kept = terms_of(method, stream, tools, last=4)
     held = [True, True, True] if teacher == "ptm" else [True, False, False]
@@ -172,7 +175,7 @@ def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
 def test_without_l_cos_nothing_is_asked(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safecl.methods.safe.helped", lambda *_: pytest.fail("was asked"))
+    monkeypatch.setattr("safecl.methods.guards.helped", lambda *_: pytest.fail("was asked"))
     tools.teach(new(lambda_cos=0.0), make_stream(CLASSES))
 
 
@@ -180,7 +183,7 @@ def test_without_l_cos_nothing_is_asked(
 def test_in_doubt_l_cos_stays(
     release: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safecl.methods.safe.helped", lambda *_: not release)
+    monkeypatch.setattr("safecl.methods.guards.helped", lambda *_: not release)
     kept = terms_of(new(release=release), make_stream(CLASSES), tools)
     assert "cos" in kept[2] and "cos" in kept[3]
 
@@ -204,7 +207,7 @@ def test_the_slow_rows_are_centroids_of_all_pictures_seen(
             np.mean([f for f, label in zip(features, labels, strict=True) if label == c], axis=0)
             for c in range(len(method.classes))
         ]
-        assert np.allclose(method.slow.cosine.weight.detach(), expected, atol=1e-6)
+        assert np.allclose(method.w_slow.weight.detach(), expected, atol=1e-6)
 
 
 def test_the_fast_rows_of_new_classes_start_at_their_centroids_and_old_ones_where_they_were(
@@ -212,19 +215,19 @@ def test_the_fast_rows_of_new_classes_start_at_their_centroids_and_old_ones_wher
 ) -> None:
     method, stream = new(), make_stream(MIXED)
     fit = tools.teach(method, stream, last=1)
-    old = method.fast.cosine.weight.detach().clone()
+    old = method.w_fast.weight.detach().clone()
     x, y = plain(stream, 2), torch.tensor([2, 2, 2, 0, 0, 0])  # c is new, a is known
     seen: list[Tensor] = []
 
     def look(name: str, learner: Any, session: Session) -> None:
         expected = unit(method.fast.features(x))[y == 2].mean(axis=0)
-        assert np.allclose(learner.cosine.weight[2].detach(), expected, atol=1e-6)
-        assert torch.equal(learner.cosine.weight[:2], old)
-        seen.append(learner.cosine.weight.detach().clone())
+        assert np.allclose(learner[1].weight[2].detach(), expected, atol=1e-6)
+        assert torch.equal(learner[1].weight[:2], old)
+        seen.append(learner[1].weight.detach().clone())
 
     fit.on_fit = look
     tools.teach(method, stream, 2, 2, fit)
-    assert len(seen) == 1 and not torch.equal(method.fast.cosine.weight, seen[0])  # and then they are trained
+    assert len(seen) == 1 and not torch.equal(method.w_fast.weight, seen[0])  # and then they are trained
 
 
 def test_zero_rows_stay_zero_in_the_slow_head_and_start_at_zero_in_the_fast_one(
@@ -232,13 +235,13 @@ def test_zero_rows_stay_zero_in_the_slow_head_and_start_at_zero_in_the_fast_one(
 ) -> None:
     method, stream = new(new_rows="zero", slow_rows="keep"), make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
-    head = method.slow.cosine.weight.detach().clone()
+    head = method.w_slow.weight.detach().clone()
     starts: list[Tensor] = []
-    fit.on_fit = lambda name, learner, session: starts.append(learner.cosine.weight.detach().clone())
+    fit.on_fit = lambda name, learner, session: starts.append(learner[1].weight.detach().clone())
     tools.teach(method, stream, 2, fit=fit)
-    assert torch.equal(method.slow.cosine.weight[:2], head) and not method.slow.cosine.weight[2:].any()
+    assert torch.equal(method.w_slow.weight[:2], head) and not method.w_slow.weight[2:].any()
     assert not starts[0][2:].any() and not starts[1][4:].any()
-    assert method.fast.cosine.weight.any(dim=1).all()
+    assert method.w_fast.weight.any(dim=1).all()
 
 
 @pytest.mark.parametrize("rule", ["imprint", "keep"])
@@ -249,7 +252,7 @@ def test_the_slow_head_after_the_first_session_is_imprinted_or_kept(
     tools.teach(method, stream, last=1)
     x, y = plain(stream, 1), targets(stream, 1, method.classes)
     centroids = [unit(method.slow.features(x))[y == c].mean(axis=0) for c in range(2)]
-    assert np.allclose(method.slow.cosine.weight.detach(), centroids, atol=1e-6) is (rule == "imprint")
+    assert np.allclose(method.w_slow.weight.detach(), centroids, atol=1e-6) is (rule == "imprint")
 
 
 @pytest.mark.parametrize("reset", [True, False])
@@ -258,10 +261,10 @@ def test_the_scale_is_trained_and_goes_back_if_asked(
 ) -> None:
     method, stream = new(scale=7.0, reset_scale=reset), make_stream(CLASSES)
     fit = tools.teach(method, stream, last=1)
-    assert (method.slow.cosine.scale == 7.0) == reset
-    assert torch.equal(method.fast.cosine.scale, method.slow.cosine.scale)
+    assert (method.w_slow.scale == 7.0) == reset
+    assert torch.equal(method.w_fast.scale, method.w_slow.scale)
     tools.teach(method, stream, 2, fit=fit)
-    assert not torch.equal(method.fast.cosine.scale, method.slow.cosine.scale)
+    assert not torch.equal(method.w_fast.scale, method.w_slow.scale)
 
 
 # -- the losses -----------------------------------------------------------------------------------------------------
@@ -282,8 +285,8 @@ def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int
     def around(loss: Any) -> Any:
         number = fit.calls[-1][0]
 
-        def watched(x: Tensor, y: Tensor) -> Any:
-            terms = loss(x, y)
+        def watched(batch: Batch) -> Any:
+            terms = loss(batch)
             found[number] = set(terms)
             return terms
 
@@ -305,9 +308,9 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     def look(learner: Any, session: Session) -> None:
         x, y = plain(stream, 1), targets(stream, 1, method.classes)
         method.slow.eval()
-        found = method.slow_loss(transfer != "none", method.slow, x, y)
+        found = method.slow_loss(transfer != "none", method.slow, method.w_slow, Piece(x, y))
         f, g = method.slow.features(x), method.backbone.features(x)
-        expected = {"cls": cross_entropy(method.slow.cosine(f), y)}
+        expected = {"cls": cross_entropy(method.w_slow(f), y)}
         if transfer == "correlation":
             m = losses.cross_correlation(g, f)
             expected |= {"diag": 0.3 * losses.diagonal(m, "sum"), "rdn": 7.0 * losses.redundancy(m, "sum")}
@@ -335,7 +338,8 @@ def test_no_transfer_term_pulls_with_more_than_its_share(
         real = method.slow.features
         with monkeypatch.context() as patch:
             patch.setattr(method.slow, "features", lambda x: captured.append(real(x)) or captured[-1])
-            terms = method.slow_loss(True, method.slow, plain(stream, 1), targets(stream, 1, method.classes))
+            batch = Piece(plain(stream, 1), targets(stream, 1, method.classes))
+            terms = method.slow_loss(True, method.slow, method.w_slow, batch)
         norms = {key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm() for key, t in terms.items()}
         assert norms.keys() == {"cls", "diag", "rdn"}
         assert torch.allclose(norms["diag"], 0.2 * norms["cls"], rtol=1e-3)
@@ -357,10 +361,10 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         with torch.no_grad():  # move it away from slow first
             for parameter in method.fast.pet.parameters():
                 parameter += 0.1 * torch.ones_like(parameter)
-        found = method.fast_loss(20.0, x, y)
+        found = method.fast_loss(Teacher(method.slow, method.w_slow), 2, 20.0, Piece(x, y))
         f, g = method.fast.features(x), method.slow.features(x)
-        fast, slow = method.fast.cosine, method.slow.cosine
-        assert method.known == 2 and fast.classes == slow.classes == 4
+        fast, slow = method.w_fast, method.w_slow
+        assert fast.classes == slow.classes == 4
         expected = {
             "cls": cross_entropy(fast(f), y),
             "f2s": 0.5 * losses.crossing(slow, f, y, fast.weight[:2], pooling),
@@ -371,7 +375,7 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         for key, value in expected.items():
             assert torch.allclose(found[key], value, atol=1e-5), key
         sum(found.values()).backward()  # type: ignore[union-attr]
-        assert all(p.grad is not None for p in method.fast.parameters())
+        assert all(p.grad is not None for p in [*method.fast.parameters(), *method.w_fast.parameters()])
         assert all(p.grad is None for p in [*method.slow.parameters(), *method.backbone.vit.parameters()])
         method.zero_grad()
 
@@ -398,7 +402,12 @@ def test_a_term_without_a_weight_or_a_teacher_is_not_there(
 @pytest.mark.parametrize("teacher", ["slow", "ptm", "previous"])
 @pytest.mark.parametrize("new_rows", ["imprint", "zero"])
 def test_the_teacher_is_who_it_should_be_and_has_a_row_for_every_class(
-    teacher: str, new_rows: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+    teacher: str,
+    new_rows: str,
+    new: Callable[..., SAFE],
+    make_stream: MakeStream,
+    tools: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     method, stream = new(teacher=teacher, new_rows=new_rows), make_stream(CLASSES)
     fit = tools.teach(method, stream, last=2)
@@ -409,18 +418,24 @@ def test_the_teacher_is_who_it_should_be_and_has_a_row_for_every_class(
         "previous": method.fast.features(x).detach().clone(),
     }[teacher]
 
+    def appointed(f_fast: Tensor, y: Tensor) -> Teacher | None:
+        found.append(appoint(f_fast, y))
+        return found[-1]
+
     def look(name: str, learner: Any, session: Session) -> None:
-        assert method.teacher is not None
-        assert torch.equal(method.teacher.features(x), expected)
-        assert method.teacher.cosine.classes == 5
-        assert not any(p.requires_grad for p in method.teacher.parameters())
-        last = method.teacher.cosine.weight[4]
+        (who,) = found
+        assert torch.allclose(who.network.features(x), expected, atol=1e-6)
+        assert who.head.classes == 5
+        assert not any(p.requires_grad for p in who.head.parameters())
+        last = who.head.weight[4]
         if teacher == "ptm" or new_rows == "imprint":  # prototypes of the PTM are centroids always
             assert np.allclose(last.detach(), unit(expected).mean(axis=0), atol=1e-6)
         else:
             assert not last.any()
 
-    fit.on_fit = look
+    found: list[Any] = []
+    appoint, fit.on_fit = method.appoint_teacher, look
+    monkeypatch.setattr(method, "appoint_teacher", appointed)
     tools.teach(method, stream, 3, 3, fit)
     assert not any(key.startswith("teacher") for key in method.state_dict())  # it serves one session
 
@@ -433,8 +448,8 @@ def project(head: Any, features: Tensor) -> np.ndarray:
     return np.maximum(features.detach().double().numpy() @ head.projection.double().numpy(), 0)
 
 
-def projected(learner: Any, images: Tensor) -> np.ndarray:
-    return project(learner.ridge, learner.features(images))
+def projected(head: Any, learner: Any, images: Tensor) -> np.ndarray:
+    return project(head, learner.features(images))
 
 
 def by_hand(added: list[tuple[np.ndarray, Tensor]], classes: int) -> np.ndarray:
@@ -455,25 +470,28 @@ def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_ord
 ) -> None:
     method, stream = new(statistics=statistics), make_stream(sessions)
     fit = tools.new_fit(method, stream)
-    fit.on_fit = lambda name, learner, session: scramble(learner.pet, session.number)  # it moves far in training
+    fit.on_fit = lambda name, learner, session: scramble(learner[0].pet, session.number)  # it moves far in training
     added: dict[str, list[tuple[np.ndarray, Tensor]]] = {"fast": [], "slow": [], "shared": []}
     for number in range(1, len(sessions) + 1):
         tools.teach(method, stream, number, number, fit)
         x, y = plain(stream, number), targets(stream, number, method.classes)
-        for name, learner in (("fast", method.fast), ("slow", method.slow)):  # fast is solved before slow is added
-            h = projected(learner, x)
+        for name, learner, ridge in (  # fast is solved before slow is added
+            ("fast", method.fast, method.ridge_fast),
+            ("slow", method.slow, method.ridge_slow),
+        ):
+            h = projected(ridge, learner, x)
             added[name].append((h, y))
             added["shared"].append((h, y))
             used = added["shared" if statistics == "shared" else name]
             expected = h @ by_hand(used, len(method.classes))
-            assert np.allclose(learner.logits(x).detach(), expected, atol=1e-4)
-    shared = method.slow.ridge.statistics is method.fast.ridge.statistics
+            assert np.allclose(ridge.logits(learner.features(x)).detach(), expected, atol=1e-4)
+    shared = method.ridge_slow.statistics is method.ridge_fast.statistics
     assert shared is (statistics == "shared")
 
 
 def test_both_learners_project_with_the_same_random_matrix(new: Callable[..., SAFE]) -> None:
     method = new()
-    assert torch.equal(method.slow.ridge.projection, method.fast.ridge.projection)
+    assert torch.equal(method.ridge_slow.projection, method.ridge_fast.projection)
 
 
 @pytest.mark.parametrize("rule", ["entropy", "add", "max"])
@@ -483,8 +501,8 @@ def test_the_answer_is_the_aggregate_of_both_learners(
     method = new(aggregation=rule, gamma=3.0, temperature=4.0)
     tools.teach(method, make_stream(CLASSES))
     found = method.all_logits(images)
-    for name, learner in (("slow", method.slow), ("fast", method.fast)):
-        assert torch.allclose(found[name], 4.0 * learner.logits(images), atol=1e-6)
+    for name, learner, ridge in (("slow", method.slow, method.ridge_slow), ("fast", method.fast, method.ridge_fast)):
+        assert torch.allclose(found[name], 4.0 * ridge.logits(learner.features(images)), atol=1e-6)
     assert torch.equal(found["safe"], aggregate(found["slow"], found["fast"], rule, 3.0))
 
 
@@ -494,8 +512,11 @@ def test_a_learned_temperature_is_the_scale_of_each_head(
     method = new(temperature="learned")
     tools.teach(method, make_stream(CLASSES))
     found = method.all_logits(images)
-    for name, learner in (("slow", method.slow), ("fast", method.fast)):
-        assert torch.allclose(found[name], learner.cosine.scale * learner.logits(images), atol=1e-6)
+    for name, learner, ridge, head in (
+        ("slow", method.slow, method.ridge_slow, method.w_slow),
+        ("fast", method.fast, method.ridge_fast, method.w_fast),
+    ):
+        assert torch.allclose(found[name], head.scale * ridge.logits(learner.features(images)), atol=1e-6)
 
 
 def test_concat_is_one_ridge_regression_on_both_features(
@@ -508,8 +529,8 @@ def test_concat_is_one_ridge_regression_on_both_features(
     for number in (1, 2, 3):
         tools.teach(method, stream, number, number, fit)
         x, y = plain(stream, number), targets(stream, number, method.classes)
-        added.append((project(method.joint, both(method.slow.features(x), method.fast.features(x))), y))
-    features = both(method.slow.features(images), method.fast.features(images))
+        added.append((project(method.joint, concatenated(method.slow.features(x), method.fast.features(x))), y))
+    features = concatenated(method.slow.features(images), method.fast.features(images))
     assert features.shape == (5, 48)
     assert torch.allclose(features.square().sum(dim=1), torch.full((5,), 2.0), atol=1e-5)
     expected = project(method.joint, features) @ by_hand(added, 5)
@@ -525,7 +546,7 @@ def test_the_presets_learn_two_sessions(
     preset: str, sessions: list[list[str]], backbone: Backbone, make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
     settings = config.load(preset, ["ridge.size=50", "train.epochs=2", "train.later_epochs=1", "train.batch_size=4"])
-    method = make_method(settings.method, backbone, settings.pet, settings.ridge, settings.seed)
+    method = make_method(settings.method, backbone, settings.seed)
     stream = make_stream(sessions)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, settings.train))
     for logits in method.all_logits(images).values():
@@ -550,7 +571,7 @@ def test_the_published_preset_is_the_released_code() -> None:
         assert {key: chosen[key] for key in (expected | ours)} == expected | ours
     for settings in (paper, published):
         assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)
-        assert (settings.train.momentum, settings.train.weight_decay, settings.ridge.size) == (0.9, 5e-4, 10_000)
+        assert (settings.train.momentum, settings.train.weight_decay, settings.method.ridge.size) == (0.9, 5e-4, 10_000)
         assert settings.backbone.normalisation == "none"
     assert (published.train.later_epochs, published.train.later_horizon) == (15, 20)
-    assert published.ridge.betas == tuple(10.0**k for k in range(3, 9))
+    assert published.method.ridge.betas == tuple(10.0**k for k in range(3, 9))

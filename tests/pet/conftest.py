@@ -10,7 +10,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.pet import VptSettings
+from safecl.pet.settings import VptSettings
 
 State = dict[str, Tensor]
 After = Callable[[str, Tensor], Tensor]

@@ -6,7 +6,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 
 
 def beside(pet: nn.ModuleDict, scale: float) -> Callable[[int, Tensor], Tensor]:

@@ -8,10 +8,11 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import use_layers
 from safecl.backbone.view import tokens
-from safecl.pet import attach, merge, pet_settings
+from safecl.pet.attach import attach, merge
+from safecl.pet.settings import pet_settings
 
 FULL = pet_settings("full")
 

@@ -6,7 +6,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 
 
 def test_queries_and_values_get_a_low_rank_change_and_keys_none(

@@ -11,7 +11,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.layers import Gelu
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 from safecl.pet.ssf import ScaledLayer, ScaledMlp, ScaleShift
 
 LAYERS = ("norm1", "qkv", "proj", "norm2", "fc1", "fc2")

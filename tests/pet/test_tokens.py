@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from safecl.backbone.layers import use_layers
 from safecl.backbone.view import tokens
-from safecl.pet import PETS, attach, merge, pet_settings
+from safecl.pet.attach import attach, merge
+from safecl.pet.settings import PETS, pet_settings
 
 Oracle = Callable[..., Tensor]
 

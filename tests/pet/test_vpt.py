@@ -8,7 +8,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from safecl.pet import attach, pet_settings
+from safecl.pet.attach import attach
+from safecl.pet.settings import pet_settings
 
 
 def test_deep_prompts_are_new_in_every_block(

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams import names, open_stream
 from safecl.streams.cache import CachedPictures
-from safecl.streams.settings import FolderSettings, canonical
+from safecl.streams.catalog import open_stream
+from safecl.streams.settings import FolderSettings, canonical, names
 
 
 def test_all_named_streams_are_listed() -> None:

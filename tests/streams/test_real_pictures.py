@@ -4,8 +4,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from safecl.streams import batches, open_stream
+from safecl.streams.catalog import open_stream
 from safecl.streams.datasets.archive import open_source
+from safecl.streams.loader import batches
 
 Asset = Callable[[str], Path]
 

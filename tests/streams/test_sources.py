@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams import from_arrays, from_hugging_face, from_torch
+from safecl.streams.sources import from_arrays, from_hugging_face, from_torch
 
 
 def images(n: int = 20, side: int = 8) -> np.ndarray:

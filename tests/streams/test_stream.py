@@ -118,7 +118,7 @@ def test_a_joint_stream_learns_everything_at_once_and_tests_part_by_part() -> No
     for number in (1, 2, 3):
         assert shown(joint.test(number)) == shown(stream.test(number))
         assert shown(joint.validation(number)) == shown(stream.validation(number))
-    assert list(stream.tested_after(2)) == [1, 2] and list(joint.tested_after(1)) == [1, 2, 3]
+    assert list(stream.brought(2)) == [1, 2] and list(joint.brought(1)) == [1, 2, 3]
     (session,) = joint
     trained = [shown(s.train) for s in stream]
     assert shown(session.train) == [i for part in trained for i in part]

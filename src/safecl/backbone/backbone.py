@@ -1,6 +1,6 @@
 """The backbone: a frozen pre-trained timm ViT, from pictures to tokens after the final norm."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
 from typing import TypeAlias
@@ -22,8 +22,6 @@ class Backbone:
     It takes ``vit`` over: layers are replaced by faster ones under the same names, and the weights are frozen and
     moved. A PET is attached to a view of it, and changes neither its modules nor its weights.
     """
-
-    gathered: Callable[[Tensor], Tensor] | None = None  # set by the engine while several processes share a batch
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: PerChannel, std: PerChannel) -> None:
         use_layers(vit)
@@ -102,8 +100,7 @@ class Backbone:
         network = self._ptm if view is None else view
         # The same tensor again for the same pictures: by its identity views know that these are embedded already.
         pictures = self._prepared(images, self._normalise)
-        found = tokens(network, pictures, count, prompts, prefixes).float()
-        return found if self.gathered is None else self.gathered(found)
+        return tokens(network, pictures, count, prompts, prefixes).float()
 
     def _normalise(self, images: Tensor) -> Tensor:
         factor, offset = self._scale_offset

@@ -10,7 +10,7 @@ from rich.table import Table
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import load
-from safecl.experiments.launch import launch, start_anew
+from safecl.experiments.launch import launch
 from safecl.report.page import write_page
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
@@ -18,14 +18,12 @@ METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 
 def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = False) -> Path:
     """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
-    for method in METHODS if fresh else ():
-        start_anew(folder / method)
     progress, histories = make_progress(show), {}
     for method, title in METHODS.items():
         settings = load("demo", [*([] if method == "safe" else [f"method={method}"]), *words])
-        progress.say(f"{title} on {settings.stream.name}, backbone {settings.backbone.name}, PET {settings.pet.kind}")
+        progress.say(f"{title} on {settings.stream.title}, backbone {settings.backbone.name}, PET {settings.pet}")
         place = folder / method
-        launch(settings, place, progress, {"command": " ".join(["safecl demo", *words])})
+        launch(settings, place, progress, facts={"command": " ".join(["safecl demo", *words])}, fresh=fresh)
         histories[method] = History.read(place)
     page = write_page([folder / method for method in METHODS], folder / "index.html", "safecl demo")
     console = Console()

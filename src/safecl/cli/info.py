@@ -3,17 +3,23 @@
 import os
 import platform
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import timm
 import torch
+from pydantic import BaseModel
 
 import safecl
-from safecl.backbone import PAPER, embedded_weights
+from safecl.backbone.load import embedded_weights
+from safecl.backbone.settings import PAPER
 from safecl.errors import SafeclError
-from safecl.experiments.config import RunSettings, keys, presets
-from safecl.methods import METHODS
-from safecl.pet import PETS
-from safecl.streams.catalog import FORMS, data_root, names
+from safecl.experiments.config import RunSettings, presets
+from safecl.experiments.layers import TAGS
+from safecl.experiments.sentences import all_keys
+from safecl.methods.catalog import method_settings
+from safecl.pet.settings import PETS
+from safecl.streams.catalog import data_root
+from safecl.streams.settings import FORMS, names
 
 
 def describe() -> str:
@@ -26,7 +32,7 @@ def describe() -> str:
         f"            any timm ViT with a CLS token; the paper's: {', '.join(PAPER.values())}",
         f"            downloaded weights: {', '.join(downloaded()) or 'none yet'}",
         f"PET         {', '.join(PETS)}",
-        f"methods     {', '.join(METHODS)}",
+        f"methods     {', '.join(method_settings())}",
         f"presets     {', '.join(presets())}",
         f"streams     {', '.join(names())}",
         f"            own pictures: {', '.join(FORMS)}",
@@ -37,16 +43,38 @@ def describe() -> str:
     return "\n".join(lines)
 
 
-def describe_keys() -> str:
-    """Every setting with its default."""
-    defaults = RunSettings().model_dump()
-    lines = []
-    for key in keys():
-        group, _, inner = key.partition(".")
-        value = defaults[group].get(inner, "") if inner and isinstance(defaults[group], dict) else defaults[group]
-        if inner or not isinstance(value, dict):
-            lines.append(f"{key} = {value}")
-    return "\n".join(lines)
+def describe_keys(method: str | None = None) -> str:
+    """Every setting with its choices, default and meaning; of one method or of all, and of every kind of a group."""
+    lines: dict[str, list[str]] = {}
+    for key, field, owner in all_keys(RunSettings, method):
+        if key in ("preset", *TAGS) or isinstance(field.default, BaseModel):
+            continue
+        value = "required" if field.is_required() else _value(field.default)
+        kind = _kind(owner)
+        line = f"{key} = {value}{f'  [{kind}]' if kind else ''}  {_choices(field.annotation)}{field.description or ''}"
+        lines.setdefault(key.partition(".")[0], []).append(line.rstrip())
+    return "\n\n".join("\n".join(dict.fromkeys(group)) for group in lines.values())
+
+
+def _value(default: Any) -> str:
+    return "null" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _kind(owner: type[BaseModel]) -> str:
+    """Which kind of method, PET or stream a settings class is for."""
+    for tag in set(TAGS.values()) & owner.model_fields.keys():
+        kinds = get_args(owner.model_fields[tag].annotation)
+        if kinds:
+            return ", ".join(map(str, kinds))
+    return ""
+
+
+def _choices(annotation: Any) -> str:
+    """The words that may stand there, in brackets."""
+    words = [
+        value for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal for value in get_args(part)
+    ]
+    return f"({' | '.join(dict.fromkeys(map(str, words)))}) " if words else ""
 
 
 def devices() -> list[str]:

@@ -63,24 +63,25 @@ def run(
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
-    from safecl.engine.progress import make_progress
-    from safecl.experiments.config import load, source_text
-    from safecl.experiments.launch import default_folder, launch, start_anew
+    from safecl.experiments.config import default_folder, load, source_text
 
-    settings = load(config, words or [])
+    settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
     place = folder or default_folder(settings)
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started; one speaks for all
-    if fresh and first:
-        start_anew(place)
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
+    from safecl.engine.progress import make_progress
+    from safecl.experiments.launch import launch
+
     progress = make_progress("quiet" if quiet else "auto")
     command = shlex.join(["safecl", "run", config, *(words or [])])
     given = f"# {command}\n{source_text(config)}"
-    summary = launch(settings, place, progress, {"command": command}, given, track or [])
+    summary = launch(
+        settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh
+    )
     if not first:
         return
-    _write_page([place], place / "report.html", f"{settings.method.name} on {settings.stream.name}")
+    _write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
     for output, value in summary["final"].items():
         typer.echo(f"{output}: {value:.2%} on all classes at the end, {summary['average'][output]:.2%} on average")
     typer.echo(f"{place / 'report.html'}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
@@ -14,6 +13,7 @@ from safecl.errors import SafeclError
 from safecl.report import tables, words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, display, run_names
+from safecl.settings import flatten
 
 
 def make_console() -> Console:
@@ -78,7 +78,7 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
         for table in (tables.at_the_end(series), *tables.after_each_session(series)):
             console.print(_draw(table))
     names = run_names(runs)
-    settings = [_flat(yaml.safe_load(run.config) or {}) for run in runs]
+    settings = [{key: str(value) for key, value in flatten(yaml.safe_load(run.config) or {}).items()} for run in runs]
     shared = [key for key in settings[0] if all(key in each for each in settings)]
     differ = [key for key in shared if len({each[key] for each in settings}) > 1]
     drawn = _table("Settings in which they differ", ["setting", *names], ())
@@ -115,11 +115,3 @@ def _table(title: str, columns: Sequence[str], right: Sequence[str]) -> Drawn:
     for column in columns:
         drawn.add_column(column, justify="right" if column in right else "left")
     return drawn
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted keys and their values in words."""
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": str(value)}
-    return flat

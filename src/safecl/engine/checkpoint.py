@@ -1,81 +1,23 @@
-"""Files that are either whole or not there: written aside, synced, renamed."""
+"""Tensors and facts in one safetensors file, checked when read."""
 
-import contextlib
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from safecl.atomic import Buffer, write_bytes
 from safecl.errors import SafeclError
 from safecl.heads.packing import pack, symmetric, unpack
 
 FORMAT = 2  # 2: symmetric matrices are packed
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
-Buffer: TypeAlias = bytes | memoryview
-
-
-def write_bytes(path: Path, *parts: Buffer) -> None:
-    """Put ``parts`` at ``path`` in one step: after a crash there is the old file or the new one, nothing in between."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise SafeclError(
-            f"{path} could not be written ({error.strerror}); what was saved before is intact."
-        ) from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-
-
-def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
-    data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-    try:
-        with path.open("ab") as file:
-            before = file.tell()
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                os.truncate(path, before)
-                raise
-    except OSError as error:
-        raise SafeclError(
-            f"{path} could not be written ({error.strerror}); what was saved before is intact."
-        ) from error
-
-
-def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
-    """The lines of sessions up to ``upto``; one that was torn by a kill is left out."""
-    found = []
-    for text in path.read_bytes().split(b"\n") if path.exists() else []:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            line = json.loads(text)
-            if line["session"] <= upto:
-                found.append(line)
-    return found
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
@@ -157,13 +99,3 @@ def _checksum(bodies: Mapping[str, Buffer]) -> str:
     with ThreadPoolExecutor() as pool:
         sums = dict(zip(names, pool.map(lambda name: zlib.crc32(bodies[name]), names), strict=True))
     return str(zlib.crc32(json.dumps(sums).encode()))
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

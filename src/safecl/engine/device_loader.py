@@ -1,13 +1,11 @@
 """Pictures on their way to the device: read as uint8, held there for the length of a session if they fit."""
 
-import contextlib
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from safecl.memory import free_memory
 from safecl.streams.images import Pictures, Transform
 from safecl.streams.loader import batches
 
@@ -79,36 +77,4 @@ def reads(device: torch.device) -> int:
 
 def held_bytes(device: torch.device) -> int:
     """How many bytes of canvases to hold: at most a quarter of the memory that is free where they are held."""
-    if device.type == "cuda":
-        return min(HELD_DEVICE, torch.cuda.mem_get_info(device)[0] // 4)
-    return min(HELD_CPU if device.type == "cpu" else HELD_DEVICE, free_memory() // 4)  # MPS shares the host's memory
-
-
-def free_memory(root: Path = Path("/")) -> int:
-    """Bytes of host memory that can be had without swapping, within the limit of a container."""
-    free = _physical() // 2  # where nothing can be asked
-    with contextlib.suppress(OSError, KeyError, ValueError):
-        free = 1024 * int(_table(root / "proc/meminfo")["MemAvailable:"])
-    group = root / "sys/fs/cgroup"
-    for limit, used, stat in (
-        ("memory.max", "memory.current", "memory.stat"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),  # version 1
-    ):
-        with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            left = int((group / limit).read_text()) - int((group / used).read_text())
-            with contextlib.suppress(OSError, KeyError):
-                left += int(_table(group / stat)["inactive_file"])  # cached files, which make room
-            free = min(free, max(left, 0))
-    return free
-
-
-def _physical() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 4 << 30
-
-
-def _table(file: Path) -> dict[str, str]:
-    """The first two words of each line."""
-    return dict(line.split()[:2] for line in file.read_text().splitlines())
+    return min(HELD_CPU if device.type == "cpu" else HELD_DEVICE, free_memory(device) // 4)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
-from safecl.engine.checkpoint import write_json
+from safecl.atomic import write_json
 from safecl.engine.device_loader import DeviceLoader
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
@@ -19,10 +19,10 @@ EXAMPLES = 24
 
 
 @torch.no_grad()
-def write_examples(folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device) -> None:
+def write_examples(folder: Path, method: Method, stream: Stream, device: torch.device) -> None:
     """Draw test pictures evenly from the sessions, by chance and not by result."""
     try:
-        write_json(folder / "examples.json", _draw(folder, method, stream, transform, device))
+        write_json(folder / "examples.json", _draw(folder, method, stream, stream.transform, device))
     except OSError as error:
         raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
 

@@ -38,12 +38,6 @@ def describe(processes: Processes, method: Method, stream: Stream, seed: int) ->
     }
 
 
-def owner(method: Method, stream: Stream, seed: int) -> dict[str, Any]:
-    """What a state file must agree on with the run that wants to go on from it."""
-    names = {"method": method.name, "backbone": method.backbone.name, "stream": stream.name, "seed": seed}
-    return {**names, "width": method.backbone.width, "protocol": stream.protocol, "sessions": len(stream)}
-
-
 def sizes(method: Method) -> dict[str, int]:
     """Numbers that are trained, and numbers that are kept, each counted once."""
     kept = {tensor.data_ptr(): tensor.numel() for tensor in method.state_dict().values()}

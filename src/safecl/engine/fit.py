@@ -2,62 +2,53 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from accelerate import Accelerator
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
+from safecl.engine.batches import Batches, FeatureBatches, PictureBatches
 from safecl.engine.cuda_graph import CudaGraph
-from safecl.engine.device_loader import DeviceLoader, moved, reads
+from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.memory import peak, reset_peak
+from safecl.engine.optimiser import Optimiser, rate_factor
 from safecl.engine.phase import Means, PhaseCheckpoint
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
+from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.learner import Learner
-from safecl.methods.method import Loss, Method
-from safecl.randomness import derive, generator
-from safecl.settings import Settings
-from safecl.streams.crops import cut_out, random_crops
+from safecl.methods.method import Group, Loss, Method, Network, Recipe, Sampler
+from safecl.randomness import default_generator, derive, untouched
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device
 
 
-class TrainSettings(Settings):
-    """SGD with momentum and a cosine schedule. ``later_…`` holds for every session but the first."""
+@dataclass(frozen=True)
+class Phase:
+    """One call of ``fit``: what is trained, on what, and how."""
 
-    epochs: PositiveInt = 20
-    later_epochs: PositiveInt | None = Field(None, description="as epochs if not given")
-    batch_size: PositiveInt = Field(48, description="pictures a step, over all processes")
-    accumulate: PositiveInt = Field(1, description="in how many pieces a batch goes through the network")
-    lr: PositiveFloat = 0.01
-    later_lr: PositiveFloat | None = Field(None, description="as lr if not given")
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: NonNegativeFloat = 5e-4
-    later_horizon: PositiveInt | None = Field(None, description="epochs over which the later schedule would reach 0")
-    schedule: Literal["step", "epoch"] = Field("step", description="how often the learning rate changes")
-    warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
-    clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
-    later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
-    graphs: bool = Field(True, description="on CUDA, record a step once and replay it")
-    save_seconds: PositiveFloat = Field(60.0, description="how often a phase saves where it is")
+    name: str
+    module: nn.Module
+    batches: Batches
+    loss: Loss
+    groups: Sequence[Group]
+    recipe: Recipe
+    after_step: Callable[[], None] | None
+    file: Path | None  # of its checkpoint
 
-    @model_validator(mode="after")
-    def _pieces(self) -> "TrainSettings":
-        if self.batch_size % self.accumulate:
-            raise ValueError(f"accumulate={self.accumulate} must divide batch_size={self.batch_size}")
-        return self
+    @property
+    def steps(self) -> int:
+        return self.recipe.epochs * self.batches.per_epoch
 
 
-class Fitting:
-    """Trains learners for a method, on whatever device and however many processes there are."""
+class Trainer:
+    """Trains modules for a method, on whatever device and however many processes there are: the engine's ``Fit``."""
 
     def __init__(
         self,
@@ -74,165 +65,171 @@ class Fitting:
         self.transform, self.seed, self.progress, self.folder, self.stop = transform, seed, progress, folder, stop
         self.processes = Processes(accelerator)
         self.steps = 0  # taken in all phases that are finished
-        self.forget()
+        self.begin(0)
 
-    def forget(self) -> None:
-        """A session is over: what was noted of it, and its pictures, are not needed any more."""
+    def begin(self, session: int) -> None:
+        """A session begins: drop the notes and the pictures of the one before."""
+        self.session = session
         self.losses: list[dict[str, Any]] = []
         self.phases: list[dict[str, Any]] = []
-        self.spent = 0.0  # seconds of this process in phases; theirs may go back before its start
+        self.spent = 0.0  # seconds of this process in phases; those of a phase may include earlier processes
         self.peak = 0  # bytes, in what has been measured so far
-        self._feed: tuple[Session, DeviceLoader] | None = None
+        self._names: set[str] = set()
+        self._loader: tuple[Session, DeviceLoader] | None = None
 
-    def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
-        """Train what requires gradients in ``learner``; if the loss diverges, again at a tenth of the rate."""
-        began, parameters = time.monotonic(), trainable(learner)
-        start = {key: value.detach().clone() for key, value in parameters.items()}
-        file = None if self.folder is None else self.folder / f"fit_{session.number}_{name}.safetensors"
-        checkpoint = (
-            PhaseCheckpoint()
-            if file is None
-            else self.processes.once(lambda: PhaseCheckpoint.load(file, parameters, self.progress.say))
+    def recipe(self) -> Recipe:
+        s, first = self.settings, self.session == 1
+
+        def later(value: Any, other: Any) -> Any:
+            return value if first or other is None else other
+
+        return Recipe(
+            epochs=later(s.epochs, s.later_epochs),
+            batch_size=s.batch_size,
+            optimiser=s.optimiser,
+            lr=later(s.lr, s.later_lr),
+            momentum=s.momentum,
+            weight_decay=later(s.weight_decay, s.later_weight_decay),
+            schedule=s.schedule,
+            every=s.every,
+            horizon=None if first else s.later_horizon,
+            milestones=s.milestones,
+            decay=s.decay,
+            warmup=s.warmup,
+            clip=s.clip if first else s.later_clip,
         )
+
+    def __call__(
+        self,
+        name: str,
+        module: nn.Module,
+        data: Session | Sampler,
+        loss: Loss,
+        *,
+        groups: Sequence[Group] = (),
+        recipe: Recipe | None = None,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
+        """Train what requires gradients in ``module``; if the loss diverges, again at a tenth of the rate."""
+        if name in self._names:
+            raise RuntimeError(f"fit was called twice with the name {name!r} in session {self.session}.")
+        self._names.add(name)
+        began, recipe = time.monotonic(), recipe or self.recipe()
+        file = None if self.folder is None else self.folder / f"fit_{self.session}_{name}.safetensors"
+        phase = Phase(name, module, self._batches(name, data, recipe), loss, groups, recipe, after_step, file)
+        start = {key: value.detach().clone() for key, value in module.state_dict().items()}
+        checkpoint = PhaseCheckpoint()
+        if file is not None:
+            checkpoint = self.processes.once(lambda: PhaseCheckpoint.load(file, module, self.progress.say))
         self.losses = checkpoint.losses = checkpoint.losses or self.losses
         self.measure()
-        learner.train()
-        while not self._train(name, learner, session, loss, checkpoint, file):
-            if checkpoint.slower < 0.02:
-                raise SafeclError(
-                    f"Training {name} diverged in session {session.number} even at a hundredth of train.lr; "
-                    "lower train.lr."
-                )
-            self.progress.say(f"Session {session.number}, {name}: the loss diverged; again at a tenth of the rate.")
-            checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
-            with torch.no_grad():
-                for key, value in parameters.items():
-                    value.copy_(start[key])
-        learner.eval()
-        learner.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
+        module.train()
+        with untouched(default_generator(self.processes.device)):
+            while not self._train(phase, checkpoint):
+                if checkpoint.slower < 0.02:
+                    raise SafeclError(
+                        f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; "
+                        "lower train.lr."
+                    )
+                self.progress.say(f"Session {self.session}, {name}: the loss diverged; again at a tenth of the rate.")
+                checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
+                with torch.no_grad():
+                    for key, value in module.state_dict().items():
+                        value.copy_(start[key])
+        module.eval()
+        module.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
         self.steps += checkpoint.step
-        seen, seconds = len(session.train) * self._epochs(session), max(checkpoint.seconds, 1e-9)
+        seen, seconds = phase.batches.rows * recipe.epochs, max(checkpoint.seconds, 1e-9)
         times = {"steps": checkpoint.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
         self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
 
-    def _train(
-        self,
-        name: str,
-        learner: nn.Module,
-        session: Session,
-        loss: Loss,
-        checkpoint: PhaseCheckpoint,
-        file: Path | None,
-    ) -> bool:
+    def _train(self, phase: Phase, checkpoint: PhaseCheckpoint) -> bool:
         """One attempt from ``checkpoint`` on; False if the loss stopped being finite."""
-        s, processes, device = self.settings, self.processes, self.processes.device
-        parameters, first = trainable(learner), session.number == 1
-        epochs = self._epochs(session)
-        horizon = epochs if first else s.later_horizon or epochs
-        rate = (s.lr if first else s.later_lr or s.lr) * checkpoint.slower
-        clip = s.clip if first else s.later_clip
-        size = s.batch_size
-        per_epoch = math.ceil(len(session.train) / size)
-        total = epochs * per_epoch
-        now = torch.zeros((), device=device)  # the rate, where a recorded step finds it
-        optimiser = torch.optim.SGD(parameters.values(), now, s.momentum, weight_decay=s.weight_decay, fused=True)
-        checkpoint.restore(parameters, optimiser)
+        processes, device, recipe, per_epoch = (
+            self.processes,
+            self.processes.device,
+            phase.recipe,
+            phase.batches.per_epoch,
+        )
+        parameters = {name: p for name, p in phase.module.named_parameters() if p.requires_grad}
+        optimiser = Optimiser(parameters, phase.groups, recipe, device)
+        checkpoint.restore(phase.module, optimiser)
 
-        def step(canvas: Tensor, crops: Tensor, targets: Tensor) -> dict[str, Tensor]:
-            """From a batch (this process's canvases of it, their crops, all targets) to new weights, and the loss."""
-            optimiser.zero_grad(set_to_none=True)
+        def step(*inputs: Tensor) -> dict[str, Tensor]:
+            """From the inputs of a batch to new weights; gives the loss and its terms."""
+            optimiser.torch.zero_grad(set_to_none=True)
             values: dict[str, Tensor] = {}
-            for rows, mine in self._pieces(len(targets)):
-                images = cut_out(canvas[mine], crops[mine], self.transform.size)
-                with processes.together(self.method, rows.stop - rows.start):
-                    terms = loss(images, targets[rows])
-                share = (rows.stop - rows.start) / len(targets)
-                terms = {key: term * share for key, term in terms.items()}
+            for batch, share in phase.batches.pieces(*inputs):
+                terms = {key: term * share for key, term in phase.loss(batch).items()}
                 terms = {"loss": torch.stack(list(terms.values())).sum(), **terms}
                 terms["loss"].backward()  # type: ignore[no-untyped-call]  # torch's own
                 values = {key: term.detach() + values.get(key, 0) for key, term in terms.items()}
             processes.average_gradients(parameters)
-            if clip is not None:
-                nn.utils.clip_grad_norm_(parameters.values(), clip)
             optimiser.step()
             return values
 
-        take = CudaGraph(step, device, s.graphs and processes.count == 1, self.progress.say)
-        started, sums, here, before = time.monotonic(), checkpoint.means, checkpoint.step, checkpoint.seconds
-        saved, inputs = started, self._inputs(session, here, total, per_epoch)
-        following = next(inputs, None)
-        with self.progress.phase(f"Session {session.number}  {name}", total, here) as phase:
+        take = CudaGraph(step, device, self._recorded(recipe), self.progress.say)
+        inputs = phase.batches.inputs(checkpoint.step)
+        started, here, before = time.monotonic(), checkpoint.step, checkpoint.seconds
+        saved, following = started, next(inputs, None)
+        with self.progress.phase(f"Session {self.session}  {phase.name}", phase.steps, here) as shown:
             while following is not None:
-                # Masks of dropout are drawn by each process for its own pictures.
-                torch.manual_seed(derive(self.seed, "dropout", session.number, checkpoint.step) + processes.index)
-                lr = rate * _schedule(s, checkpoint.step, per_epoch, total, horizon)
-                now.fill_(lr)
-                sums.add(take(*following))
+                # Dropout draws from torch's own generator; each process draws the masks of its own pictures.
+                seed = derive(self.seed, "dropout", self.session, checkpoint.step) + processes.index
+                default_generator(device).manual_seed(seed)
+                rate = recipe.lr * checkpoint.slower * rate_factor(recipe, checkpoint.step, per_epoch)
+                optimiser.set_rate(rate)
+                checkpoint.means.add(take(*following))
+                if phase.after_step is not None:
+                    phase.after_step()
                 following = next(inputs, None)  # made ready while the device works
                 checkpoint.step += 1
                 look = checkpoint.step % NOTE == 0 or checkpoint.step % per_epoch == 0
                 if look:
-                    means, speed = sums.take(), size * (checkpoint.step - here) / (time.monotonic() - started)
+                    means = checkpoint.means.take()
                     if not math.isfinite(means["loss"]):
                         return False
                     epoch = (checkpoint.step - 1) // per_epoch
-                    self._note(session, name, checkpoint.step, epoch, means, lr)
-                    said = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
-                    phase.advance(0, f"epoch {epoch + 1}/{epochs}  {said}  {speed:.0f} images/s")
-                phase.advance()
+                    speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
+                    self._note(phase.name, checkpoint.step, epoch, means, rate)
+                    terms = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
+                    shown.advance(0, f"epoch {epoch + 1}/{recipe.epochs}  {terms}  {speed:.0f} images/s")
+                shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
-                    due = self.stop() or time.monotonic() - saved > s.save_seconds
+                    due = self.stop() or time.monotonic() - saved > self.settings.save_seconds
                     if processes.any(due):
                         saved = time.monotonic()
                         checkpoint.seconds = before + saved - started
-                        self._save(checkpoint, file, parameters, optimiser)
+                        self._save(phase, checkpoint, optimiser)
                         if processes.any(self.stop()):
                             raise Stopped
         finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
-        if finite and here < total:
+        if finite and here < phase.steps:
             checkpoint.seconds = before + time.monotonic() - started
-            self._save(checkpoint, file, parameters, optimiser)
+            self._save(phase, checkpoint, optimiser)
         return finite
 
-    def _inputs(
-        self, session: Session, start: int, total: int, per_epoch: int
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """For each step from ``start`` on: this process's canvases of the batch, their crops, and all targets of it."""
-        loader, targets, size = self._open(session), self._targets(session), self.settings.batch_size
-        for step in range(start, total):
-            epoch, at = divmod(step, per_epoch)
-            if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
-                order = torch.randperm(len(targets), generator=generator(self.seed, "order", session.number, epoch))
-                batches, labels = (_cut(rows, size)[at:] for rows in (order, targets[moved(order, targets.device)]))
-                canvases = loader.canvases([batch[self._mine(len(batch))].tolist() for batch in batches])
-            (canvas, shapes), these = next(canvases), labels.pop(0)
-            # All crops of the batch are drawn, so that those of a picture do not depend on who takes it.
-            mine = self._mine(len(these))
-            every = torch.ones(len(these), 3).index_copy(0, mine, shapes)
-            crops = random_crops(every, self.transform, generator(self.seed, "augment", session.number, step, 0))
-            yield canvas, moved(crops[mine], targets.device), these
-
     @torch.no_grad()
-    def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
-        """(targets, features of each learner) over the plain views of the session, the same on every process."""
+    def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
+        """(targets, features of each network) over the plain views of the session, the same on every process."""
         targets, loader = self._targets(session), self._open(session)
-        found: list[list[Tensor]] = [[] for _ in learners]
-        with self.progress.phase(f"Session {session.number}  features", len(targets)) as phase:
+        found: list[list[Tensor]] = [[] for _ in networks]
+        with self.progress.phase(f"Session {self.session}  features", len(targets)) as shown:
             for images in self.views(loader):
-                for learner, chunks in zip(learners, found, strict=True):
-                    chunks.append(learner.features(images))
-                phase.advance(len(images) * self.processes.count)
+                for network, chunks in zip(networks, found, strict=True):
+                    chunks.append(network.features(images))
+                shown.advance(len(images) * self.processes.count)
         return targets, *(self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found)
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
         """The plain views of this process's share of the pictures; a stop is heard between two batches."""
         n, count = len(loader.pictures), self.processes.count
-        mine = loader.plain(range(n)[self.processes.share(n)])
+        own = loader.plain(range(n)[self.processes.share(n)])
         for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
             if self.processes.any(self.stop()):
                 raise Stopped
-            images = next(mine, None)
+            images = next(own, None)
             if images is not None:
                 yield images
 
@@ -243,66 +240,33 @@ class Fitting:
         reset_peak(self.processes.device)
         return found
 
-    def _pieces(self, n: int) -> Iterator[tuple[slice, slice]]:
-        """The pieces in which a batch of n goes through the network: their rows, and where this process has its own."""
-        size, at = self.settings.batch_size // self.settings.accumulate, 0
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            mine = self.processes.share(rows.stop - rows.start)
-            yield rows, slice(at, at := at + mine.stop - mine.start)
-
-    def _mine(self, n: int) -> Tensor:
-        """The rows of a batch of n pictures that this process takes."""
-        parts = []
-        for rows, _ in self._pieces(n):
-            mine = self.processes.share(rows.stop - rows.start)
-            parts.append(torch.arange(rows.start + mine.start, rows.start + mine.stop))
-        return torch.cat(parts)
-
-    def _epochs(self, session: Session) -> int:
-        later = self.settings.later_epochs or self.settings.epochs
-        return self.settings.epochs if session.number == 1 else later
+    def _batches(self, name: str, data: Session | Sampler, recipe: Recipe) -> Batches:
+        if isinstance(data, Session):
+            loader, targets, pieces = self._open(data), self._targets(data), self.settings.accumulate
+            return PictureBatches(loader, targets, self.session, recipe, self.seed, self.processes, pieces)
+        return FeatureBatches(data, self.session, name, recipe, self.seed, self.processes.device)
 
     def _open(self, session: Session) -> DeviceLoader:
         session.check_open()  # a loader may still hold the pictures of a session that is over
-        if self._feed is None or self._feed[0] is not session:
-            self._feed = session, DeviceLoader(session.train, self.transform, self.processes.device)
-        return self._feed[1]
+        if self._loader is None or self._loader[0] is not session:
+            self._loader = session, DeviceLoader(session.train, self.transform, self.processes.device)
+        return self._loader[1]
 
     def _targets(self, session: Session) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
         return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
 
-    def _save(
-        self,
-        checkpoint: PhaseCheckpoint,
-        file: Path | None,
-        parameters: dict[str, nn.Parameter],
-        optimiser: torch.optim.SGD,
-    ) -> None:
-        if file is not None:
-            self.processes.once(lambda: checkpoint.save(file, parameters, optimiser))
+    def _recorded(self, recipe: Recipe) -> bool:
+        return recipe.graph and self.settings.graphs and self.processes.count == 1
 
-    def _note(self, session: Session, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
+    def _save(self, phase: Phase, checkpoint: PhaseCheckpoint, optimiser: Optimiser) -> None:
+        file = phase.file
+        if file is not None:
+            self.processes.once(lambda: checkpoint.save(file, phase.module, optimiser))
+
+    def _note(self, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
         terms = {key: value for key, value in means.items() if key != "loss"}
-        line = {"session": session.number, "phase": name, "step": step, "epoch": epoch, "lr": rate}
+        line = {"session": self.session, "phase": name, "step": step, "epoch": epoch, "lr": rate}
         self.losses.append({**line, "loss": means["loss"], "terms": terms})
         values = {f"{name}/{key}": value for key, value in means.items()}
         self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + step)
-
-
-def trainable(learner: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in learner.named_parameters() if p.requires_grad}
-
-
-def _cut(positions: Tensor, size: int) -> list[Tensor]:
-    return [positions[start : start + size] for start in range(0, len(positions), size)]
-
-
-def _schedule(s: TrainSettings, step: int, per_epoch: int, total: int, horizon: int) -> float:
-    """Factor on the learning rate: a warm-up, and a cosine that would reach 0 after ``horizon`` epochs."""
-    rising = s.warmup * total
-    if step < rising:
-        return (step + 1) / (rising + 1)
-    position = step // per_epoch / horizon if s.schedule == "epoch" else step / (horizon * per_epoch)
-    return 0.5 * (1 + math.cos(math.pi * min(position, 1.0)))

@@ -1,68 +1,130 @@
 """The folder of a run: one run at a time, and always a good state in it."""
 
 import contextlib
-import fcntl
-from collections.abc import Callable, Iterator
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from filelock import FileLock, Timeout
 
-from safecl.engine.checkpoint import load_state, read_lines, save_state
+from safecl.atomic import read_lines, write_bytes, write_json
+from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.fingerprint import check_same, digest
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 
-State = tuple[dict[str, Tensor], dict[str, Any], list[dict[str, Any]]]  # tensors, facts, lines of metrics
+# What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
+WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "examples.json", "examples",
+           "report.html", "trackers", "fingerprint.json", "given.yaml", "resolved.yaml")  # fmt: skip
+
+Lines = list[dict[str, Any]]
 
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder, and the one for states in it, as long as no other process has claimed it."""
+    """The folder, and the one for states in it, as long as no other process has claimed it. The lock file stays."""
     try:
         (folder / "state").mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
+        lock = FileLock(folder / "lock", timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise SafeclError(f"Another run is using {folder}; wait for it, or choose another folder.") from error
     except OSError as error:
         raise SafeclError(f"The run folder {folder} cannot be written ({error.strerror}).") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise SafeclError(f"Another run is using {folder}; wait for it, or choose another folder.") from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
-def keep_state(folder: Path, method: Method, session: int, owner: dict[str, Any]) -> None:
-    """Save the state after a session; only then is what it replaces thrown away."""
+def clear(folder: Path) -> None:
+    """Forget the run in a folder that is claimed; files that a run does not write are left alone."""
+    strangers = {entry.name for entry in folder.iterdir()} - {"state", "lock"}
+    if strangers and not (folder / "resolved.yaml").is_file() and not (folder / "fingerprint.json").is_file():
+        raise SafeclError(f"{folder} holds something that is no run, so it is not emptied; choose another folder.")
+    try:
+        for name in WRITTEN:
+            path = folder / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        (folder / "state").mkdir()
+    except OSError as error:
+        raise SafeclError(f"The run folder {folder} cannot be emptied ({error.strerror}).") from error
+
+
+def begin(folder: Path, fingerprint: Mapping[str, Any], documents: Mapping[str, str]) -> None:
+    """Note what the run is, or refuse a folder that holds another one.
+
+    ``documents``: texts that are kept beside it, written once.
+    """
+    file = folder / "fingerprint.json"
+    before = read_json(file)
+    if before is None and any((folder / "state").glob("session_*.safetensors")):
+        raise SafeclError(
+            f"{folder} holds a run that does not say what it was made from ({file.name} is missing or damaged); "
+            "choose another folder with --folder, or start anew with --fresh."
+        )
+    if before is not None:
+        check_same(before, fingerprint, folder)
+        return
+    for name, text in documents.items():
+        write_bytes(folder / name, text.encode())
+    write_json(file, fingerprint)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is none or it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def keep_state(folder: Path, method: Method, session: int, fingerprint: Mapping[str, Any]) -> None:
+    """Save the state after a session; only then is what it replaces deleted."""
     file = folder / "state" / f"session_{session:04d}.safetensors"
-    save_state(file, method.state_dict(), {"session": session, "classes": method.classes, "owner": owner})
+    facts = {"session": session, "classes": method.classes, "fingerprint": digest(fingerprint)}
+    save_state(file, method.state_dict(), facts)
     tidy(folder, session)
 
 
 def tidy(folder: Path, done: int) -> None:
-    """Throw away what is not needed after session ``done``: older states, places in its phases, files half written."""
+    """Delete what is not needed after session ``done``: older states, checkpoints of its phases, files half written."""
     state = folder / "state"
     older = sorted(state.glob("session_*.safetensors"))[:-2]  # the one before stays, should this one be damaged
-    places = [file for file in state.glob("fit_*_*.safetensors") if int(file.name.split("_")[1]) <= done]
-    for stale in [*older, *places, *state.glob(".*.part"), *folder.glob(".*.part")]:
+    phases = [file for file in state.glob("fit_*_*.safetensors") if int(file.name.split("_")[1]) <= done]
+    for stale in [*older, *phases, *state.glob(".*.part"), *folder.glob(".*.part")]:
         with contextlib.suppress(OSError):  # it does no harm where it is
             stale.unlink(missing_ok=True)
 
 
-def newest_state(folder: Path, owner: dict[str, Any], names: set[str], say: Callable[[str], None]) -> State | None:
-    """The newest state that is whole, of this run, and goes with the metrics; None if there is none.
+def restore_newest(
+    folder: Path, fingerprint: Mapping[str, Any], method: Method, say: Callable[[str], None]
+) -> tuple[Mapping[str, Any], Lines]:
+    """Put ``method`` into the newest state that is whole, of this run, and goes with the metrics.
 
-    ``owner``: what the run is, as ``keep_state`` was told; ``names``: of the tensors that the method wants.
+    Gives (tensors and classes of that state, or nothing, and the lines of metrics up to it). States that are there and
+    none of which can be used are an error: a run never starts over by itself.
     """
-    for file in sorted((folder / "state").glob("session_*.safetensors"), reverse=True):
+    files = sorted((folder / "state").glob("session_*.safetensors"), reverse=True)
+    for file in files:
         try:
             tensors, facts = load_state(file)
-            if facts.get("owner") != owner or tensors.keys() != names:
+            if facts.get("fingerprint") != digest(fingerprint):
                 raise SafeclError(f"The state file {file} belongs to another run.")
             lines = read_lines(folder / "metrics.jsonl", facts["session"])
             if len(lines) < facts["session"]:
                 raise SafeclError(f"{folder / 'metrics.jsonl'} lacks sessions that {file.name} has learned.")
+            method.restore(tensors, facts["classes"])
         except SafeclError as error:
+            if file is files[-1]:
+                raise SafeclError(f"{error} No other state is left in {folder}; start anew with --fresh.") from error
             say(f"{error} The state before it is used.")
             continue
-        return tensors, facts, lines
-    return None
+        return {"tensors": tensors, "classes": facts["classes"]}, lines
+    return {}, []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Rows = list[list[float]]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
+Rows = Sequence[Sequence[float]]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
 
 
 def pooled(accuracies: Sequence[float], counts: Sequence[int]) -> float:
@@ -19,12 +19,12 @@ def task_mean(accuracies: Sequence[float]) -> float:
     return sum(accuracies) / len(accuracies)
 
 
-def forgetting(rows: Rows) -> float:
-    """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session."""
-    t = len(rows)
-    if t < 2:
-        return 0.0
-    return sum(max(rows[k][i] for k in range(i, t - 1)) - rows[-1][i] for i in range(t - 1)) / (t - 1)
+def forgetting(best: Sequence[float], now: Sequence[float]) -> float:
+    """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session.
+
+    ``best``: the largest accuracy on each earlier session since it was learned, (t − 1,); ``now``: row t of R.
+    """
+    return sum(most - after for most, after in zip(best, now, strict=False)) / len(best) if best else 0.0
 
 
 def backward_transfer(rows: Rows) -> float:
@@ -46,6 +46,11 @@ class History:
     outputs: tuple[str, ...]
     lines: list[dict[str, Any]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._best: dict[str, list[float]] = {output: [] for output in self.outputs}
+        for line in self.lines:
+            self._remember(line["accuracy"])
+
     @classmethod
     def read(cls, folder: Path) -> "History":
         """The history that a run left in its folder."""
@@ -55,22 +60,44 @@ class History:
     def rows(self, output: str) -> Rows:
         return [line["accuracy"][output] for line in self.lines]
 
-    def add(self, session: int, accuracy: dict[str, list[float]], counts: list[int], **notes: Any) -> dict[str, Any]:
-        """Note the accuracies after a session; gives the line as it is written."""
-        line = {"session": session, **notes, "test_counts": counts, "accuracy": accuracy}
-        self.lines.append(line)
+    def add(
+        self,
+        accuracy: dict[str, list[float]],
+        counts: list[int],
+        seen: int | None = None,
+        validation: tuple[dict[str, list[float]], list[int]] | None = None,
+        **notes: Any,
+    ) -> dict[str, Any]:
+        """Note the accuracies after a session; gives the line as it is written.
+
+        ``pooled`` is over all test pictures, ``seen`` over those of the first ``seen`` parts, which have been learned: the
+        same but for domain-incremental streams, which are tested on the domains to come as well.
+        """
+        t = len(self.lines) + 1
+        learned = t if seen is None else seen
+        line = {"session": t, **notes, "test_counts": counts, "accuracy": accuracy}
         line["pooled"] = {output: pooled(accuracy[output], counts) for output in self.outputs}
+        line["seen"] = {output: pooled(accuracy[output][:learned], counts[:learned]) for output in self.outputs}
         line["task_mean"] = {output: task_mean(accuracy[output]) for output in self.outputs}
-        line["forgetting"] = {output: forgetting(self.rows(output)) for output in self.outputs}
+        line["forgetting"] = {output: forgetting(self._best[output], accuracy[output]) for output in self.outputs}
+        if validation is not None:
+            found, each = validation
+            line["validation"] = {
+                "counts": each,
+                "accuracy": found,
+                "pooled": {output: pooled(found[output], each) for output in self.outputs},
+            }
+        self.lines.append(line)
+        self._remember(accuracy)
         return line
 
     def summary(self) -> dict[str, Any]:
         """Final and average accuracy, forgetting and transfer, by output."""
         last = self.lines[-1]
-        mean = {o: sum(line["pooled"][o] for line in self.lines) / len(self.lines) for o in self.outputs}
-        return {
+        summary = {
             "final": last["pooled"],
-            "average": mean,
+            "average": self._mean([line["pooled"] for line in self.lines]),
+            "average_seen": self._mean([line["seen"] for line in self.lines]),
             "final_task_mean": last["task_mean"],
             "forgetting": last["forgetting"],
             "bwt": {output: backward_transfer(self.rows(output)) for output in self.outputs},
@@ -79,11 +106,24 @@ class History:
             "classes": last.get("classes_seen"),
             "seconds": sum(line["seconds"]["total"] for line in self.lines if "seconds" in line),
         }
+        if all("validation" in line for line in self.lines):
+            found = [line["validation"]["pooled"] for line in self.lines]
+            summary["validation"] = {"final": found[-1], "average": self._mean(found)}
+        return summary
+
+    def _mean(self, values: list[dict[str, float]]) -> dict[str, float]:
+        return {output: sum(value[output] for value in values) / len(values) for output in self.outputs}
+
+    def _remember(self, accuracy: dict[str, list[float]]) -> None:
+        for output, best in self._best.items():
+            row = accuracy[output]
+            best[:] = [max(most, now) for most, now in zip(best, row, strict=False)]
+            best.extend(row[len(best) : len(best) + 1])  # the session that was just learned
 
     def _fwt(self) -> dict[str, float] | None:
         """Where each session was tested before it was learned; the reference is a guess among the classes known then.
 
-        None for class-incremental streams: classes that nobody has shown cannot be answered.
+        None for class-incremental streams: classes that have not been shown cannot be answered.
         """
         before = list(zip(self.lines, range(1, len(self.lines)), strict=False))
         if not before or any(len(line["test_counts"]) <= i or "classes_seen" not in line for line, i in before):

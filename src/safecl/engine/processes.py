@@ -1,7 +1,6 @@
 """Several processes, one answer: who takes which pictures, and how the parts become the whole again."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -10,7 +9,6 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
-from safecl.methods.method import Method
 
 T = TypeVar("T")
 
@@ -39,28 +37,14 @@ class Processes:
         every: Tensor = _Gather.apply(mine, self, n)  # type: ignore[no-untyped-call]  # torch's own
         return every
 
-    @contextmanager
-    def together(self, method: Method, n: int) -> Iterator[None]:
-        """Meanwhile the features of a share are those of the whole batch of n pictures, on every process.
-
-        So a loss sees the batch that one process would have seen, also where it is no mean over pictures.
-        """
-        if self.count == 1:
-            yield
-            return
-        method.backbone.gathered = lambda features: self.gather(features, n)
-        try:
-            yield
-        finally:
-            method.backbone.gathered = None
-
     def average_gradients(self, parameters: dict[str, nn.Parameter]) -> None:
         """The mean over processes, which is the gradient of the whole batch: see ``_Gather``."""
         if self.count == 1:
             return
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters.values()]
-        flat = self.accelerator.reduce(torch.cat([g.flatten() for g in gradients]), "mean")
-        for parameter, part in zip(parameters.values(), flat.split([g.numel() for g in gradients]), strict=True):
+        # The loss is the same everywhere, and so is which parameters it has no gradient for.
+        reached = [(p, p.grad) for p in parameters.values() if p.grad is not None]
+        flat = self.accelerator.reduce(torch.cat([gradient.flatten() for _, gradient in reached]), "mean")
+        for (parameter, _), part in zip(reached, flat.split([p.numel() for p, _ in reached]), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def any(self, flag: bool) -> bool:
@@ -71,22 +55,25 @@ class Processes:
         return bool(said > 0)
 
     def once(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives on the main process, which alone touches the run folder; its error stops everyone."""
+        """What ``work`` gives on the main process, which alone touches the run folder; any error of it stops everyone.
+
+        The main process raises the error itself; the others, which would wait for it for ever, leave without a word:
+        exit code 2 for an error that a user can meet, 1 for any other.
+        """
         if self.count == 1:
             return work()
-        answer: list[Any] = [None, None]
+        answer: list[Any] = [None, 0]
+        failure: BaseException | None = None
         if self.main:
             try:
                 answer[0] = work()
-            except SafeclError as error:
-                answer[1] = error
-        failure = answer[1]
-        answer[1] = None if failure is None else str(failure)
+            except BaseException as error:
+                failure, answer[1] = error, 2 if isinstance(error, SafeclError) else 1
         broadcast_object_list(answer)
         if failure is not None:
             raise failure
-        if answer[1] is not None:
-            raise SystemExit(2)  # the main process says why
+        if answer[1]:
+            raise SystemExit(answer[1])
         result: T = answer[0]
         return result
 

@@ -2,128 +2,145 @@
 
 import contextlib
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
-from safecl.engine.checkpoint import append_lines, read_lines, write_json, write_lines
+from safecl.atomic import append_lines, read_lines, write_json, write_lines
 from safecl.engine.evaluate import evaluate
 from safecl.engine.examples import write_examples
-from safecl.engine.facts import describe, owner, sizes
-from safecl.engine.fit import Fitting, TrainSettings
-from safecl.engine.folder import claimed, keep_state, newest_state, tidy
+from safecl.engine.facts import describe, sizes
+from safecl.engine.fingerprint import fingerprint
+from safecl.engine.fit import Trainer
+from safecl.engine.folder import begin, claimed, clear, keep_state, read_json, restore_newest, tidy
+from safecl.engine.learn import learn
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress, Quiet
+from safecl.engine.settings import TrainSettings
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
 from safecl.methods.method import Method
-from safecl.streams.images import Transform
+from safecl.settings import flatten
 from safecl.streams.stream import Stream
+
+LOGGED = (
+    "pooled",
+    "task_mean",
+    "forgetting",
+    "seconds",
+    "peak_memory",
+    "bytes_kept",
+)  # of a session's numbers, what experiment trackers get
 
 
 def run(
-    accelerator: Accelerator,
     method: Method,
     stream: Stream,
-    train: TrainSettings,
-    transform: Transform,
-    seed: int,
     folder: Path,
-    progress: Progress,
-    facts: dict[str, Any],
+    *,
+    accelerator: Accelerator,
+    train: TrainSettings,
+    seed: int = 0,
+    progress: Progress | None = None,
+    settings: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    documents: Mapping[str, str] | None = None,
+    fresh: bool = False,
 ) -> dict[str, Any]:
     """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on after a kill.
 
     Gives the summary. A folder that already holds part of this very run is continued; one that holds all of it is
-    only read. Of several processes only the main one touches the folder.
+    only read; one that holds another run is refused, unless ``fresh``: then it is emptied first. Of several processes
+    only the main one touches the folder.
+
+    ``settings``: what the method was made from; with data and weights they say which run this is. ``facts``: notes for
+    facts.json. ``documents``: texts that are kept in the folder, by file name.
     """
-    processes, history, who = Processes(accelerator), History(method.outputs), owner(method, stream, seed)
-    progress = progress if processes.main else Quiet()
+    processes = Processes(accelerator)
+    progress = progress if progress is not None and processes.main else Quiet()
+    identity = fingerprint(method, stream, seed, settings or {"train": train.model_dump(mode="json")})
     with contextlib.ExitStack() as stack:
         processes.once(lambda: stack.enter_context(claimed(folder)))
+        if fresh:
+            processes.once(lambda: clear(folder))
+        processes.once(lambda: begin(folder, identity, documents or {}))
         stop = stack.enter_context(stoppable())
-        names = set(method.state_dict())
-        state = processes.once(lambda: newest_state(folder, who, names, progress.say))
-        if state is not None:
-            method.restore(state[0], state[1]["classes"])
-            history.lines = state[2]
-        done = len(history.lines)
-        if done == len(stream) and processes.once(lambda: (folder / "summary.json").exists()):
+        state, lines = processes.once(lambda: restore_newest(folder, identity, method, progress.say))
+        if state and not processes.main:
+            method.restore(state["tensors"], state["classes"])
+        history, done = History(method.outputs, lines), len(lines)
+        del state
+        if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
             progress.say(f"{folder} is finished already: {done} sessions.")
             return history.summary()
         if done:
             progress.say(f"Going on after session {done} of {len(stream)}.")
-        known = {**facts, **describe(processes, method, stream, seed)}
-        processes.once(lambda: _prepare(folder, known, history))
-        fit = Fitting(accelerator, method, train, transform, seed, progress, folder / "state", stop)
-        fit.steps = history.lines[-1]["steps"] if done else 0
+        known = {**(facts or {}), **describe(processes, method, stream, seed)}
+        processes.once(lambda: _prepare(folder, known, done))
+        fit = Trainer(accelerator, method, train, stream.transform, seed, progress, folder / "state", stop)
+        fit.steps = lines[-1]["steps"] if done else 0
         for number in range(done + 1, len(stream) + 1):
-            line = _learn(method, stream, number, fit, history)
-
-            def write(line: dict[str, Any] = line, number: int = number) -> None:
-                append_lines(folder / "losses.jsonl", fit.losses)
-                write_lines(folder / "metrics.jsonl", history.lines)
-                write_json(folder / "facts.json", {**known, "parameters": line["parameters"]})
-                keep_state(folder, method, number, who)
-
-            processes.once(write)
-            fit.forget()
-            accelerator.log(_flat(line), step=fit.steps)
+            line = _session(method, stream, number, fit, history)
+            processes.once(partial(_keep, folder, method, identity, line, fit.losses, known))
+            chosen = flatten({kind: line[kind] for kind in LOGGED})
+            accelerator.log({key.replace(".", "/"): value for key, value in chosen.items()}, step=fit.steps)
             scores = "  ".join(f"{output} {line['pooled'][output]:.1%}" for output in method.outputs)
             progress.say(f"Session {number} of {len(stream)}: {len(method.classes)} classes  {scores}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
         summary = history.summary()
-        processes.once(lambda: write_examples(folder, method, stream, transform, processes.device))
+        processes.once(lambda: write_examples(folder, method, stream, processes.device))
         processes.once(lambda: write_json(folder / "summary.json", summary))
         return summary
 
 
-def _learn(method: Method, stream: Stream, number: int, fit: Fitting, history: History) -> dict[str, Any]:
+def _session(method: Method, stream: Stream, number: int, fit: Trainer, history: History) -> dict[str, Any]:
     """Learn one session and test; gives its line of the metrics."""
-    began = time.monotonic()
-    session = stream.open(number)
-    method.register_classes(session.classes)
-    method.learn(session, fit)
+    notes = learn(method, session := stream.open(number), fit)
     learned = time.monotonic()
-    accuracy, counts = evaluate(method, stream, number, fit)
-    session.close()
-    fit.measure()
-    fitted, images = sum(phase["seconds"] for phase in fit.phases), sum(phase["images"] for phase in fit.phases)
-    seconds = {
-        "fit": fitted,
-        "statistics": learned - began - fit.spent,
-        "evaluate": time.monotonic() - learned,
-    }
+    tested, seen = stream.tested(number), len(stream.brought(number))
+    accuracy, counts = evaluate(method, [stream.test(i) for i in tested], fit, "evaluation")
+    validation = [stream.validation(i) for i in tested]
+    checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None
+    seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - learned}
     return history.add(
-        number,
         accuracy,
         counts,
+        seen,
+        checked,
         name=session.name,
         classes_seen=len(method.classes),
-        steps=fit.steps,
         seconds={**seconds, "total": sum(seconds.values())},
-        phases=fit.phases,
-        images_per_second=images / fitted if fitted else None,
+        **notes,
         peak_memory=fit.peak,
         parameters=sizes(method),
         **method.facts(),
     )
 
 
-def _prepare(folder: Path, facts: dict[str, Any], history: History) -> None:
-    """Say what the run is, and take out what a killed process left that does not count any more."""
-    tidy(folder, len(history.lines))
+def _prepare(folder: Path, facts: Mapping[str, Any], done: int) -> None:
+    """Say what the run is, and remove what a killed process left of the session after the last state."""
+    tidy(folder, done)
     write_json(folder / "facts.json", facts)
-    losses = folder / "losses.jsonl"
-    if losses.exists():
-        write_lines(losses, read_lines(losses, len(history.lines)))
+    for name in ("losses.jsonl", "metrics.jsonl"):
+        if (folder / name).exists():
+            write_lines(folder / name, read_lines(folder / name, done))
 
 
-def _flat(line: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a session that a tracker can draw."""
-    kinds = ("pooled", "task_mean", "forgetting", "seconds")
-    values = {f"{kind}/{key}": value for kind in kinds for key, value in line[kind].items()}
-    return {**values, "peak_memory": line["peak_memory"], "bytes_kept": line["bytes_kept"]}
+def _keep(
+    folder: Path,
+    method: Method,
+    identity: Mapping[str, Any],
+    line: dict[str, Any],
+    losses: list[dict[str, Any]],
+    facts: Mapping[str, Any],
+) -> None:
+    """Write what a session gave. The state comes last: a kill before it repeats the session, and nothing else."""
+    append_lines(folder / "losses.jsonl", losses)
+    append_lines(folder / "metrics.jsonl", [line])
+    write_json(folder / "facts.json", {**facts, "parameters": line["parameters"]})
+    keep_state(folder, method, line["session"], identity)

@@ -10,16 +10,17 @@ from torch import Tensor, nn
 class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
 
-    ``sums`` (C, d) and ``counts`` (C,) are those of the unit features observed of every class, so that a later session
-    with more pictures of a known class refines its centroid.
+    ``sums`` (C, d) and ``counts`` (C,) are those of the features observed of every class, each on the unit sphere
+    unless ``unit`` is false, so that a later session with more pictures of a known class refines its centroid.
     """
 
     weight: nn.Parameter
     sums: Tensor
     counts: Tensor
 
-    def __init__(self, width: int, scale: float = 10.0) -> None:
+    def __init__(self, width: int, scale: float = 10.0, unit: bool = True) -> None:
         super().__init__()
+        self.unit = unit
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.register_buffer("sums", torch.zeros(0, width))
@@ -35,13 +36,14 @@ class CosineHead(nn.Module):
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""
-        unit = F.normalize(features.detach().to(self.sums), dim=1)
+        seen = features.detach().to(self.sums)
+        seen = F.normalize(seen, dim=1) if self.unit else seen
         missing = max(int(targets.max()) + 1 - len(self.sums), 0)
-        self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, unit)
-        self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, torch.ones_like(unit[:, 0]))
+        self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, seen)
+        self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, torch.ones_like(seen[:, 0]))
 
     def centroids(self) -> Tensor:
-        """Mean unit feature of every class observed: (C, d)."""
+        """Mean feature of every class observed: (C, d)."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
     @torch.no_grad()

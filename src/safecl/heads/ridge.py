@@ -9,43 +9,23 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
+from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import solve
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
-from safecl.settings import Settings
 
 DUAL = 4096  # pictures up to which β is chosen in the dual form: time n³, memory n²
 LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
-
-
-class RidgeSettings(Settings):
-    """The random projection, and how β is chosen."""
-
-    size: int = Field(5000, gt=0, description="M, the number of random features")
-    betas: tuple[PositiveFloat, ...] = Field(
-        tuple(10.0 ** (k / 2) for k in range(-12, 3)), min_length=1, description="the grid from which β is chosen"
-    )
-    scale: Literal["relative", "absolute"] = Field(
-        "relative", description="relative: β is in units of the mean squared norm of a projected feature"
-    )
-    evidence: Literal["all", "session"] = Field(
-        "all",
-        description="β has the least held-out error over all sessions, or in the latest with five pictures or more",
-    )
-    evidence_pictures: int | None = Field(
-        2048, ge=5, description="pictures of a session from which β is chosen, at most; null: all of them"
-    )
 
 
 class RidgeHead(nn.Module):

@@ -1,31 +1,42 @@
-"""Every method by its name."""
+"""Every method by its name. A method is found by its two files; there is nothing to register."""
 
-from typing import Annotated, Any, TypeAlias, cast
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+import safecl.methods
+from safecl.methods.settings import MethodSettings
 
-from safecl.backbone import Backbone
-from safecl.heads import RidgeSettings
-from safecl.methods.finetune import Finetune, FinetuneSettings
-from safecl.methods.method import Method
-from safecl.methods.ranpac import RanPAC, RanpacSettings
-from safecl.methods.safe import SAFE
-from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import PetSettings
+if TYPE_CHECKING:
+    from safecl.backbone.backbone import Backbone
+    from safecl.methods.method import Method
 
-MethodSettings: TypeAlias = Annotated[SafeSettings | RanpacSettings | FinetuneSettings, Field(discriminator="name")]
-
-METHODS = {"safe": SAFE, "ranpac": RanPAC, "finetune": Finetune}
-SETTINGS = {"safe": SafeSettings, "ranpac": RanpacSettings, "finetune": FinetuneSettings}
+SUFFIX = "_settings"
 
 
-def make_method(
-    settings: SafeSettings | RanpacSettings | FinetuneSettings,
-    backbone: Backbone,
-    pet: PetSettings,
-    ridge: RidgeSettings,
-    seed: int,
-) -> Method:
+@cache
+def method_settings() -> dict[str, type[MethodSettings]]:
+    """The settings class of every method, by the method's name."""
+    found: dict[str, type[MethodSettings]] = {}
+    for file in pkgutil.iter_modules(safecl.methods.__path__):
+        if file.name.endswith(SUFFIX):
+            module = importlib.import_module(f"{safecl.methods.__name__}.{file.name}")
+            for kind in vars(module).values():
+                if inspect.isclass(kind) and kind.__module__ == module.__name__ and issubclass(kind, MethodSettings):
+                    found[str(kind.model_fields["name"].default)] = kind
+    return dict(sorted(found.items()))
+
+
+def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Method]":
+    """The algorithm that goes with ``settings``."""
+    kind = settings if inspect.isclass(settings) else type(settings)
+    module: Any = importlib.import_module(kind.__module__.removesuffix(SUFFIX))
+    found: type[Method] = getattr(module, kind.algorithm)
+    return found
+
+
+def make_method(settings: MethodSettings, backbone: "Backbone", seed: int = 0) -> "Method":
     """A method that has learned nothing yet."""
-    kind: type[Any] = METHODS[settings.name]
-    return cast(Method, kind(backbone, settings, pet, ridge, seed))
+    return method_class(settings)(backbone, settings, seed)

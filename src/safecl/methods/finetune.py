@@ -1,47 +1,35 @@
-"""Sequential fine-tuning: train on each session in turn and hope. The measure of how much there is to forget."""
-
-from typing import Literal
+"""Sequential fine-tuning: train on each session in turn. It shows how much there is to forget."""
 
 import torch.nn.functional as F
-from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from safecl.backbone import Backbone
-from safecl.heads import RidgeSettings
+from safecl.backbone.backbone import Backbone
+from safecl.heads.cosine import CosineHead
 from safecl.learner import Learner
-from safecl.methods.method import Fit, Method
-from safecl.pet import PetSettings
-from safecl.settings import Settings
+from safecl.methods.finetune_settings import FinetuneSettings
+from safecl.methods.method import Batch, Fit, Method
 from safecl.streams.stream import Session
 
 
-class FinetuneSettings(Settings):
-    """Nothing to choose but the initial σ of the cosine head."""
-
-    name: Literal["finetune"] = "finetune"
-    scale: float = Field(10.0, gt=0, description="initial σ of the cosine head")
-
-
 class Finetune(Method):
-    """One PET and one cosine head, tuned on every session with nothing to hold on to what was there before."""
+    """One PET and one cosine head, tuned on every session without anything that protects earlier ones."""
 
-    name = "finetune"
     outputs = ("finetune",)
 
-    def __init__(
-        self, backbone: Backbone, settings: FinetuneSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
-    ) -> None:
-        super().__init__(backbone)
-        self.learner = Learner(backbone, pet, ridge, settings.scale, seed)
+    def __init__(self, backbone: Backbone, settings: FinetuneSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learner = Learner(backbone, settings.pet, seed)
+        self.head = CosineHead(backbone.width, settings.scale)
+        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         targets, features = fit.features(session, self.learner)
-        self.learner.cosine.observe(features, targets)
-        self.learner.cosine.grow(self.learner.cosine.centroids()[self.learner.cosine.classes :])
-        fit("finetune", self.learner, session, self.loss)
+        self.head.observe(features, targets)
+        self.head.grow(self.head.centroids()[self.head.classes :])
+        fit("finetune", nn.ModuleList([self.learner, self.head]), session, self.loss)
 
-    def loss(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        return {"cls": F.cross_entropy(self.all_logits(images)["finetune"], targets)}
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"finetune": self.learner.cosine(self.learner.features(images))}
+        return {"finetune": self.head(self.learner.features(images))}

@@ -1,43 +1,132 @@
-"""The contract of every method: learn one session at a time, give logits over the classes learned so far."""
+"""The contracts between a method and the engine: ``Method``, ``Fit``, ``Batch`` and ``Recipe``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
-from safecl.backbone import Backbone
+from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
 from safecl.learner import Learner
+from safecl.methods.settings import MethodSettings
 from safecl.streams.images import Label
 from safecl.streams.stream import Session
 
-Loss: TypeAlias = Callable[[Tensor, Tensor], dict[str, Tensor]]
+Network: TypeAlias = Learner | Backbone
+Sampler: TypeAlias = Callable[[torch.Generator], tuple[Tensor, Tensor]]
+"""Draws the features (N, d) and class indices (N,) of one epoch; N is the same for every epoch."""
+
+
+class Batch(Protocol):
+    """One batch of a phase as a loss sees it.
+
+    With several processes each computes the features of its own part of the pictures; ``gather`` makes rows for the
+    whole batch of them, so that every process computes the same loss, also one that is no mean over pictures. With one
+    process ``gather`` gives its argument back.
+    """
+
+    @property
+    def inputs(self) -> Tensor:
+        """This process's pictures in [0, 1], (n, 3, size, size); or the sampled features, (N, d)."""
+
+    @property
+    def targets(self) -> Tensor:
+        """Class indices of the whole batch, (N,)."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Rows (n, …) of this process's pictures → rows (N, …) of the whole batch."""
+
+    def features(self, network: Network, **options: Any) -> Tensor:
+        """CLS features (N, d) of the whole batch; ``options`` are those of ``network.features``."""
+
+
+Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it."""
+
+    epochs: int = 20
+    batch_size: int = 48
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.9  # of SGD
+    betas: tuple[float, float] = (0.9, 0.999)  # of Adam and AdamW
+    weight_decay: float = 5e-4
+    schedule: Literal["cosine", "constant", "steps"] = "cosine"
+    every: Literal["step", "epoch"] = "step"  # how often the rate changes
+    horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
+    milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"
+    decay: float = 0.1
+    warmup: float = 0.0  # part of the steps over which the rate rises from 0
+    clip: float | None = None  # largest norm of the whole gradient
+    graph: bool = True  # on CUDA, record a step as a graph; see ``Fit``
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that learn at ``rate`` times the recipe's rate, and with a weight decay of their own if given."""
+
+    parameters: Sequence[nn.Parameter]
+    rate: float = 1.0
+    weight_decay: float | None = None
 
 
 class Fit(Protocol):
-    """What the engine hands to a method. It owns optimiser, schedule, precision, processes, progress, checkpoints."""
+    """What the engine hands to a method. It owns precision, processes, progress and step checkpoints."""
 
-    def __call__(self, name: str, learner: nn.Module, session: Session, loss: Loss) -> None:
-        """Train what requires gradients in ``learner`` on the session's augmented pictures.
+    def __call__(
+        self,
+        name: str,
+        module: nn.Module,
+        data: Session | Sampler,
+        loss: Loss,
+        *,
+        groups: Sequence[Group] = (),
+        recipe: Recipe | None = None,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
+        """Train what requires gradients in ``module`` on the session's augmented pictures or on sampled features.
 
-        ``loss(images, targets)`` gives weighted terms by name, which are added up. ``images``: (N, 3, size, size) in
-        [0, 1]; ``targets``: class indices (N,).
+        ``name`` is used once a session. ``loss(batch)`` gives weighted terms by name, which are added up. Parameters
+        in no group learn at the recipe's rate. ``after_step`` is called after every update (moving averages); what it
+        changes must be part of ``module``, whose whole state is saved with the step.
+
+        On CUDA a step is recorded once for each shape of its inputs and replayed, so Python code in ``loss`` runs at
+        the recording only: its side effects are lost afterwards. A phase that needs them asks for plain steps with
+        ``replace(fit.recipe(), graph=False)``. ``after_step`` runs in Python after every step in either case.
         """
 
-    def features(self, session: Session, *learners: Learner | Backbone) -> tuple[Tensor, ...]:
-        """(targets (N,), features (N, d) of each learner) over the plain views of the session's pictures."""
+    def recipe(self) -> Recipe:
+        """The recipe that the run's settings give for the current session."""
+
+    def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
+        """(targets (N,), features (N, d) of each network) over the plain views of the session's pictures."""
 
 
 class Method(nn.Module, ABC):
-    """A continual-learning algorithm. Its ``state_dict`` and ``classes`` are all that is kept between sessions."""
+    """A continual-learning algorithm. Its ``state_dict`` and ``classes`` are all that is kept between sessions.
 
-    name: ClassVar[str]
+    The state may grow new names from session to session; a module that grows makes room for what it is given in
+    ``_load_from_state_dict``.
+    """
+
     outputs: ClassVar[tuple[str, ...]]  # what ``all_logits`` gives; the method's own answer comes last
+    settings: MethodSettings
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__()
-        self.backbone = backbone
+        self.backbone, self.settings, self.seed = backbone, settings, seed
         self.classes: list[Label] = []  # the user's labels in the order they were met; an index is a position here
+
+    @property
+    def name(self) -> str:
+        """As in settings, run folders and tables."""
+        return self.settings.name
 
     @abstractmethod
     def learn(self, session: Session, fit: Fit) -> None:
@@ -57,9 +146,13 @@ class Method(nn.Module, ABC):
         self.classes.extend(label for label in labels if label not in known)
 
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
-        """Become the method that gave ``state``."""
+        """Become the method that gave ``state``; a state that does not fit is refused."""
+        try:
+            self.load_state_dict(dict(state))
+        except (KeyError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise SafeclError(f"The state is not one of {self.settings.title} as it is set here ({reason}).") from error
         self.classes = list(classes)
-        self.load_state_dict(dict(state))
         self.to(self.backbone.device)
 
     def facts(self) -> dict[str, Any]:

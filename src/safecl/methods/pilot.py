@@ -1,95 +1,73 @@
-"""What pictures that nobody has tuned on say about tuning: half of the first session, and later ones at their start."""
+"""Pilots: short trainings on half of the first classes, which the other half judges."""
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from safecl.heads import RidgeHead
-from safecl.learner import Learner
-from safecl.methods.method import Fit, Loss
+from safecl.methods.guards import FEWEST, SHARES, surely_less
+from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
-SURE = 3.0  # standard errors by which another way must be better: many, because several ways are tried
-FEWEST = 10  # pictures that can say anything
-MOST = 256  # pictures that need be asked, or two of each class if there are that many classes
-MATTERS = 0.05  # of the error: less than that is not worth a risk
+if TYPE_CHECKING:
+    from safecl.methods.safe import SAFE
 
 
-def choose_tuning(
-    session: Session, fit: Fit, pilot: Callable[[], Learner], losses: Sequence[Callable[[Learner], Loss]]
-) -> tuple[int, float]:
-    """Which of ``losses`` to tune with, and the share of the tuning to keep; in doubt the first, and all of it.
+def choose_tuning(method: "SAFE", session: Session, fit: Fit) -> tuple[bool, float]:
+    """Whether to use the transfer loss in the first session, and the share of the tuning to keep.
 
-    Tuned on a few classes, a network can get worse at all others, and nobody can know beforehand which PET and which
-    loss do so on which backbone. So pilots are tuned on one half of the classes, and the other half, which they have
-    not seen, says what helps it: the squared errors of a ridge head on it that leaves out one picture at a time.
+    Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
+    backbone. So pilots are tuned on one half of the classes, with and without the transfer loss, and the classes of
+    the other half judge them: the squared errors of a ridge head that leaves out one picture at a time. In doubt there
+    is no transfer and all of the tuning is kept.
     """
+    wanted = method.settings.transfer != "none"
+    if not method.settings.pilot or not method.slow.tuning():  # without a PET nothing is tuned
+        return wanted, 1.0
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
-    halves = [session.part(classes[i::2]) for i in (0, 1)]
-    if len(halves[1].classes) < 2 or sum(len(half.train) for half in halves) < FEWEST:
-        return 0, 1.0
-    pilots = [
-        [_Pilot(pilot(), known, new, fit, loss, f"pilot{k * len(losses) + i}") for i, loss in enumerate(losses, 1)]
-        for k, (known, new) in enumerate((halves, halves[::-1]))
+    one, other = session.part(classes[::2]), session.part(classes[1::2])
+    if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
+        return False, 1.0
+    ways = [False, True] if wanted else [False]
+    pilots = [  # half by half, so that the pictures of a half are read once for all of its pilots
+        {way: _Pilot(method, way, tuned, judging, fit, f"pilot{k * len(ways) + i}") for i, way in enumerate(ways, 1)}
+        for k, (tuned, judging) in enumerate(((one, other), (other, one)))
     ]
 
-    def errors(which: int, share: float) -> Tensor:
-        return torch.cat([of_half[which].errors(share) for of_half in pilots])
+    def errors(way: bool, share: float) -> Tensor:
+        return torch.cat([of_half[way].errors(share) for of_half in pilots])
 
-    chosen, least = (0, 1.0), errors(0, 1.0)
+    chosen, least = (False, 1.0), errors(False, 1.0)
 
-    def consider(which: int, share: float) -> None:
+    def consider(way: bool, share: float) -> None:
         nonlocal chosen, least
-        found = errors(which, share)
+        found = errors(way, share)
         if surely_less(found, least):
-            chosen, least = (which, share), found
+            chosen, least = (way, share), found
 
-    for which in range(1, len(losses)):
-        consider(which, 1.0)
+    for way in ways[1:]:
+        consider(way, 1.0)
     for share in SHARES[1:]:
         consider(chosen[0], share)
     return chosen
 
 
-def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
-    """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
-    counts = targets.bincount()
-    classes = int((counts > 1).sum())
-    if classes < 2:
-        return False
-    order, firsts = targets.argsort(stable=True), counts.cumsum(dim=0) - counts
-    rank = torch.empty_like(targets)  # of a picture among those of its class
-    rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
-    asked = (counts[targets] > 1) & (rank < max(2, MOST // classes))
-    if int(asked.sum()) < FEWEST:
-        return False
-    least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
-    return surely_less(found, least, MATTERS)
-
-
-def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
-    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others."""
-    gains = least - found
-    return bool(gains.mean() > max(SURE * gains.std() / len(gains) ** 0.5, by * least.mean()))
-
-
 class _Pilot:
-    """A learner that is tuned on the classes of ``known`` and asked about those of ``new``."""
+    """A copy of the slow learner that is tuned on the classes of ``tuned`` and judged by those of ``judging``."""
 
-    def __init__(
-        self, learner: Learner, known: Session, new: Session, fit: Fit, loss: Callable[[Learner], Loss], name: str
-    ) -> None:
-        self.learner, self.new, self.fit = learner, new, fit
-        self.start = learner.tuning()
-        fit(name, learner, known, loss(learner))
-        self.end = learner.tuning()
+    def __init__(self, method: "SAFE", transfer: bool, tuned: Session, judging: Session, fit: Fit, name: str) -> None:
+        self.learner, self.ridge, self.judging, self.fit = method.slow.copy(), method.ridge_slow, judging, fit
+        head, self.start = copy.deepcopy(method.w_slow), self.learner.tuning()
+        loss = partial(method.slow_loss, transfer, self.learner, head)
+        fit(name, nn.ModuleList([self.learner, head]), tuned, loss)
+        self.end = self.learner.tuning()
 
     def errors(self, share: float) -> Tensor:
-        """The squared error on each of the new pictures, with ``share`` of the tuning: (n,)."""
+        """The squared error on each picture that judges, with ``share`` of the tuning: (n,)."""
         self.learner.interpolate(self.start, self.end, share)
-        targets, features = self.fit.features(self.new, self.learner)
-        return self.learner.ridge.leave_one_out(features, targets)
+        targets, features = self.fit.features(self.judging, self.learner)
+        return self.ridge.leave_one_out(features, targets)

@@ -1,89 +1,101 @@
 """SAFE: Slow And Fast parameter-Efficient tuning (NeurIPS 2024). ``SAFE.learn`` is the paper's Algorithm 1."""
 
-from collections.abc import Mapping
+import copy
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl import losses
-from safecl.backbone import Backbone
-from safecl.heads import RidgeHead, RidgeSettings, aggregate
-from safecl.learner import Learner, random_rows
-from safecl.methods.method import Fit, Method
-from safecl.methods.pilot import SHARES, choose_tuning, helped
+from safecl.backbone.backbone import Backbone
+from safecl.heads.aggregate import aggregate
+from safecl.heads.cosine import CosineHead
+from safecl.heads.ridge import RidgeHead
+from safecl.learner import Learner
+from safecl.methods.guards import Release, stay_near
+from safecl.methods.method import Batch, Fit, Method, Network
+from safecl.methods.pilot import choose_tuning
 from safecl.methods.safe_settings import SafeSettings
-from safecl.pet import NoPetSettings, PetSettings
-from safecl.streams.images import Label
+from safecl.randomness import generator
 from safecl.streams.stream import Session
+
+
+class Teacher(NamedTuple):
+    """Who guides the fast learner through a session: features, and a row for every class."""
+
+    network: Network
+    head: CosineHead
 
 
 class SAFE(Method):
     """Two learners on one frozen backbone: the slow one is tuned once and kept, the fast one goes on learning."""
 
-    name = "safe"
     outputs = ("slow", "fast", "safe")
-    teacher: Learner | None
-    free: Tensor
+    settings: SafeSettings
 
-    def __init__(
-        self, backbone: Backbone, settings: SafeSettings, pet: PetSettings, ridge: RidgeSettings, seed: int = 0
-    ) -> None:
-        super().__init__(backbone)
-        self.settings, self.seed = settings, seed
-        self.slow = Learner(backbone, pet, ridge, settings.scale, seed)
-        self.fast = Learner(backbone, pet, ridge, settings.scale, seed)
-        self.ptm = Learner(backbone, NoPetSettings(), ridge, settings.scale, seed)
-        self.ptm.freeze()
-        self.register_buffer("free", torch.tensor(False))  # of L_cos
-        if settings.statistics == "shared":
-            self.slow.ridge.statistics = self.fast.ridge.statistics
-        self.joint = None
-        if settings.aggregation == "concat":
-            self.joint = RidgeHead(2 * backbone.width, ridge, seed).to(backbone.device)
+    def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        s, d = settings, backbone.width
+        self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
+        self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
+        self.ridge_slow, self.ridge_fast = RidgeHead(d, s.ridge, seed), RidgeHead(d, s.ridge, seed)
+        if s.statistics == "shared":
+            self.ridge_slow.statistics = self.ridge_fast.statistics
+        self.joint = RidgeHead(2 * d, s.ridge, seed) if s.aggregation == "concat" else None
+        self.release = Release()
+        self.w_ptm.requires_grad_(False)
+        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
-        if not self.slow.cosine.classes:  # Phase 1: slow learner in session t = 1
-            self.slow.cosine.grow(random_rows(len(self.classes), self.backbone.width, self.seed))
-            self.appoint_teacher(session, fit)
-            (transfer, share), start = self.run_pilots(session, fit), self.slow.tuning()
-            fit("slow", self.slow, session, partial(self.slow_loss, transfer, self.slow))
+        if not self.w_slow.classes:  # Phase 1: slow learner in session t = 1
+            self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
+            self.imprint_ptm(session, fit)
+            transfer, share = choose_tuning(self, session, fit)
+            start = self.slow.tuning()
+            loss = partial(self.slow_loss, transfer, self.slow, self.w_slow)
+            fit("slow", nn.ModuleList([self.slow, self.w_slow]), session, loss)
             self.slow.interpolate(start, self.slow.tuning(), share)
             targets, f_slow = fit.features(session, self.slow)
-            self.slow.cosine.observe(f_slow, targets)
+            self.w_slow.observe(f_slow, targets)
             if self.settings.slow_rows == "imprint":
-                self.slow.cosine.imprint()
+                self.w_slow.imprint()
             if self.settings.reset_scale:
-                self.slow.cosine.scale.data.fill_(self.settings.scale)
-            self.slow.freeze()
+                self.w_slow.scale.data.fill_(self.settings.scale)
             self.fast.load_state_dict(self.slow.state_dict())
+            self.w_fast.load_state_dict(self.w_slow.state_dict())
             f_fast = f_slow
         else:  # Phase 2: fast learner in session t > 1
-            self.known = self.slow.cosine.classes
+            known = self.w_slow.classes
             targets, f_slow, f_fast = fit.features(session, self.slow, self.fast)
-            self.appoint_teacher(session, fit)
-            self.expand(self.slow, f_slow, targets)
-            self.expand(self.fast, f_fast, targets)
-            start, lambda_cos = self.fast.tuning(), self.weigh_alignment(f_slow, targets, session, fit)
-            fit("fast", self.fast, session, partial(self.fast_loss, lambda_cos))
-            f_fast = self.stay_near(f_slow, start, session, fit)
-        self.fast.remember(f_fast, targets)
-        self.slow.remember(f_slow, targets)
+            self.imprint_ptm(session, fit)
+            teacher = self.appoint_teacher(f_fast, targets)
+            self.expand(self.w_slow, f_slow, targets)
+            self.expand(self.w_fast, f_fast, targets)
+            start, lambda_cos = self.fast.tuning(), self.release.weigh(self, f_slow, targets, session, fit)
+            loss = partial(self.fast_loss, teacher, known, lambda_cos)
+            fit("fast", nn.ModuleList([self.fast, self.w_fast]), session, loss)
+            f_fast = stay_near(self, f_slow, start, session, fit)
+        self.slow.freeze()
+        self.w_slow.requires_grad_(False)
+        self.ridge_fast.add(f_fast, targets)
+        self.ridge_fast.solve()
+        self.ridge_slow.add(f_slow, targets)
+        self.ridge_slow.solve()
         if self.joint is not None:
-            self.joint.add(both(f_slow, f_fast), targets)
+            self.joint.add(concatenated(f_slow, f_fast), targets)
             self.joint.solve()
-        self.teacher = None  # a teacher serves one session and is no part of the state
 
-    def slow_loss(self, transfer: bool, slow: Learner, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def slow_loss(self, transfer: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow of Eq. (5), with or without what is transferred from the PTM."""
-        s, f = self.settings, slow.features(images)
-        terms = {"cls": F.cross_entropy(slow.cosine(f), targets)}  # Eq. (4)
+        s, f = self.settings, batch.features(slow)
+        terms = {"cls": F.cross_entropy(head(f), batch.targets)}  # Eq. (4)
         if not transfer:
             return terms
         with torch.no_grad():
-            g = self.backbone.features(images)
+            g = batch.features(self.backbone)
         if s.transfer == "correlation":
             m = losses.cross_correlation(g, f, s.transfer_normalisation)
             extra = {
@@ -93,7 +105,7 @@ class SAFE(Method):
         elif s.transfer == "fa":
             extra = {"fa": s.lambda_distil * losses.feature_alignment(g, f)}
         elif s.transfer == "la":
-            extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.ptm.cosine.weight)}
+            extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.w_ptm.weight)}
         else:
             assert s.transfer == "ssa"
             extra = {"ssa": s.lambda_distil * losses.covariance_alignment(g, f)}
@@ -101,18 +113,18 @@ class SAFE(Method):
             extra = {key: losses.limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
         return terms | extra
 
-    def fast_loss(self, lambda_cos: float, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """L_fast of Eq. (8)."""
-        s, f = self.settings, self.fast.features(images)
-        terms = {"cls": F.cross_entropy(self.fast.cosine(f), targets)}  # Eq. (4)
-        if self.teacher is None:
+    def fast_loss(self, teacher: Teacher | None, known: int, lambda_cos: float, batch: Batch) -> dict[str, Tensor]:
+        """L_fast of Eq. (8); ``known``: classes of earlier sessions."""
+        s, f, targets = self.settings, batch.features(self.fast), batch.targets
+        terms = {"cls": F.cross_entropy(self.w_fast(f), targets)}  # Eq. (4)
+        if teacher is None:
             return terms
         with torch.no_grad():
-            g = self.teacher.features(images)
-        w_fast, w_slow = self.fast.cosine.weight[: self.known], self.teacher.cosine.weight[: self.known]
+            g = batch.features(teacher.network)
         if s.lambda_cross:
-            terms["f2s"] = s.lambda_cross * losses.crossing(self.teacher.cosine, f, targets, w_fast, s.cross_pooling)
-            terms["s2f"] = s.lambda_cross * losses.crossing(self.fast.cosine, g, targets, w_slow, s.cross_pooling)
+            w_fast, w_slow = self.w_fast.weight[:known], teacher.head.weight[:known]
+            terms["f2s"] = s.lambda_cross * losses.crossing(teacher.head, f, targets, w_fast, s.cross_pooling)
+            terms["s2f"] = s.lambda_cross * losses.crossing(self.w_fast, g, targets, w_slow, s.cross_pooling)
         if lambda_cos:
             terms["cos"] = lambda_cos * losses.alignment(g, f, s.cos_reduction)
         return terms
@@ -121,76 +133,45 @@ class SAFE(Method):
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
         s, f_slow, f_fast = self.settings, self.slow.features(images), self.fast.features(images)
         slow, fast = (
-            learner.ridge.logits(f) * (learner.cosine.scale if s.temperature == "learned" else s.temperature)
-            for learner, f in ((self.slow, f_slow), (self.fast, f_fast))
+            ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
+            for ridge, head, f in ((self.ridge_slow, self.w_slow, f_slow), (self.ridge_fast, self.w_fast, f_fast))
         )
         if self.joint is not None:
-            safe = self.joint.logits(both(f_slow, f_fast))
+            safe = self.joint.logits(concatenated(f_slow, f_fast))
         else:
             assert s.aggregation != "concat"
             safe = aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
-    def appoint_teacher(self, session: Session, fit: Fit) -> None:
-        """Who guides the fast learner through this session; it, too, gets a row for every class."""
-        kind = self.settings.teacher
-        if kind == "ptm" or self.settings.transfer == "la":
-            self.expand(self.ptm, *reversed(fit.features(session, self.ptm)))
-        self.teacher = {"none": None, "ptm": self.ptm, "slow": self.slow, "previous": None}[kind]
-        if kind == "previous" and self.fast.cosine.classes:
-            self.teacher = self.fast.copy()
-            self.expand(self.teacher, *reversed(fit.features(session, self.fast)))
-            self.teacher.freeze()
+    def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
+        """Who guides the fast learner in this session, while its features are still those of the session before."""
+        if self.settings.teacher == "slow":
+            return Teacher(self.slow, self.w_slow)
+        if self.settings.teacher == "ptm":
+            return Teacher(self.backbone, self.w_ptm)
+        if self.settings.teacher == "previous":
+            network, head = self.fast.copy(), copy.deepcopy(self.w_fast).requires_grad_(False)
+            network.freeze()
+            self.expand(head, f_fast, targets)
+            return Teacher(network, head)
+        return None
 
-    def expand(self, learner: Learner, features: Tensor, targets: Tensor) -> None:
-        """W ∈ R^{d×|Y_1:t−1|} → R^{d×|Y_1:t|}: imprint the classes that ``learner`` has no row for yet."""
-        learner.cosine.observe(features, targets)
-        rows = learner.cosine.centroids()[learner.cosine.classes :]
-        learner.cosine.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
-        slow = learner is self.slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
-        if slow or learner is self.ptm:
-            learner.cosine.imprint()  # a frozen learner can refine its centroids with more pictures of a known class
+    def imprint_ptm(self, session: Session, fit: Fit) -> None:
+        """The PTM's prototypes, where a loss needs them."""
+        if self.settings.teacher == "ptm" or self.settings.transfer == "la":
+            targets, features = fit.features(session, self.backbone)
+            self.expand(self.w_ptm, features, targets)
 
-    def run_pilots(self, session: Session, fit: Fit) -> tuple[bool, float]:
-        """Whether to transfer in the first session, and how much of its tuning to keep: none (0) to all (1)."""
-        transfer = self.settings.transfer != "none"
-        if not self.settings.pilot or not self.slow.tuning():  # without a PET nothing is tuned
-            return transfer, 1.0
-        kinds = [False, True] if transfer else [False]
-        ways = [lambda pilot, kind=kind: partial(self.slow_loss, kind, pilot) for kind in kinds]
-        which, share = choose_tuning(session, fit, self.slow.copy, ways)
-        return kinds[which], share
-
-    def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
-        """λ_cos; 0 from the session on whose pictures, before anybody learns from them, show that tuning helps."""
-        s = self.settings
-        if s.release and s.lambda_cos and self.teacher is self.slow and not self.free:
-            _, f_ptm = fit.features(session, self.ptm)
-            self.free.fill_(helped(self.slow.ridge, f_ptm, f_slow, targets))
-        return 0.0 if self.free else s.lambda_cos
-
-    def stay_near(self, f_slow: Tensor, start: dict[str, Tensor], session: Session, fit: Fit) -> Tensor:
-        """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
-
-        What the fast learner remembers of earlier sessions are features that it cannot make again, worth something
-        only while it moves little, compared with how far pictures are apart. So its tuning becomes the mean, over all
-        pictures so far, of where their sessions took it, or less than that. Its cosine head stays as it was trained.
-        """
-        s, end, guided = self.settings, self.fast.tuning(), self.teacher is self.slow
-        apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
-        most = len(f_slow) / float(self.fast.cosine.counts.sum()) if s.average and guided else 1.0
-        for share in SHARES:
-            self.fast.interpolate(start, end, share * most)
-            _, f_fast = fit.features(session, self.fast)
-            if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
-                break
-        return f_fast
-
-    def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
-        super().restore(state, classes)
-        self.slow.freeze()
+    def expand(self, head: CosineHead, features: Tensor, targets: Tensor) -> None:
+        """W ∈ R^{d×|Y_1:t−1|} → R^{d×|Y_1:t|}: imprint the classes that ``head`` has no row for yet."""
+        head.observe(features, targets)
+        rows = head.centroids()[head.classes :]
+        head.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
+        slow = head is self.w_slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
+        if slow or head is self.w_ptm:
+            head.imprint()  # a frozen learner's centroids become better with more pictures of a known class
 
 
-def both(slow: Tensor, fast: Tensor) -> Tensor:
+def concatenated(slow: Tensor, fast: Tensor) -> Tensor:
     """[φ_slow; φ_fast], each on the unit sphere: (N, 2d)."""
     return torch.cat([F.normalize(slow, dim=1), F.normalize(fast, dim=1)], dim=1)

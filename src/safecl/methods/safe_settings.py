@@ -1,24 +1,35 @@
 """The choices of SAFE."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from safecl.heads.aggregate import Aggregation
-from safecl.losses.crossing import Pooling
-from safecl.losses.transfer import Normalisation, Reduction
-from safecl.settings import Settings
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.settings import Kind, MethodSettings
+from safecl.pet.settings import PetSettings, SsfSettings
 
 
-class SafeSettings(Settings):
+class SafeSettings(MethodSettings):
     """Every choice that the paper, its ablations and its released code make; the defaults are ours."""
 
+    title: ClassVar[str] = "SAFE"
+    paper: ClassVar[str] = (
+        "Zhao et al., SAFE: Slow and Fast Parameter-Efficient Tuning for Continual Learning with Pre-Trained Models, "
+        "NeurIPS 2024"
+    )
+    kind: ClassVar[Kind] = "continual"
+    algorithm: ClassVar[str] = "SAFE"
+
     name: Literal["safe"] = "safe"
+    pet: PetSettings = SsfSettings()
+    ridge: RidgeSettings = RidgeSettings()
     scale: float = Field(10.0, gt=0, description="initial σ of the cosine heads")
     # Phase 1: what the PTM hands to the slow learner
-    transfer: Literal["correlation", "fa", "la", "ssa", "none"] = "correlation"
-    transfer_normalisation: Normalisation = "l2"
-    transfer_reduction: Reduction = "sum"
+    transfer: Literal["correlation", "fa", "la", "ssa", "none"] = Field(
+        "correlation", description="the loss that keeps the slow learner near the PTM"
+    )
+    transfer_normalisation: Literal["l2", "batch"] = Field("l2", description="of the features in the correlation")
+    transfer_reduction: Literal["mean", "sum"] = Field("sum", description="over the entries of the correlation")
     lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
     lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
     lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
@@ -33,16 +44,16 @@ class SafeSettings(Settings):
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
-    teacher: Literal["none", "ptm", "previous", "slow"] = "slow"
+    teacher: Literal["none", "ptm", "previous", "slow"] = Field("slow", description="who guides the fast learner")
     new_rows: Literal["imprint", "zero"] = Field("imprint", description="rows of new classes in both cosine heads")
     lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
-    cross_pooling: Pooling = "two_means"
+    cross_pooling: Literal["two_means", "concat"] = Field("two_means", description="over batch and prototypes")
     lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
-    cos_reduction: Literal["mean", "sum"] = "mean"
+    cos_reduction: Literal["mean", "sum"] = Field("mean", description="of L_cos over the batch")
     release: bool = Field(
         True,
-        description="drop L_cos for good once the pictures of a session, before anybody learns from them, show that "
-        "the slow learner's tuning surely helps such pictures; only with teacher=slow",
+        description="drop L_cos for good once the pictures of a session, before anything is learned from them, show "
+        "that the slow learner's tuning surely helps such pictures; only with teacher=slow",
     )
     average: bool = Field(
         True,
@@ -57,6 +68,6 @@ class SafeSettings(Settings):
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
-    aggregation: Aggregation = "entropy"
+    aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")

@@ -2,17 +2,16 @@
 
 import copy
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from safecl.backbone.view import shared_view
-from safecl.pet.base import Pet, blocks
+from safecl.pet.blocks import blocks
+from safecl.pet.settings import AdapterSettings
 from safecl.randomness import generator
 
 
@@ -52,33 +51,25 @@ class AdaptedMlp(nn.Module):
         return y + a
 
 
-class AdapterSettings(Pet):
-    """Defaults: those of the SAFE paper."""
+def attach_adapter(pet: AdapterSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """An adapter beside every MLP, by block."""
+    view, adapters = shared_view(vit), nn.ModuleDict()
+    for i, block in enumerate(blocks(view)):
+        own = generator(seed, "pet", pet.kind, i)
+        adapters[str(i)] = adapter = Adapter(view.embed_dim, pet.bottleneck, pet.scale, pet.dropout, own)
+        # Block.forward stays timm's: norm2 and ls2 move inside, next to the adapter.
+        block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
+        block.norm2, block.ls2 = nn.Identity(), nn.Identity()
+    return view, adapters
 
-    kind: Literal["adapter"] = "adapter"
-    bottleneck: int = Field(64, gt=0, description="hidden units of the adapter")
-    scale: float = Field(0.1, description="fixed factor on the output of the adapter")
-    dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the hidden units of the adapter")
 
-    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-        """An adapter beside every MLP, by block."""
-        view, adapters = shared_view(vit), nn.ModuleDict()
-        for i, block in enumerate(blocks(view)):
-            own = generator(seed, "pet", self.kind, i)
-            adapters[str(i)] = adapter = Adapter(view.embed_dim, self.bottleneck, self.scale, self.dropout, own)
-            # Block.forward stays timm's: norm2 and ls2 move inside, next to the adapter.
-            block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
-            block.norm2, block.ls2 = nn.Identity(), nn.Identity()
-        return view, adapters
-
-    @staticmethod
-    @torch.no_grad()
-    def merge(view: VisionTransformer) -> None:
-        """Multiply the factor into the weights of every adapter and round these to the precision of the network."""
-        for mlp in view.modules():
-            if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):
-                down, up = copy.deepcopy(mlp.adapter.down), copy.deepcopy(mlp.adapter.up)
-                for parameter in up.parameters():
-                    parameter.mul_(mlp.adapter.scale)
-                dtype = next(mlp.mlp.parameters()).dtype
-                mlp.adapter = nn.Sequential(down, nn.ReLU(), up).to(dtype).requires_grad_(False)
+@torch.no_grad()
+def merge_adapter(view: VisionTransformer) -> None:
+    """Multiply the factor into the weights of every adapter and round these to the precision of the network."""
+    for mlp in view.modules():
+        if isinstance(mlp, AdaptedMlp) and isinstance(mlp.adapter, Adapter):
+            down, up = copy.deepcopy(mlp.adapter.down), copy.deepcopy(mlp.adapter.up)
+            for parameter in up.parameters():
+                parameter.mul_(mlp.adapter.scale)
+            dtype = next(mlp.mlp.parameters()).dtype
+            mlp.adapter = nn.Sequential(down, nn.ReLU(), up).to(dtype).requires_grad_(False)

@@ -1,16 +1,15 @@
 """LoRA: a low-rank change of the query and value projections."""
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.view import shared_view
-from safecl.pet.base import Pet, blocks
+from safecl.pet.blocks import blocks
+from safecl.pet.settings import LoraSettings
 from safecl.randomness import generator
 
 
@@ -51,30 +50,23 @@ class LoraLinear(nn.Module):
         return y + change
 
 
-class LoraSettings(Pet):
-    """Low-rank changes of queries and values."""
+def attach_lora(pet: LoraSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """A low-rank change of every qkv projection, by block."""
+    view, lora = shared_view(vit), nn.ModuleDict()
+    for i, block in enumerate(blocks(view)):
+        qkv, own = block.attn.qkv, generator(seed, "pet", pet.kind, i)
+        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, pet.rank, pet.alpha, own)
+        block.attn.qkv = LoraLinear(qkv, change)
+    return view, lora
 
-    kind: Literal["lora"] = "lora"
-    rank: int = Field(8, gt=0, description="rank of LoRA")
-    alpha: float = Field(8.0, gt=0, description="the change of LoRA is scaled by alpha / rank")
 
-    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-        """A low-rank change of every qkv projection, by block."""
-        view, lora = shared_view(vit), nn.ModuleDict()
-        for i, block in enumerate(blocks(view)):
-            qkv, own = block.attn.qkv, generator(seed, "pet", self.kind, i)
-            lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, self.rank, self.alpha, own)
-            block.attn.qkv = LoraLinear(qkv, change)
-        return view, lora
-
-    @staticmethod
-    @torch.no_grad()
-    def merge(view: VisionTransformer) -> None:
-        """Add every low-rank change to the weight it belongs to; the output stays the same."""
-        for owner in list(view.modules()):
-            for name, child in list(owner.named_children()):
-                if isinstance(child, LoraLinear):
-                    merged = child.layer
-                    weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
-                    merged.weight = nn.Parameter(weight, requires_grad=False)
-                    setattr(owner, name, merged)
+@torch.no_grad()
+def merge_lora(view: VisionTransformer) -> None:
+    """Add every low-rank change to the weight it belongs to; the output stays the same."""
+    for owner in list(view.modules()):
+        for name, child in list(owner.named_children()):
+            if isinstance(child, LoraLinear):
+                merged = child.layer
+                weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
+                merged.weight = nn.Parameter(weight, requires_grad=False)
+                setattr(owner, name, merged)

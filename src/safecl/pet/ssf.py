@@ -1,6 +1,6 @@
 """SSF: scale and shift the output of every linear and normalisation layer."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ from safecl.backbone.kernels import (
 )
 from safecl.backbone.layers import Gelu
 from safecl.backbone.view import shared_view
-from safecl.pet.base import Pet, blocks
+from safecl.pet.blocks import blocks
+from safecl.pet.settings import SsfSettings
 from safecl.randomness import generator
 
 
@@ -129,44 +130,39 @@ class _ScaledNorm(torch.autograd.Function):
         return by_x, None, None, *norm_scale_gradients(g, x, mean, spread, *frozen), None
 
 
-class SsfSettings(Pet):
-    """SSF has nothing to set."""
+def attach_ssf(pet: SsfSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """A scale and a shift after each operation, by place."""
+    view, ssf = shared_view(vit), nn.ModuleDict()
 
-    kind: Literal["ssf"] = "ssf"
+    def follow(place: str, owner: nn.Module, name: str, width: int) -> None:
+        ssf[place] = after = ScaleShift(width, generator(seed, "pet", pet.kind, place))
+        setattr(owner, name, ScaledLayer(getattr(owner, name), after))
 
-    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-        """A scale and a shift after each operation, by place."""
-        view, ssf = shared_view(vit), nn.ModuleDict()
+    d = view.embed_dim
+    follow("patches", view.patch_embed, "norm", d)
+    for i, block in enumerate(blocks(view)):
+        follow(f"{i}_norm1", block, "norm1", d)
+        follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
+        follow(f"{i}_proj", block.attn, "proj", d)
+        follow(f"{i}_norm2", block, "norm2", d)
+        follow(f"{i}_fc1", block.mlp, "fc1", block.mlp.fc1.out_features)
+        follow(f"{i}_fc2", block.mlp, "fc2", d)
+        if _is_plain(block.mlp):
+            block.mlp = ScaledMlp(block.mlp.fc1, block.mlp.fc2)
+    follow("norm", view, "norm", d)
+    return view, ssf
 
-        def follow(place: str, owner: nn.Module, name: str, width: int) -> None:
-            ssf[place] = after = ScaleShift(width, generator(seed, "pet", self.kind, place))
-            setattr(owner, name, ScaledLayer(getattr(owner, name), after))
 
-        d = view.embed_dim
-        follow("patches", view.patch_embed, "norm", d)
-        for i, block in enumerate(blocks(view)):
-            follow(f"{i}_norm1", block, "norm1", d)
-            follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
-            follow(f"{i}_proj", block.attn, "proj", d)
-            follow(f"{i}_norm2", block, "norm2", d)
-            follow(f"{i}_fc1", block.mlp, "fc1", block.mlp.fc1.out_features)
-            follow(f"{i}_fc2", block.mlp, "fc2", d)
-            if _is_plain(block.mlp):
-                block.mlp = ScaledMlp(block.mlp.fc1, block.mlp.fc2)
-        follow("norm", view, "norm", d)
-        return view, ssf
-
-    @staticmethod
-    @torch.no_grad()
-    def merge(view: VisionTransformer) -> None:
-        """Multiply every scale and shift into the weights before it; the output stays the same."""
-        for owner in list(view.modules()):
-            for name, child in list(owner.named_children()):
-                if isinstance(child, ScaledMlp):
-                    layers = [_with_scale(scaled.layer, scaled.ssf) for scaled in (child.fc1, child.fc2)]
-                    setattr(owner, name, nn.Sequential(layers[0], Gelu(), layers[1]))
-                elif isinstance(child, ScaledLayer) and not isinstance(owner, ScaledMlp):
-                    setattr(owner, name, _with_scale(child.layer, child.ssf))
+@torch.no_grad()
+def merge_ssf(view: VisionTransformer) -> None:
+    """Multiply every scale and shift into the weights before it; the output stays the same."""
+    for owner in list(view.modules()):
+        for name, child in list(owner.named_children()):
+            if isinstance(child, ScaledMlp):
+                layers = [_with_scale(scaled.layer, scaled.ssf) for scaled in (child.fc1, child.fc2)]
+                setattr(owner, name, nn.Sequential(layers[0], Gelu(), layers[1]))
+            elif isinstance(child, ScaledLayer) and not isinstance(owner, ScaledMlp):
+                setattr(owner, name, _with_scale(child.layer, child.ssf))
 
 
 def _is_plain(mlp: Any) -> bool:

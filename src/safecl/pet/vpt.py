@@ -1,15 +1,15 @@
 """VPT: prompt tokens at the end of the sequence, new ones in every block (deep) or once (shallow)."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.layers import Prefix
 from safecl.backbone.view import block_tokens, shared_view
-from safecl.pet.base import Pet, blocks
+from safecl.pet.blocks import blocks
+from safecl.pet.settings import VptSettings
 
 
 class Prompts(nn.Module):
@@ -50,22 +50,15 @@ class PromptedBlock(nn.Module):
         return x if self.prompts is None else self.prompts(x)
 
 
-class VptSettings(Pet):
-    """Defaults: those of the paper, but for ``rate``, which is 1 there."""
-
-    kind: Literal["vpt_deep", "vpt_shallow"] = "vpt_deep"
-    tokens: int = Field(5, gt=0, description="prompt tokens of VPT")
-    rate: float = Field(0.003, gt=0, description="factor on the gradient of prompts")
-
-    def attach(self, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-        """Prompts by block: of every block (deep) or of the first (shallow)."""
-        view, prompts = shared_view(vit), nn.ModuleDict()
-        layers, deep = blocks(view), self.kind == "vpt_deep"
-        for i, block in enumerate(layers):
-            own = None
-            if deep or i == 0:
-                prompts[str(i)] = own = Prompts(self.tokens, view.embed_dim, self.rate)
-            last = deep or i == len(layers) - 1
-            if own is not None or last:
-                view.blocks[i] = PromptedBlock(block, own, self.tokens if last else 0)
-        return view, prompts
+def attach_vpt(pet: VptSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """Prompts by block: of every block (deep) or of the first (shallow)."""
+    view, prompts = shared_view(vit), nn.ModuleDict()
+    layers, deep = blocks(view), pet.kind == "vpt_deep"
+    for i, block in enumerate(layers):
+        own = None
+        if deep or i == 0:
+            prompts[str(i)] = own = Prompts(pet.tokens, view.embed_dim, pet.rate)
+        last = deep or i == len(layers) - 1
+        if own is not None or last:
+            view.blocks[i] = PromptedBlock(block, own, pet.tokens if last else 0)
+    return view, prompts

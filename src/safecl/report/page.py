@@ -1,6 +1,5 @@
 """One self-contained HTML page from one or more run folders: no network, no scripts, light and dark."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import figures, gallery, tables, words
 from safecl.report.runs import Run, read_run
@@ -45,16 +45,11 @@ def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
         raise SafeclError("There is no run to show; give at least one run folder.")
     html = render([read_run(Path(folder)) for folder in folders], title)
     target = Path(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(html, encoding="utf-8")
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise SafeclError(f"Cannot write {target}: {error.strerror}; choose another place.") from error
+        raise SafeclError(f"{target.parent} cannot be made ({error.strerror}); choose another place.") from error
+    write_bytes(target, html.encode())
     return target
 
 

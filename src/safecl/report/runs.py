@@ -73,6 +73,14 @@ class Facts(Part):
     command: str | list[str] | None = None
 
 
+class Validation(Part):
+    """Accuracy on the held-out training pictures of each session, and over all of them."""
+
+    counts: list[int] = []
+    accuracy: dict[str, list[Number]] = {}
+    pooled: dict[str, Number] = {}
+
+
 class Metrics(Part):
     """What was measured after one session (a line of metrics.jsonl); accuracies are fractions."""
 
@@ -82,6 +90,8 @@ class Metrics(Part):
     test_counts: list[int] = []
     accuracy: dict[str, list[Number]] = {}
     pooled: dict[str, Number] = {}
+    seen: dict[str, Number] = {}
+    validation: Validation | None = None
     forgetting: dict[str, Number] = {}
     seconds: dict[str, Number] = {}
     peak_memory: Number = None

@@ -4,14 +4,13 @@ import hashlib
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from safecl.errors import SafeclError
 from safecl.streams.files import File, FilePictures, printable
 from safecl.streams.images import Label
+from safecl.streams.settings import Duplicates, Unreadable
 
-Unreadable: TypeAlias = Literal["refuse", "skip"]
-Duplicates: TypeAlias = Literal["refuse", "allow"]
 Refuse: TypeAlias = Callable[[str], None]
 
 

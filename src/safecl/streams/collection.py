@@ -10,9 +10,9 @@ import numpy as np
 
 from safecl.errors import SafeclError, unknown
 from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.settings import Protocol
 from safecl.streams.stream import (
     Part,
-    Protocol,
     Stream,
     class_incremental,
     class_order,

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import Duplicates, Refuse, Unreadable, clean, refuse
+from safecl.streams.clean import Refuse, clean, refuse
 from safecl.streams.collection import Collection, with_test
 from safecl.streams.files import EXTENSIONS, File, FilePictures, printable
+from safecl.streams.settings import Duplicates, Unreadable
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split

@@ -11,7 +11,8 @@ from safecl.errors import SafeclError, unknown
 from safecl.streams.characters import POOL, PRETRAINING_POOL
 from safecl.streams.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
 from safecl.streams.images import Label, Pictures, Transform, join
-from safecl.streams.stream import Part, Protocol, Stream, class_incremental, class_order
+from safecl.streams.settings import Protocol
+from safecl.streams.stream import Part, Stream, class_incremental, class_order
 
 __all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
 

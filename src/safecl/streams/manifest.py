@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import Duplicates, Refuse, Unreadable, clean, refuse
+from safecl.streams.clean import Refuse, clean, refuse
 from safecl.streams.collection import Collection, with_test
 from safecl.streams.files import File, FilePictures
 from safecl.streams.folder import TEST, TRAIN
 from safecl.streams.images import Label
+from safecl.streams.settings import Duplicates, Unreadable
 
 COLUMNS = ("path", "label", "split", "domain")
 

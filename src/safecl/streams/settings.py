@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field
 
 from safecl.errors import SafeclError, unknown
 from safecl.settings import Settings
-from safecl.streams.clean import Duplicates, Unreadable
-from safecl.streams.datasets import DATASETS
-from safecl.streams.stream import Protocol
 
+Protocol: TypeAlias = Literal["class", "domain", "mixed"]
+Unreadable: TypeAlias = Literal["refuse", "skip"]
+Duplicates: TypeAlias = Literal["refuse", "allow"]
+DATASETS = ("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet")
 FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
 _EXAMPLES = {"folder": "pictures", "csv": "pictures.csv", "parquet": "pictures.parquet", "hf": "NAME"}
 

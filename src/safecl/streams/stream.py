@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.streams.images import Label, Pictures, Transform, Wrapped, join
-
-Protocol: TypeAlias = Literal["class", "domain", "mixed"]
+from safecl.streams.settings import Protocol
 
 
 @dataclass(frozen=True)
@@ -111,9 +110,13 @@ class Stream:
         """The pictures of part ``number`` that are held out from training: to choose by, never to test on."""
         return self._divided(number)[1]
 
-    def tested_after(self, number: int) -> range:
+    def brought(self, number: int) -> range:
         """The parts that the sessions up to ``number`` have brought."""
         return range(1, (len(self._parts) if self._joint else number) + 1)
+
+    def tested(self, number: int) -> range:
+        """The parts to test on after session ``number``: a domain stream is tested on the domains to come as well."""
+        return range(1, len(self._parts) + 1) if self.protocol == "domain" else self.brought(number)
 
     @property
     def labels(self) -> list[Label]:

@@ -15,8 +15,7 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams import open_stream
-from safecl.streams.catalog import check_stream
+from safecl.streams.catalog import check_stream, open_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.archive import md5_of
 from safecl.streams.datasets.cifar100 import load

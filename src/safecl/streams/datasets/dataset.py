@@ -9,7 +9,7 @@ from safecl.errors import SafeclError
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.archive import Source
 from safecl.streams.images import Transform
-from safecl.streams.stream import Protocol
+from safecl.streams.settings import Protocol
 
 RECORD = "prepared.json"  # lies in a prepared folder: which archive, which split
 PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"

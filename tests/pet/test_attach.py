@@ -12,7 +12,8 @@ from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.pet import PETS, PetSettings, attach, merge, pet_settings
+from safecl.pet.attach import attach, merge
+from safecl.pet.settings import PETS, PetSettings, pet_settings
 
 KINDS = [kind for kind in PETS if kind != "none"]
 SMALL = [kind for kind in KINDS if kind != "full"]

@@ -1,0 +1,77 @@
+"""Files that are either whole or not there: written aside, synced, renamed. The only place that writes files so."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from safecl.errors import SafeclError
+
+Buffer: TypeAlias = bytes | memoryview
+
+
+def write_bytes(path: Path, *parts: Buffer) -> None:
+    """Put ``parts`` at ``path`` in one step: after a crash there is the old file or the new one, nothing in between."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise SafeclError(
+            f"{path} could not be written ({error.strerror}); what was saved before is intact."
+        ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
+    data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    try:
+        with path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.truncate(path, before)
+                raise
+    except OSError as error:
+        raise SafeclError(
+            f"{path} could not be written ({error.strerror}); what was saved before is intact."
+        ) from error
+
+
+def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
+    """The lines of sessions up to ``upto``; one that was torn by a kill is left out."""
+    found = []
+    for text in path.read_bytes().split(b"\n") if path.exists() else []:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            line = json.loads(text)
+            if line["session"] <= upto:
+                found.append(line)
+    return found
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+"""Which device to compute on, in which precision, and in how many processes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import is_mlflow_available, is_tensorboard_available, is_wandb_available
+
+from safecl.errors import SafeclError, unknown
+
+TRACKERS = {"tensorboard": is_tensorboard_available, "wandb": is_wandb_available, "mlflow": is_mlflow_available}
+
+
+def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> Accelerator:
+    """Accelerate's view of the machine: ``auto`` takes the best device there is."""
+    for name in trackers:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+        if not TRACKERS[name]():
+            raise SafeclError(f"The tracker {name} is not installed; install it with: pip install {name}.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device, True):
+        raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")
+    logs = None if folder is None or not trackers else folder / "trackers"
+    _forget_other_device("cpu" if device == "cpu" or not any(there.values()) else "other")
+    return Accelerator(cpu=device == "cpu", log_with=list(trackers) or None, project_dir=logs)
+
+
+def choose_precision(precision: str, device: torch.device) -> torch.dtype:
+    """``auto``: bf16 where the hardware has it."""
+    if precision == "fp32":
+        return torch.float32
+    if precision == "bf16":
+        return torch.bfloat16
+    has = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if has else torch.float32
+
+
+def _forget_other_device(device: str) -> None:
+    """accelerate keeps the first device of a process for good, and answers another one with a bare ValueError."""
+    state = PartialState._shared_state
+    if not state or state.get("num_processes", 1) > 1:
+        return
+    if (device == "cpu") != (torch.device(state["device"]).type == "cpu"):
+        AcceleratorState._reset_state(reset_partial_state=True)

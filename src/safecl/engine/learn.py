@@ -1,0 +1,30 @@
+"""A method learns one session: the one way to teach, whoever asks for it."""
+
+import time
+from typing import Any
+
+from safecl.engine.fit import Trainer
+from safecl.methods.method import Method
+from safecl.streams.stream import Session
+
+
+def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
+    """Teach ``method`` the session; gives what that took.
+
+    ``fit`` brings device, progress, stop and checkpoints. After a stop or a kill the same call on a method in the
+    state before the session goes on at the last step that was saved in the folder of ``fit``.
+    """
+    began = time.monotonic()
+    fit.begin(session.number)
+    method.register_classes(session.classes)
+    method.learn(session, fit)
+    method.eval()
+    session.close()
+    fit.measure()
+    fitted, images = (sum(phase[key] for phase in fit.phases) for key in ("seconds", "images"))
+    return {
+        "steps": fit.steps,
+        "seconds": {"fit": fitted, "statistics": time.monotonic() - began - fit.spent},
+        "phases": fit.phases,
+        "images_per_second": images / fitted if fitted else None,
+    }

@@ -1,0 +1,86 @@
+"""From a recipe to an optimiser whose state exists before its first step, and to the rate of each step."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from safecl.methods.method import Group, Recipe
+
+OPTIMISERS: dict[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+class Optimiser:
+    """torch's optimiser with learning rates that a CUDA graph reads from the device."""
+
+    def __init__(
+        self, parameters: dict[str, nn.Parameter], groups: Sequence[Group], recipe: Recipe, device: torch.device
+    ) -> None:
+        self.parameters, self.recipe = parameters, recipe
+        chosen = [*groups, Group(_rest(parameters, groups))]
+        self._groups = [group for group in chosen if group.parameters]
+        self._rates = [torch.zeros((), device=device) for _ in self._groups]
+        options: dict[str, Any] = {"fused": True, "weight_decay": recipe.weight_decay}
+        if recipe.optimiser == "sgd":
+            options["momentum"] = recipe.momentum
+        else:
+            options |= {"betas": recipe.betas, "capturable": device.type == "cuda"}
+        made = [_options(group, rate) for group, rate in zip(self._groups, self._rates, strict=True)]
+        self.torch: torch.optim.Optimizer = OPTIMISERS[recipe.optimiser](made, lr=self._rates[0], **options)
+        for parameter in parameters.values():
+            self.torch.state[parameter].update(self._empty(parameter))
+
+    def set_rate(self, rate: float) -> None:
+        """The recipe's rate for the next step; each group takes its own factor of it."""
+        for group, place in zip(self._groups, self._rates, strict=True):
+            place.fill_(rate * group.rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next step depends on besides parameters and rate; the tensors themselves."""
+        return {
+            f"{name}/{key}": value
+            for name, parameter in self.parameters.items()
+            for key, value in self.torch.state[parameter].items()
+            if isinstance(value, Tensor)
+        }
+
+    def step(self) -> None:
+        """Clip the gradient if the recipe says so, and update the parameters."""
+        if self.recipe.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        self.torch.step()
+
+    def _empty(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """The state before the first step, so that a checkpoint can be loaded into it and a graph can record it."""
+        if self.recipe.optimiser == "sgd":
+            return {"momentum_buffer": torch.zeros_like(parameter)} if self.recipe.momentum else {}
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        return {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+
+
+def rate_factor(recipe: Recipe, step: int, per_epoch: int) -> float:
+    """Factor on the learning rate of a step: warm-up, then the schedule."""
+    rising = recipe.warmup * recipe.epochs * per_epoch
+    if step < rising:
+        return (step + 1) / (rising + 1)
+    epoch = step // per_epoch if recipe.every == "epoch" else step / per_epoch
+    if recipe.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * min(epoch / (recipe.horizon or recipe.epochs), 1.0)))
+    if recipe.schedule == "steps":
+        return recipe.decay ** sum(epoch >= milestone for milestone in recipe.milestones)
+    return 1.0
+
+
+def _rest(parameters: dict[str, nn.Parameter], groups: Sequence[Group]) -> list[nn.Parameter]:
+    """Parameters in no group. A group may only name what is trained, and nothing twice."""
+    trained, taken = {id(parameter) for parameter in parameters.values()}, [id(p) for g in groups for p in g.parameters]
+    if len(set(taken)) != len(taken) or not set(taken) <= trained:
+        raise ValueError("A parameter group names a parameter that is not trained in this phase, or names one twice.")
+    return [parameter for parameter in parameters.values() if id(parameter) not in taken]
+
+
+def _options(group: Group, rate: Tensor) -> dict[str, Any]:
+    options: dict[str, Any] = {"params": list(group.parameters), "lr": rate}
+    return options if group.weight_decay is None else {**options, "weight_decay": group.weight_decay}

@@ -1,0 +1,38 @@
+"""How a run trains, unless a method's paper asks for a recipe of its own."""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from safecl.settings import Settings
+
+
+class TrainSettings(Settings):
+    """Optimiser, rates and schedule of every phase. ``later_…`` holds for every session but the first."""
+
+    epochs: PositiveInt = Field(20, description="passes over a session's pictures")
+    later_epochs: PositiveInt | None = Field(None, description="as epochs if not given")
+    batch_size: PositiveInt = Field(48, description="pictures a step, over all processes")
+    accumulate: PositiveInt = Field(1, description="in how many pieces a batch goes through the network")
+    optimiser: Literal["sgd", "adam", "adamw"] = Field("sgd", description="the update rule")
+    lr: PositiveFloat = Field(0.01, description="learning rate at the start of the schedule")
+    later_lr: PositiveFloat | None = Field(None, description="as lr if not given")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of sgd")
+    weight_decay: NonNegativeFloat = Field(5e-4, description="pulls every trained number towards 0")
+    later_weight_decay: NonNegativeFloat | None = Field(None, description="as weight_decay if not given")
+    schedule: Literal["cosine", "constant", "steps"] = Field("cosine", description="how the learning rate falls")
+    every: Literal["step", "epoch"] = Field("step", description="how often the learning rate changes")
+    later_horizon: PositiveInt | None = Field(None, description="epochs over which the later cosine would reach 0")
+    milestones: tuple[PositiveInt, ...] = Field((), description="epochs at which the rate falls, with schedule=steps")
+    decay: float = Field(0.1, gt=0, lt=1, description="factor on the rate at a milestone")
+    warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
+    clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
+    later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
+    graphs: bool = Field(True, description="on CUDA, record a step once and replay it")
+    save_seconds: PositiveFloat = Field(60.0, description="how often a phase saves its checkpoint")
+
+    @model_validator(mode="after")
+    def _pieces(self) -> "TrainSettings":
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"accumulate={self.accumulate} must divide batch_size={self.batch_size}")
+        return self

@@ -1,0 +1,112 @@
+"""Settings in layers: a preset, what it says for some streams or PETs, and the user's words on top."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeAlias, get_args
+
+from pydantic import BaseModel
+
+from safecl.backbone.settings import SUFFIXES
+from safecl.errors import SafeclError
+from safecl.methods.catalog import method_settings
+from safecl.streams.settings import short_form as stream_form
+
+Values: TypeAlias = dict[str, Any]
+TAGS = {"method": "name", "pet": "kind", "stream": "kind"}  # groups of several kinds, and the key that says which
+VARIANTS = "variants"
+
+
+def short_form(group: str, value: Any) -> Any:
+    """What a bare word means to a group: ``pet: ssf`` is short for ``pet: {kind: ssf}``, and the like."""
+    if not isinstance(value, str):
+        return value
+    if group == "stream":
+        return stream_form(value)
+    if group == "backbone":
+        return {"weights" if value.endswith(SUFFIXES) else "name": value}
+    return {TAGS[group]: value} if group in TAGS else value
+
+
+@cache
+def method_groups() -> frozenset[str]:
+    """Groups inside the settings of some method, which can be written without ``method.`` in front."""
+    found = (
+        name
+        for settings in method_settings().values()
+        for name, field in settings.model_fields.items()
+        if models(field.annotation)
+    )
+    return frozenset(found)
+
+
+def models(annotation: Any) -> list[type[BaseModel]]:
+    """The settings classes that an annotation allows."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in models(part)]
+
+
+def canonical(values: Mapping[str, Any]) -> Values:
+    """Without short forms, and with the groups of a method inside it."""
+    found = {group: short_form(group, value) for group, value in values.items()}
+    inside = {group: found.pop(group) for group in method_groups() if group in found}
+    method = found.get("method", {})
+    if isinstance(method, dict) and (inside or "method" in found):
+        merged = {key: short_form(key, value) for key, value in method.items()}
+        for group, value in inside.items():
+            both = isinstance(value, dict) and isinstance(merged.get(group), dict)
+            merged[group] = {**merged[group], **value} if both else value
+        found["method"] = merged
+    return found
+
+
+def overlay(base: Values, top: Values) -> Values:
+    """``top`` over ``base``. Where ``top`` chooses another kind of a group, what ``base`` says of the old kind goes.
+
+    Another method keeps the groups (PET, heads) of the old one that it has as well.
+    """
+    values = dict(base)
+    for key, value in top.items():
+        old = values.get(key)
+        if not isinstance(value, dict) or not isinstance(old, dict):
+            values[key] = value
+            continue
+        tag = TAGS.get(key)
+        if tag is not None and tag in value and value[tag] != old.get(tag, "safe" if key == "method" else None):
+            kept = method_settings().get(str(value[tag])) if key == "method" else None
+            fields = () if kept is None else method_groups() & kept.model_fields.keys()
+            old = {group: old[group] for group in fields if group in old}
+        values[key] = overlay(old, value)
+    return values
+
+
+def apply_variants(base: Values, given: Values) -> Values:
+    """``base`` with those of its variants that fit what is chosen; ``given`` goes on top later, and chooses too.
+
+    A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet: adapter}``. They
+    are looked at in their order, so one may fit because of what another has set.
+    """
+    base = dict(base)
+    for variant in base.pop(VARIANTS, []):
+        if not isinstance(variant, dict) or not isinstance(variant.get("when"), dict):
+            raise SafeclError(
+                "Each of the variants of a preset must be settings with a 'when', like {stream: cifar100}."
+            )
+        chosen = _chosen(overlay(base, given))
+        wanted = {key: value if isinstance(value, list) else [value] for key, value in variant["when"].items()}
+        if all(chosen.get(key) in values for key, values in wanted.items()):
+            base = overlay(base, canonical({key: value for key, value in variant.items() if key != "when"}))
+    return base
+
+
+def _chosen(values: Values) -> dict[str, Any]:
+    """What a variant can depend on: stream, backbone, method and PET by name."""
+    method, stream, backbone = (values.get(group) or {} for group in ("method", "stream", "backbone"))
+    named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
+    pet = method.get("pet") or {}
+    return {
+        "method": method.get("name", "safe"),
+        "stream": named,
+        "backbone": backbone.get("name"),
+        "pet": pet.get("kind"),
+    }

@@ -1,0 +1,96 @@
+"""What is wrong with a configuration, in one sentence and in the user's words; and every key there is."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.layers import TAGS, method_groups, models
+from safecl.methods.catalog import method_settings
+
+
+def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type[BaseModel]) -> SafeclError:
+    """The first of pydantic's errors as a user would say it; ``method``: whose settings are meant."""
+    error, numbers = errors[0], False
+    if error["type"] != "literal_error" and isinstance(error.get("input"), str):
+        # Where a number or a word may stand, pydantic complains of both; the complaint on words helps more.
+        words = [e for e in errors if e["type"] == "literal_error" and e["loc"][:-1] == error["loc"][:-1]]
+        error, numbers = (words[0], True) if words else (error, False)
+    known, extra = keys(run, method), error["type"] == "extra_forbidden"
+    place, given = spelt(error["loc"]), error.get("input")
+    if not extra and ".".join(place[:-1]) in known and ".".join(place) not in known:
+        place.pop()  # a position in a list, or a member of a union
+    key = ".".join(place)
+    if extra:
+        return _no_such_key(key, place, known, method, run)
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        tag = TAGS[place[-1]]
+        if error["type"] == "union_tag_not_found":
+            return SafeclError(f"{key} needs {key}.{tag}, which says which kind it is.")
+        return unknown(key, str(error["ctx"]["tag"]), re.findall(r"'([^']+)'", error["ctx"]["expected_tags"]))
+    if error["type"] == "literal_error":
+        choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
+        return unknown(f"{key} =", str(given), [*choices, "a number"] if numbers else choices)
+    wrong = f"{key}={given}{f' in {source}' if source.endswith(('.yaml', '.yml')) else ''} is wrong"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
+        return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")
+    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    if error["type"] == "value_error":  # a check of a whole group: it names the keys itself
+        return SafeclError(f"The settings of {key} do not fit together: {message}.")
+    return SafeclError(f"{wrong}: {message[0].lower()}{message[1:]}.")
+
+
+def spelt(loc: Sequence[int | str]) -> list[str]:
+    """Where something stands, as a user writes it: no kinds of unions, and no ``method`` before its groups."""
+    place: list[str] = []
+    skip = False
+    for part in map(str, loc):
+        if not skip:
+            place.append(part)
+        skip = not skip and part in TAGS and len(place) <= 2
+    return place[1:] if len(place) > 1 and place[0] == "method" and place[1] in method_groups() else place
+
+
+def keys(run: type[BaseModel], method: str | None = None) -> list[str]:
+    """Every key that can be set, dotted; of one ``method`` or of all."""
+    return sorted({key for key, *_ in all_keys(run, method)})
+
+
+def all_keys(run: type[BaseModel], method: str | None = None) -> Iterator[tuple[str, Any, type[BaseModel]]]:
+    """(key, its field, the settings class it stands in) for every key; a key of several classes comes several times."""
+    for name, field in run.model_fields.items():
+        yield name, field, run
+        groups = models(field.annotation)
+        if name == "method":
+            groups = [settings for key, settings in method_settings().items() if method in (None, key)]
+        for model in groups:
+            for inner, below in model.model_fields.items():
+                deeper = models(below.annotation)
+                if not deeper:
+                    yield f"{name}.{inner}", below, model
+                    continue
+                yield inner, below, model
+                for group in deeper:
+                    for key, last in group.model_fields.items():
+                        yield f"{inner}.{key}", last, group
+
+
+def _no_such_key(key: str, place: list[str], known: list[str], method: str, run: type[BaseModel]) -> SafeclError:
+    if place[0] not in known and place[0] in method_groups():
+        return SafeclError(f"{method_settings()[method].title} has no {place[0]}, so {key} means nothing to it.")
+    inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
+    nearest = unknown("setting", key, inside or known)
+    if "did you mean" not in str(nearest) and key in keys(run):
+        return SafeclError(
+            f"The setting {key} is not one of {_owner(place[0], method)}; safecl info --keys lists them."
+        )
+    listed = len(inside or known) <= 20 or "did you mean" in str(nearest)
+    return nearest if listed else SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")
+
+
+def _owner(group: str, method: str) -> str:
+    return method_settings()[method].title if group == "method" else f"the {group} that is chosen"

@@ -1,0 +1,81 @@
+"""What we add to SAFE so that its fast learner gains where tuning helps and holds still where it does not."""
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl import losses
+from safecl.heads.ridge import RidgeHead
+from safecl.learner import Tuning
+from safecl.methods.method import Fit
+from safecl.streams.stream import Session
+
+if TYPE_CHECKING:
+    from safecl.methods.safe import SAFE
+
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
+SURE = 3.0  # standard errors by which an alternative must be better: many, because several are tried
+FEWEST = 10  # pictures below which nothing is decided
+MOST = 256  # pictures of a session that are looked at, or two of each class if there are that many classes
+MATTERS = 0.05  # share of the error below which a gain is not worth a risk
+
+
+class Release(nn.Module):
+    """Drops L_cos for good once pictures that nothing was learned from show that the slow learner's tuning helps."""
+
+    free: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("free", torch.tensor(False))
+
+    def weigh(self, method: "SAFE", f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
+        """λ_cos of this session. ``f_slow``: the slow learner's features (N, d) of its pictures."""
+        s = method.settings
+        if s.release and s.lambda_cos and s.teacher == "slow" and not self.free:
+            _, f_ptm = fit.features(session, method.backbone)
+            self.free.fill_(helped(method.ridge_slow, f_ptm, f_slow, targets))
+        return 0.0 if self.free else s.lambda_cos
+
+
+def stay_near(method: "SAFE", f_slow: Tensor, start: Tuning, session: Session, fit: Fit) -> Tensor:
+    """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
+
+    The fast learner's statistics of earlier sessions are of features that it cannot compute again; they stay useful
+    while it moves little, compared with how far pictures are apart. So its tuning becomes the mean, over all pictures
+    so far, of where their sessions took it (``average``), or less than that (``trust``). Its cosine head stays as it
+    was trained.
+    """
+    s, fast, end, guided = method.settings, method.fast, method.fast.tuning(), method.settings.teacher == "slow"
+    apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
+    most = len(f_slow) / float(method.w_fast.counts.sum()) if s.average and guided else 1.0
+    for share in SHARES:
+        fast.interpolate(start, end, share * most)
+        _, f_fast = fit.features(session, fast)
+        if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
+            break
+    return f_fast
+
+
+def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
+    """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
+    counts = targets.bincount()
+    classes = int((counts > 1).sum())
+    if classes < 2:
+        return False
+    order, firsts = targets.argsort(stable=True), counts.cumsum(dim=0) - counts
+    rank = torch.empty_like(targets)  # of a picture among those of its class
+    rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
+    asked = (counts[targets] > 1) & (rank < max(2, MOST // classes))
+    if int(asked.sum()) < FEWEST:
+        return False
+    least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
+    return surely_less(found, least, MATTERS)
+
+
+def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
+    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others."""
+    gains = least - found
+    return bool(gains.mean() > max(SURE * gains.std() / len(gains) ** 0.5, by * least.mean()))

@@ -1,0 +1,28 @@
+"""SimpleCIL (nearest class mean): the mean feature of every class under the frozen backbone, compared by cosine."""
+
+from torch import Tensor
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.cosine import CosineHead
+from safecl.methods.method import Fit, Method
+from safecl.methods.simplecil_settings import SimplecilSettings
+from safecl.streams.stream import Session
+
+
+class SimpleCIL(Method):
+    """Nothing is trained. More pictures of a known class refine its mean."""
+
+    outputs = ("simplecil",)
+
+    def __init__(self, backbone: Backbone, settings: SimplecilSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.prototypes = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        targets, features = fit.features(session, self.backbone)
+        self.prototypes.observe(features, targets)
+        self.prototypes.imprint()
+
+    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
+        return {"simplecil": self.prototypes(self.backbone.features(images))}

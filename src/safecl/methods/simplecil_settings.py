@@ -1,0 +1,20 @@
+"""SimpleCIL has nothing to choose."""
+
+from typing import ClassVar, Literal
+
+from safecl.methods.settings import Kind, MethodSettings
+
+
+class SimplecilSettings(MethodSettings):
+    """No training, no choices."""
+
+    title: ClassVar[str] = "SimpleCIL"
+    paper: ClassVar[str] = (
+        "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models: Generalizability and Adaptivity "
+        "are All You Need, IJCV 2024"
+    )
+    kind: ClassVar[Kind] = "no training"
+    algorithm: ClassVar[str] = "SimpleCIL"
+    trains: ClassVar[bool] = False
+
+    name: Literal["simplecil"] = "simplecil"

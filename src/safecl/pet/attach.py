@@ -1,0 +1,51 @@
+"""Attach any kind of PET to a timm ViT, and merge it into the weights for inference."""
+
+from collections.abc import Callable
+from typing import Any
+
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from safecl.backbone.view import shared_tree
+from safecl.pet.adapter import attach_adapter, merge_adapter
+from safecl.pet.full import attach_full
+from safecl.pet.lora import attach_lora, merge_lora
+from safecl.pet.none import attach_none
+from safecl.pet.settings import (
+    AdapterSettings,
+    FullSettings,
+    LoraSettings,
+    NoPetSettings,
+    PetSettings,
+    SsfSettings,
+    VptSettings,
+)
+from safecl.pet.ssf import attach_ssf, merge_ssf
+from safecl.pet.vpt import attach_vpt
+
+ATTACH: dict[type, Callable[[Any, VisionTransformer, int], tuple[VisionTransformer, nn.ModuleDict]]] = {
+    AdapterSettings: attach_adapter,
+    SsfSettings: attach_ssf,
+    VptSettings: attach_vpt,
+    LoraSettings: attach_lora,
+    FullSettings: attach_full,
+    NoPetSettings: attach_none,
+}
+
+
+def attach(vit: VisionTransformer, pet: PetSettings, seed: int = 0) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """A tuned view of ``vit``, and the modules that hold all that can be trained in it, by place.
+
+    ``vit`` is left as it was. The view has modules of its own and shares the frozen weights of ``vit``, but for full
+    fine-tuning, which copies them. ``seed`` fixes the initial values: each module has a generator of its own.
+    """
+    view, modules = ATTACH[type(pet)](pet, vit, seed)
+    return view, modules.to(next(vit.parameters()).device)
+
+
+def merge(view: VisionTransformer) -> VisionTransformer:
+    """A copy of ``view`` for inference: SSF and LoRA are merged into its weights, other PETs stay beside them."""
+    merged = shared_tree(view)
+    for each in (merge_ssf, merge_lora, merge_adapter):
+        each(merged)
+    return merged

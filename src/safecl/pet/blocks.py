@@ -1,0 +1,15 @@
+"""The blocks of a ViT that a PET can be attached to."""
+
+from typing import Any, cast
+
+from timm.models.vision_transformer import Block, VisionTransformer
+
+from safecl.errors import SafeclError
+
+
+def blocks(vit: VisionTransformer) -> list[Any]:
+    """The transformer blocks, first to last, as ``Any``: torch types every attribute as ``Tensor | Module``."""
+    if not all(isinstance(block, Block) for block in vit.blocks):
+        kind = type(vit.blocks[0]).__name__
+        raise SafeclError(f"A PET needs the plain pre-norm blocks of timm's ViT; this backbone is made of {kind}.")
+    return list(cast("Any", vit.blocks))
