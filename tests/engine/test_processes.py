@@ -141,6 +141,8 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
         found = pair[0]
         assert found.keys() == expected.keys()
         for name, value in expected.items():
+            if name.endswith("remainders"):  # what float32 cannot hold of a mean: rounding itself
+                continue
             scale = float(value.double().abs().max()) if value.numel() else 0.0
             # Ridge weights solve a badly conditioned system: what they answer is what must agree.
             tolerance = 1e-2 if name.endswith("ridge.weight") else 2e-3

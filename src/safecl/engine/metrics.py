@@ -70,8 +70,8 @@ class History:
     ) -> dict[str, Any]:
         """Note the accuracies after a session; gives the line as it is written.
 
-        ``pooled`` is over all test pictures, ``seen`` over those of the first ``seen`` parts, which have been learned: the
-        same but for domain-incremental streams, which are tested on the domains to come as well.
+        ``pooled`` is over all test pictures, ``seen`` over those of the first ``seen`` parts, which have been learned:
+        the same but for domain-incremental streams, which are tested on the domains to come as well.
         """
         t = len(self.lines) + 1
         learned = t if seen is None else seen

@@ -13,7 +13,15 @@ from pydantic import Field, ValidationError
 from safecl.backbone.settings import BackboneSettings
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.layers import Values, apply_variants, canonical, overlay, short_form
+from safecl.experiments.layers import (
+    Values,
+    apply_variants,
+    canonical,
+    method_name,
+    overlay,
+    short_form,
+    with_default_kinds,
+)
 from safecl.experiments.sentences import sentence
 from safecl.methods.catalog import method_settings
 from safecl.methods.safe_settings import SafeSettings
@@ -53,11 +61,10 @@ def load(source: str, words: Sequence[str] = ()) -> RunSettings:
     """The settings of a preset or a YAML file, with ``key=value`` words on top."""
     base, given = canonical(_read(source)), canonical(_parse(words))
     name = ALIASES.get(source, Path(source).stem)
-    before = base.get("method", {}).get("name", "safe")
+    before = method_name(base)
     base = apply_variants(base, given)
     values = overlay(base, given)
-    changed = values.get("method", {}).get("name", "safe") != before
-    values["preset"] = "" if changed else base.get("preset") or name
+    values["preset"] = "" if method_name(values) != before else base.get("preset") or name
     settings = validate(values, source)
     if not settings.method.trains and "train" in given:
         raise SafeclError(
@@ -68,17 +75,16 @@ def load(source: str, words: Sequence[str] = ()) -> RunSettings:
 
 def validate(values: Values, source: str = "the configuration") -> RunSettings:
     """Typed settings, or one sentence on the first thing that is wrong."""
-    values = canonical(values)
-    method = values.get("method", {})
-    method = {"name": "safe", **method} if isinstance(method, dict) else {"name": method}
+    values, name = canonical(values), method_name(canonical(values))
+    if name not in method_settings():
+        raise unknown("method", name, method_settings())
+    values["method"] = with_default_kinds({**values.get("method", {}), "name": name})
     if isinstance(values.get("stream"), dict):
         values["stream"] = parse_stream(values["stream"])
-    if str(method["name"]) not in method_settings():
-        raise unknown("method", str(method["name"]), method_settings())
     try:
-        return RunSettings.model_validate({**values, "method": method})
+        return RunSettings.model_validate(values)
     except ValidationError as error:
-        raise sentence(error.errors(), source, str(method["name"]), RunSettings) from error
+        raise sentence(error.errors(), source, name, RunSettings) from error
 
 
 def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:

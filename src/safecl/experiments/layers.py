@@ -46,6 +46,22 @@ def models(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in models(part)]
 
 
+def method_name(values: Mapping[str, Any]) -> str:
+    """The method that canonical values choose; safe if they do not say."""
+    method = values.get("method", {})
+    return str(method.get("name", "safe") if isinstance(method, dict) else method)
+
+
+def with_default_kinds(method: Values) -> Values:
+    """A group that is given without its kind is of the method's default kind: ``pet.bottleneck=4`` alone is enough."""
+    fields, found = method_settings()[str(method["name"])].model_fields, dict(method)
+    for group in TAGS.keys() & found.keys() & fields.keys():
+        if isinstance(found[group], dict):
+            tag = TAGS[group]
+            found[group] = {tag: getattr(fields[group].default, tag), **found[group]}
+    return found
+
+
 def canonical(values: Mapping[str, Any]) -> Values:
     """Without short forms, and with the groups of a method inside it."""
     found = {group: short_form(group, value) for group, value in values.items()}
@@ -72,7 +88,7 @@ def overlay(base: Values, top: Values) -> Values:
             values[key] = value
             continue
         tag = TAGS.get(key)
-        if tag is not None and tag in value and value[tag] != old.get(tag, "safe" if key == "method" else None):
+        if tag is not None and tag in value and value[tag] != old.get(tag, "safe" if key == "method" else value[tag]):
             kept = method_settings().get(str(value[tag])) if key == "method" else None
             fields = () if kept is None else method_groups() & kept.model_fields.keys()
             old = {group: old[group] for group in fields if group in old}
@@ -105,7 +121,7 @@ def _chosen(values: Values) -> dict[str, Any]:
     named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
     pet = method.get("pet") or {}
     return {
-        "method": method.get("name", "safe"),
+        "method": method_name(values),
         "stream": named,
         "backbone": backbone.get("name"),
         "pet": pet.get("kind"),

@@ -24,6 +24,11 @@ def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type
     if not extra and ".".join(place[:-1]) in known and ".".join(place) not in known:
         place.pop()  # a position in a list, or a member of a union
     key = ".".join(place)
+    inner = next(iter(given)) if isinstance(given, dict) and given else None
+    leaf = (key in known or key in method_groups()) and not any(name.startswith(f"{key}.") for name in known)
+    if leaf and inner not in (None, TAGS.get(key)):  # keys inside something that has none
+        place, extra = [*place, str(inner)], True
+        key = ".".join(place)
     if extra:
         return _no_such_key(key, place, known, method, run)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
@@ -82,12 +87,12 @@ def all_keys(run: type[BaseModel], method: str | None = None) -> Iterator[tuple[
 def _no_such_key(key: str, place: list[str], known: list[str], method: str, run: type[BaseModel]) -> SafeclError:
     if place[0] not in known and place[0] in method_groups():
         return SafeclError(f"{method_settings()[method].title} has no {place[0]}, so {key} means nothing to it.")
+    if key in keys(run):
+        return SafeclError(
+            f"The setting {key!r} is not one of {_owner(place[0], method)}; safecl info --keys lists them."
+        )
     inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
     nearest = unknown("setting", key, inside or known)
-    if "did you mean" not in str(nearest) and key in keys(run):
-        return SafeclError(
-            f"The setting {key} is not one of {_owner(place[0], method)}; safecl info --keys lists them."
-        )
     listed = len(inside or known) <= 20 or "did you mean" in str(nearest)
     return nearest if listed else SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")
 

@@ -136,6 +136,7 @@ class Method(nn.Module, ABC):
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
         """Logits (N, C) by output, for pictures in [0, 1]."""
 
+    @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
         """The method's answer: (N, C)."""
         return self.all_logits(images)[self.outputs[-1]]
