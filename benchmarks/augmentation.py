@@ -195,13 +195,14 @@ def main() -> None:
     trained.add_argument("--classes", type=int, default=20)
     trained.add_argument("--seeds", default="0,1,2")
     trained.add_argument("--plain", action="store_true", help="the second way in float32, step by step")
-    trained.add_argument("words", nargs="*", help="key=value words for every run")
-    options = parser.parse_args()
+    options, words = parser.parse_known_args()  # words for every run may stand anywhere
+    if options.command == "sharpness" or not all("=" in word and not word.startswith("-") for word in words):
+        parser.parse_args()  # says what is wrong
     if options.command == "sharpness":
         sharpness(options.folder, options.size, options.pictures)
     else:
         seeds = [int(seed) for seed in options.seeds.split(",")]
-        accuracies(options.folder, options.classes, seeds, options.plain, options.words)
+        accuracies(options.folder, options.classes, seeds, options.plain, words)
 
 
 if __name__ == "__main__":

@@ -165,3 +165,19 @@ def test_a_seed_means_the_same_crops() -> None:
     transform = Transform(size=16)
     one, two = (augment(canvas, shapes, transform, torch.Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(one, two)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_cuda_graph_cuts_the_crops_it_is_given() -> None:
+    canvas = torch.randint(0, 256, (4, 3, 40, 40), dtype=torch.uint8)
+    first, second = (random_crops(torch.ones(4, 3), Transform(), torch.Generator().manual_seed(i)) for i in (0, 1))
+    there, crops = canvas.cuda(), first.cuda()
+    cut_out(there, crops, 24)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = cut_out(there, crops, 24)
+    for wanted in (first, second):
+        crops.copy_(wanted)
+        graph.replay()
+        assert torch.allclose(out.cpu(), cut_out(canvas, wanted, 24), atol=5e-5)

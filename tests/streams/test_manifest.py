@@ -101,11 +101,11 @@ def test_the_kind_of_table_is_what_the_file_is(tmp_path: Path, paint) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     arrow = pytest.importorskip("pyarrow")
     path = table(tmp_path, paint, ["0.png,a", "1.png,b"], name="m.parquet")
-    with pytest.raises(SafeclError, match=r"is not a Parquet table; if it is CSV, write stream=csv:.*m\.parquet"):
+    with pytest.raises(SafeclError, match=r"is not a Parquet table; if it is CSV, write csv:.*m\.parquet"):
         read_manifest(path, "parquet")
     assert read_manifest(path, "csv").classes == ("a", "b")
     parquet.write_table(arrow.table({"path": ["0.png", "1.png"], "label": [1, 2]}), tmp_path / "m.csv")
-    with pytest.raises(SafeclError, match=r"is a Parquet table; write stream=parquet:.*m\.csv"):
+    with pytest.raises(SafeclError, match=r"is a Parquet table; write parquet:.*m\.csv"):
         read_manifest(tmp_path / "m.csv", "csv")
     assert read_manifest(tmp_path / "m.csv", "parquet").classes == (1, 2)
 

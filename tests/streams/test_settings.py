@@ -74,9 +74,9 @@ def test_paths_may_be_path_objects() -> None:
     [
         ("cifar10", "There is no stream 'cifar10'; did you mean 'cifar100'?"),
         ("foldr:/x", "There is no stream 'foldr:/x'; did you mean 'folder:PATH'?"),
-        ("folder:", "stream=folder: lacks what comes after the colon, for example stream=folder:pictures."),
-        ("hf:", "stream=hf: lacks what comes after the colon, for example stream=hf:NAME."),
-        ("csv:", "stream=csv: lacks what comes after the colon, for example stream=csv:pictures.csv."),
+        ("folder:", "The stream 'folder:' lacks what comes after the colon, for example folder:pictures."),
+        ("hf:", "The stream 'hf:' lacks what comes after the colon, for example hf:NAME."),
+        ("csv:", "The stream 'csv:' lacks what comes after the colon, for example csv:pictures.csv."),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(text: str, sentence: str) -> None:
@@ -88,7 +88,7 @@ def test_a_wrong_name_is_answered_with_the_right_one(text: str, sentence: str) -
 def test_a_bare_path_is_told_how_to_be_written(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,label")
     for path, form in ((tmp_path, "folder"), (tmp_path / "t.csv", "csv")):
-        with pytest.raises(SafeclError, match=f"write stream={form}:{path}"):
+        with pytest.raises(SafeclError, match=f"write {form}:{path}"):
             short_form(str(path))
 
 

@@ -90,10 +90,10 @@ def readable(pictures: FilePictures, unreadable: Unreadable, refuse: Refuse) -> 
             except SafeclError:
                 bad.append(i)
     if bad and unreadable == "refuse":
-        reason = pictures.files[bad[0]].problem
+        reason, more = pictures.files[bad[0]].problem, f", and {len(bad) - 1} more" if len(bad) > 1 else ""
         refuse(
-            f"The picture {pictures.where(bad[0])} cannot be read ({reason}), one of {len(bad)} such; remove or "
-            "replace them, or set stream.unreadable=skip to leave them out."
+            f"The picture {pictures.where(bad[0])} cannot be read ({reason}){more}; remove or replace what is broken, "
+            "or set stream.unreadable=skip to leave it out."
         )
     elif bad:
         warnings.warn(

@@ -38,7 +38,7 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int) -> Tensor:
     n, channels, side, _ = canvas.shape
     across, down = (resampling(crops[:, axis], size, side) for axis in (0, 1))
     rows = canvas.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format)
-    lines = torch.bmm(down.div_(255), rows.view(n, side, channels * side)).view(n, size * channels, side)
+    lines = torch.bmm(down.div_(255), rows.reshape(n, side, channels * side)).view(n, size * channels, side)
     return torch.bmm(lines, across.transpose(1, 2)).view(n, size, channels, size).permute(0, 2, 1, 3).contiguous()
 
 

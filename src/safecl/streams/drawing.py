@@ -1,7 +1,7 @@
-"""How one picture of a character is drawn: pose, ink, background, in one of several styles.
+"""Draw one picture of a character: pose, ink and background, in one of several styles.
 
-Everything random comes from the generator that is handed in, so a picture is a function of its seed alone. All of
-it works on arrays of SIDE × SIDE, because a stream draws thousands of pictures while somebody is waiting.
+All randomness comes from the generator given, so a picture is a function of its seed alone. Only arrays of
+SIDE × SIDE are used: a picture takes about a millisecond.
 """
 
 import importlib.util
@@ -33,7 +33,7 @@ _INK = 60  # the longer side of its ink, so that a comma is drawn as large as a 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How far pictures of one class differ. Raise them and every method gets worse; see ``DIFFICULTY``.
+    """How far pictures of one class differ; larger values (a smaller contrast) make classification harder.
 
     rotation, shear: degrees either way. size: longer side of the ink as a fraction of the picture, least and most.
     shift: of the centre, as a fraction of the picture. perspective: of the corners, likewise. contrast: the least
@@ -172,7 +172,7 @@ def _chalk(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
 
 
 def _neon(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
-    """A glowing tube in the night: a white contour inside a wide coloured halo."""
+    """A white contour inside a wide coloured halo, on a dark ground."""
     halo = np.asarray(mask.filter(ImageFilter.BoxBlur(4)), np.float32) / 255
     soft = _soft(mask, 1.2)
     tube = np.clip(1.5 - 4.0 * np.abs(soft - 0.5), 0, 1)
@@ -194,7 +194,7 @@ def _halftone(mask: Image.Image, random: Random, difficulty: Difficulty) -> Arra
 
 
 def _emboss(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
-    """Pressed into a mottled stone: only light and shadow on its edges tell the character."""
+    """Embossed in mottled stone: only light and shadow on the edges show the character."""
     relief = _soft(mask, 1.2)
     turn = random.uniform(0, 2 * np.pi)
     down, across = np.gradient(relief)
@@ -206,7 +206,7 @@ def _emboss(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
 
 
 def _sketch(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
-    """Pencil: the contour traced twice by a shaking hand, hatched inside."""
+    """Pencil: the contour traced twice with a tremor, hatched inside."""
     paper = np.float32(random.uniform(0.85, 1.0))
     shade = np.zeros((SIDE, SIDE), np.float32)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The embedded stream: pictures of characters, drawn when they are first asked for. Nothing is downloaded."""
+"""The embedded stream: pictures of characters, drawn when they are first read. Nothing is downloaded."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,15 @@ __all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
 # Rendering styles of the domain-incremental form, in the order of its sessions.
 DOMAINS = tuple(style for style in STYLES if style != "scene")
 
-# Test pictures are numbered from here, so that no number of training pictures ever reaches them.
+# The number of the first test picture, above that of any training picture.
 _FIRST_TEST = 1_000_000
 
 
 class GlyphPictures(Pictures):
-    """``indices`` of every one of ``characters``, each drawn once and kept: a picture is (seed, class, index)."""
+    """Pictures ``indices`` of each of ``characters``, drawn when first read and kept.
+
+    The seed, the character, the index and the style define a picture.
+    """
 
     def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
         self.labels = [character for character in characters for _ in indices]

@@ -47,9 +47,9 @@ def read_manifest(
     with open(table, "rb") as stream:
         found = "parquet" if stream.read(4) == b"PAR1" else "csv"
     if kind == "parquet" and found == "csv":
-        raise SafeclError(f"The manifest {table} is not a Parquet table; if it is CSV, write stream=csv:{path}.")
+        raise SafeclError(f"The manifest {table} is not a Parquet table; if it is CSV, write csv:{path}.")
     if kind == "csv" and found == "parquet":
-        raise SafeclError(f"The manifest {table} is a Parquet table; write stream=parquet:{path}.")
+        raise SafeclError(f"The manifest {table} is a Parquet table; write parquet:{path}.")
     columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
     for needed in COLUMNS[:2]:
         if needed not in columns:

@@ -76,7 +76,7 @@ def taken(folder: Path) -> int:
 
 
 def remove_strangers(folder: Path, wanted: set[str]) -> None:
-    """What an earlier, other source may have left in an unfinished folder."""
+    """Remove files of an unfinished folder that another source left there."""
     for path in list(folder.rglob("*")):
         if path.is_file() and path.relative_to(folder).as_posix() not in wanted:
             path.unlink()

@@ -180,18 +180,18 @@ def short_form(text: str) -> dict[str, Any]:
     kind, colon, rest = text.partition(":")
     if colon and kind in _EXAMPLES:
         if not rest:
-            example = f"stream={kind}:{_EXAMPLES[kind]}"
-            raise SafeclError(f"stream={text} lacks what comes after the colon, for example {example}.")
+            example = f"{kind}:{_EXAMPLES[kind]}"
+            raise SafeclError(f"The stream {text!r} lacks what comes after the colon, for example {example}.")
         return {"kind": kind, "name" if kind == "hf" else "path": rest}
     if canonical(text) == "glyphs":
         return {"kind": "glyphs"}
     if canonical(text) in DATASETS:
         return {"kind": "dataset", "name": canonical(text)}
     if os.path.isdir(text):
-        raise SafeclError(f"There is no stream {text!r}, but there is such a folder: write stream=folder:{text}.")
+        raise SafeclError(f"There is no stream {text!r}, but there is such a folder: write folder:{text}.")
     if os.path.isfile(text):
         table = "parquet" if Path(text).suffix.lower() in (".parquet", ".pq") else "csv"
-        raise SafeclError(f"There is no stream {text!r}, but there is such a file: write stream={table}:{text}.")
+        raise SafeclError(f"There is no stream {text!r}, but there is such a file: write {table}:{text}.")
     raise unknown("stream", text, [*names(), *FORMS])
 
 

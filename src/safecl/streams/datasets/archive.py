@@ -114,7 +114,7 @@ class TarSource(Source):
                         return
 
     def check(self) -> None:
-        """A tar has no checksums: it is whole if it ends as a tar does, and its compression if that fits, too."""
+        """A tar has no checksums: it is whole if its end marker is there and its compression can be read to the end."""
         with whole(self.path), tarfile.open(self.path) as archive:
             for _ in archive:
                 pass
@@ -147,7 +147,7 @@ class FolderSource(Source):
 
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
-    """A damaged archive is a sentence."""
+    """Errors of a damaged archive as one sentence."""
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
