@@ -34,11 +34,10 @@ from torchvision.transforms.v2.functional import resized_crop
 
 from safecl.backbone.load import load_backbone
 from safecl.engine import device_loader
-from safecl.engine.progress import Quiet
+from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.run import run
 from safecl.experiments.config import load
-from safecl.experiments.launch import choose_precision, make_accelerator
-from safecl.methods import make_method
+from safecl.methods.catalog import make_method
 from safecl.streams.catalog import open_stream
 from safecl.streams.crops import cut_out
 from safecl.streams.folder import read_folder
@@ -163,10 +162,10 @@ def accuracy(folder: Path, classes: int, seed: int, words: list[str], by_torchvi
         transform = replace(transform, margin=1.0, scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0)
     part = Part("one", tuple(dict.fromkeys(train.labels)), train, test)
     stream = Stream("one", [part], transform=transform)
-    method = make_method(settings.method, backbone, settings.pet, settings.ridge, seed)
+    method = make_method(settings.method, backbone, seed)
     torch.manual_seed(seed)
     with tempfile.TemporaryDirectory() as place:
-        summary = run(accelerator, method, stream, settings.train, transform, seed, Path(place) / "run", Quiet(), {})
+        summary = run(method, stream, Path(place) / "run", accelerator=accelerator, train=settings.train, seed=seed)
     return 100 * float(summary["final"]["ranpac"])
 
 

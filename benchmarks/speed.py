@@ -32,18 +32,18 @@ from torch.utils.flop_counter import FlopCounterMode
 import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
+from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.evaluate import evaluate
-from safecl.engine.fit import Fitting
+from safecl.engine.fit import Trainer
 from safecl.engine.folder import keep_state
+from safecl.engine.learn import learn
 from safecl.engine.memory import peak, reset_peak
 from safecl.engine.progress import Quiet
 from safecl.experiments.config import load
-from safecl.experiments.launch import choose_precision, make_accelerator
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.learner import Learner
-from safecl.methods import make_method
+from safecl.methods.catalog import make_method
 from safecl.streams.images import ArrayPictures, Transform
 from safecl.streams.stream import Part, Stream
 
@@ -118,28 +118,29 @@ class Says(Quiet):
 class Clock:
     """Seconds spent in the parts of learning since they were last read."""
 
-    PARTS: ClassVar[dict[str, tuple[Any, str]]] = {
-        "training": (Fitting, "__call__"),
-        "features": (Fitting, "features"),
-        "heads": (Learner, "remember"),
-    }
+    PARTS: ClassVar[list[tuple[str, Any, str]]] = [
+        ("training", Trainer, "__call__"),
+        ("features", Trainer, "features"),
+        ("heads", RidgeHead, "add"),
+        ("heads", RidgeHead, "solve"),
+    ]
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.seconds = device, dict[str, float]()
 
     def __enter__(self) -> None:
-        self.kept = {name: getattr(*place) for name, place in self.PARTS.items()}
-        for name, place in self.PARTS.items():
-            setattr(*place, self._timed(name, self.kept[name]))
+        self.kept = [getattr(*place) for _, *place in self.PARTS]
+        for (name, *place), function in zip(self.PARTS, self.kept, strict=True):
+            setattr(*place, self._timed(name, function))
 
     def __exit__(self, *error: object) -> None:
-        for name, place in self.PARTS.items():
-            setattr(*place, self.kept[name])
+        for (_, *place), function in zip(self.PARTS, self.kept, strict=True):
+            setattr(*place, function)
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*inputs: Any) -> Any:
+        def timed(*inputs: Any, **options: Any) -> Any:
             started = now(self.device)
-            result = function(*inputs)
+            result = function(*inputs, **options)
             self.seconds[name] = self.seconds.get(name, 0.0) + now(self.device) - started
             return result
 
@@ -161,28 +162,24 @@ def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list
     backbone = load_backbone(BackboneSettings(name=work["backbone"], weights=weights))
     backbone.to(place, choose_precision(settings.precision, place))
     stream = make_stream(work, sessions, backbone.size)
-    method = make_method(settings.method, backbone, settings.pet, settings.ridge, 0)
+    method = make_method(settings.method, backbone)
     clock, lines = Clock(place), []
     reset_peak(place)
     with tempfile.TemporaryDirectory() as name, clock:
         folder = Path(name)
         (folder / "state").mkdir()
-        fit = Fitting(accelerator, method, settings.train, stream.transform, 0, Says(), folder / "state")
+        fit = Trainer(accelerator, method, settings.train, stream.transform, 0, Says(), folder / "state")
         for number in range(1, sessions + 1):  # what engine.run does
             began = now(place)
-            session = stream.open(number)
-            method.register_classes(session.classes)
-            method.learn(session, fit)
+            learn(method, stream.open(number), fit)
             learned = now(place)
-            evaluate(method, stream, number, fit)
+            evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
             evaluated = now(place)
             keep_state(folder, method, number, {})
             saved = now(place)
             rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
             counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}
             lines.append({**clock.read(), **rest, **counts})
-            session.close()
-            fit.forget()
     return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method, "backbone": backbone}
 
 

@@ -1,6 +1,8 @@
 """What only a GPU can show: kernels against the lines of torch beside them, and recorded steps against plain ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +13,19 @@ from torch import Tensor, nn
 
 from safecl.backbone import kernels
 from safecl.backbone.backbone import Backbone
-from safecl.engine.fit import Fitting, TrainSettings
+from safecl.engine.fit import Trainer
 from safecl.engine.progress import Quiet
-from safecl.heads import RidgeHead, RidgeSettings
-from safecl.learner import Learner, random_rows
+from safecl.engine.run import run
+from safecl.engine.settings import TrainSettings
+from safecl.heads.cosine import CosineHead
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+from safecl.learner import Learner
+from safecl.methods.catalog import make_method, method_settings
+from safecl.methods.method import Batch, Group
 from safecl.pet.attach import attach
 from safecl.pet.settings import PETS, pet_settings
+from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Stream
 
@@ -159,25 +168,95 @@ def test_full_fine_tuning_can_be_recorded_in_a_cuda_graph(
         assert one.dtype == torch.float32 and torch.allclose(one, other, atol=2e-2 * float(other.abs().max()) + 1e-6)
 
 
+class Tuned(nn.Module):
+    """A learner and a head, as a method has them."""
+
+    def __init__(self, backbone: Backbone, kind: str) -> None:
+        super().__init__()
+        self.learner = Learner(backbone, pet_settings(kind, **({"bottleneck": 4} if kind == "adapter" else {})))
+        self.head = CosineHead(backbone.width)
+        self.head.grow_random(3, generator(0, "head"))
+        self.register_buffer("mean", torch.zeros(3, backbone.width))
+        self.to(backbone.device)
+
+    def follow(self) -> None:
+        """A moving average, as ``after_step`` keeps one."""
+        self.mean.lerp_(self.head.weight.detach(), 0.1)
+
+
 def trained(
-    backbone: Backbone, stream: Stream, graphs: bool, kind: Any, trick: Callable[[Tensor], Tensor] = lambda loss: loss
+    backbone: Backbone,
+    stream: Stream,
+    graphs: bool,
+    kind: Any,
+    trick: Callable[[Tensor], Tensor] = lambda loss: loss,
+    **changes: Any,
 ) -> tuple[Tensor, list[str], list[float]]:
-    """Parameters after a phase of training, what was said meanwhile, and the losses that were noted."""
-    settings = pet_settings(kind, **({"bottleneck": 4} if kind == "adapter" else {}))
-    learner = Learner(backbone, settings, RidgeSettings(size=20))
-    learner.cosine.grow(random_rows(3, backbone.width, 0))
-    method: Any = SimpleNamespace(classes=LABELS)
+    """Parameters and averages after a phase of training, what was said meanwhile, and the losses that were noted."""
+    module, method = Tuned(backbone, kind), SimpleNamespace(classes=LABELS)
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
-    fit = Fitting(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())
+    fit = Trainer(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())  # type: ignore[arg-type]
+    fit.begin(1)
     said: list[str] = []
     fit.progress.say = said.append  # type: ignore[method-assign]
 
-    def loss(images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        return {"cls": trick(nn.functional.cross_entropy(learner.cosine(learner.features(images)), targets))}
+    def loss(batch: Batch) -> dict[str, Tensor]:
+        logits = module.head(batch.features(module.learner))
+        return {"cls": trick(nn.functional.cross_entropy(logits, batch.targets))}
 
-    fit("fast", learner, stream.open(1), loss)
-    parameters = torch.cat([p.detach().flatten() for p in learner.parameters()])
-    return parameters, said, [line["loss"] for line in fit.losses]
+    groups = [Group(list(module.learner.parameters()), rate=0.5)]
+    recipe = replace(fit.recipe(), **changes)
+    fit("fast", module, stream.open(1), loss, groups=groups, recipe=recipe, after_step=module.follow)
+    values = torch.cat([value.detach().float().flatten() for value in module.state_dict().values()])
+    return values, said, [line["loss"] for line in fit.losses]
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
+def test_a_step_of_every_optimiser_is_recorded(
+    optimiser: str, make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream]
+) -> None:
+    results = []
+    for graphs in (True, False):
+        backbone = make_backbone(depth=1).to(CUDA, torch.float32)
+        stream, rate = make_stream([LABELS], train=3), 0.05 if optimiser == "sgd" else 0.005
+        results.append(trained(backbone, stream, graphs, "ssf", optimiser=optimiser, lr=rate))
+    (fast, said, _), (plain, _, _) = results
+    assert torch.allclose(fast, plain, atol=1e-3) and not said
+
+
+def test_a_phase_that_asks_for_plain_steps_runs_its_python_code_at_every_step(
+    make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream]
+) -> None:
+    calls: list[int] = []
+    for graph, expected in ((True, 4), (False, 18)):  # two shapes: one plain call and one recording each
+        calls.clear()
+        backbone, stream = make_backbone(depth=1).to(CUDA, torch.float32), make_stream([LABELS], train=3)
+        trained(backbone, stream, True, "ssf", lambda loss: calls.append(1) or loss, graph=graph)
+        assert len(calls) == expected
+
+
+@pytest.mark.parametrize("name", method_settings())
+def test_every_method_learns_and_answers_on_the_device_as_with_plain_steps(
+    name: str, make_backbone: Callable[..., Backbone], make_stream: Callable[..., Stream], tmp_path: Path
+) -> None:
+    """Through CUDA graphs and without, class- and domain-incremental: the same answers, and nothing said."""
+    kind = method_settings()[name]
+    options: dict[str, Any] = {
+        "pet": pet_settings("adapter", bottleneck=4, dropout=0.0),
+        "ridge": RidgeSettings(size=40),
+    }
+    chosen = {key: value for key, value in options.items() if key in kind.model_fields}
+    images = torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(7)).to(CUDA)
+    for protocol, sessions in (("class", [list("abcd"), ["e", "f"]]), ("domain", [list("abcd")] * 2)):
+        answers = []
+        for graphs in (True, False):
+            method = make_method(kind(**chosen), make_backbone(depth=1).to(CUDA, torch.float32))
+            train = TrainSettings(epochs=3, batch_size=4, lr=0.01, graphs=graphs)
+            stream = make_stream(sessions, protocol=protocol)
+            folder = tmp_path / f"{protocol}-{graphs}"
+            run(method, stream, folder, accelerator=Accelerator(), train=train)
+            answers.append(method.logits(images))
+        assert torch.allclose(*answers, atol=2e-2 * float(answers[1].abs().max()))
 
 
 @pytest.mark.parametrize("kind", ["ssf", "adapter", "vpt_deep"])
@@ -216,8 +295,8 @@ def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
 
 
 def test_the_ridge_head_is_the_same_on_the_device() -> None:
-    generator = torch.Generator().manual_seed(0)
-    features, targets = torch.randn(300, 24, generator=generator), torch.arange(300) % 5
+    draw = torch.Generator().manual_seed(0)
+    features, targets = torch.randn(300, 24, generator=draw), torch.arange(300) % 5
     logits = []
     for device in (torch.device("cpu"), CUDA):
         head = RidgeHead(24, RidgeSettings(size=500)).to(device)

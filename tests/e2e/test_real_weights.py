@@ -18,7 +18,6 @@ SIZE = [
     "train.epochs=3",
     "train.batch_size=16",
     "train.lr=0.05",
-    "ridge.size=500",
     "stream.cache=false",
 ]
 
@@ -56,7 +55,8 @@ def learn(
     weights = asset("weights/vit_tiny_p8_64.safetensors")
 
     def run(preset: str, protocol: str, *words: str) -> dict[str, Any]:
-        settings = load(preset, [*streams[protocol], f"backbone={weights}", *SIZE, *words])
+        ridge = [] if preset == "finetune" else ["ridge.size=500"]
+        settings = load(preset, [*streams[protocol], f"backbone={weights}", *SIZE, *ridge, *words])
         return launch(settings, tmp_path_factory.mktemp("runs") / "run", Quiet())
 
     return run

@@ -10,7 +10,9 @@ from rich.table import Table
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import load
+from safecl.experiments.layers import method_groups
 from safecl.experiments.launch import launch
+from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
@@ -20,7 +22,7 @@ def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = 
     """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
     progress, histories = make_progress(show), {}
     for method, title in METHODS.items():
-        settings = load("demo", [*([] if method == "safe" else [f"method={method}"]), *words])
+        settings = load("demo", [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)])
         progress.say(f"{title} on {settings.stream.title}, backbone {settings.backbone.name}, PET {settings.pet}")
         place = folder / method
         launch(settings, place, progress, facts={"command": " ".join(["safecl demo", *words])}, fresh=fresh)
@@ -31,6 +33,12 @@ def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = 
     console.print(f"\nThe page with curves and pictures: [bold]{page}[/bold]", highlight=False)
     console.print(NEXT, highlight=False)
     return page
+
+
+def fitting(words: list[str], method: str) -> list[str]:
+    """The words that mean something to ``method``: fine-tuning, for one, has no ridge head."""
+    missing = method_groups() - method_settings()[method].model_fields.keys()
+    return [word for word in words if word.partition("=")[0].partition(".")[0] not in missing]
 
 
 NEXT = """
