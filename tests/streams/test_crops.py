@@ -10,7 +10,7 @@ from scipy import stats
 from torchvision import transforms
 from torchvision.transforms.v2.functional import resized_crop
 
-from safecl.streams.crops import augment, cut_out, random_boxes, random_crops
+from safecl.streams.crops import augment, cut_out, random_boxes, random_crops, resize_dense, resize_sparse
 from safecl.streams.images import Transform, canvas_view, pixels
 
 NUMBER = 4000
@@ -139,6 +139,17 @@ def test_one_crop_is_torchvisions_crop_of_the_same_box_of_the_file() -> None:
     ):
         theirs = resized_crop(pixels(image).float() / 255, top, left, height, width, [60, 60], antialias=True)
         assert torch.allclose(got, theirs, atol=5e-5)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 99))
+def test_the_way_of_a_cpu_is_the_way_of_other_devices(side: int, size: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    crops = random_crops(torch.ones(8, 3), Transform(flip=0.5), generator)
+    lines = torch.rand(8, side, 5, generator=generator)
+    for axis in (0, 1):
+        dense, sparse = (way(lines, crops[:, axis], size) for way in (resize_dense, resize_sparse))
+        assert torch.allclose(dense, sparse, atol=5e-5)
 
 
 def test_what_lies_beside_a_picture_on_its_canvas_is_never_seen() -> None:
