@@ -193,7 +193,10 @@ def trained(
     **changes: Any,
 ) -> tuple[Tensor, list[str], list[float]]:
     """Parameters and averages after a phase of training, what was said meanwhile, and the losses that were noted."""
-    module, method = Tuned(backbone, kind), SimpleNamespace(classes=LABELS)
+    module, method = (
+        Tuned(backbone, kind),
+        SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32)),
+    )
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
     fit = Trainer(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())  # type: ignore[arg-type]
     fit.begin(1)

@@ -71,7 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
         "--characters": 8,
         "--each": 8,
         "--glyphs": 5,
-        "--steps": 140,
+        "--steps": 180,
         "--mix": 0,  # mixing pays over many epochs; in few it only slows
         "--lr": 0.001,
         "--distil": 0.1,  # what a random teacher says is not worth more
@@ -89,7 +89,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 def test_the_loss_falls(run: tuple[Path, dict]) -> None:
     done = run[1]["done"]
-    assert done["steps"] == 140
+    assert done["steps"] == 180
     assert done["last loss"] < 0.9 * done["first loss"]
 
 

@@ -62,7 +62,7 @@ def session(make_stream: MakeStream) -> Session:
 def new_fit(
     settings: TrainSettings = SETTINGS, folder: Path | None = None, seed: int = 0, number: int = 1, **options: Any
 ) -> Trainer:
-    method: Any = SimpleNamespace(classes=LABELS)
+    method: Any = SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32))
     transform = Transform(16, margin=1.0)
     fit = Trainer(Accelerator(cpu=True), method, settings, transform, seed, Quiet(), folder, **options)
     fit.begin(number)

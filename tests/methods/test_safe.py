@@ -59,8 +59,21 @@ def test_after_the_first_session_fast_is_slow(
     assert equal(state_of(method.slow), state_of(method.fast))
     assert equal(state_of(method.w_slow), state_of(method.w_fast))
     answers = method.all_logits(images)
-    assert torch.equal(answers["slow"], answers["fast"])
-    assert torch.equal(answers["safe"].argmax(dim=1), answers["slow"].argmax(dim=1))
+    assert torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
+
+
+@pytest.mark.parametrize("aggregation", ["entropy", "add", "max"])
+def test_after_the_first_session_the_one_network_answers_alone(
+    aggregation: str, new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
+) -> None:
+    """Also where both learners share one Gram matrix, so that their heads differ."""
+    method, stream = new(statistics="shared", aggregation=aggregation, gamma=100.0), make_stream(CLASSES)
+    fit = tools.teach(method, stream, last=1)
+    answers = method.all_logits(images)
+    assert not torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
+    tools.teach(method, stream, 2, 2, fit)
+    answers = method.all_logits(images)
+    assert torch.equal(answers["safe"], aggregate(answers["slow"], answers["fast"], aggregation, 100.0))  # type: ignore[arg-type]
 
 
 def test_the_slow_learner_is_tuned_once_and_then_stays(

@@ -10,8 +10,8 @@ from rich.table import Table
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import load
-from safecl.experiments.layers import method_groups
 from safecl.experiments.launch import launch
+from safecl.experiments.layers import method_groups
 from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
 

@@ -60,8 +60,11 @@ class PictureBatches:
         seed: int,
         processes: Processes,
         accumulate: int,
+        dtype: torch.dtype,
     ) -> None:
         self.loader, self.targets, self.recipe, self.processes = loader, targets, recipe, processes
+        # Where the network rounds its pictures to bfloat16, float16 is more than precise enough for the crops.
+        self._dtype = torch.float32 if dtype == torch.float32 else torch.float16
         self._names = seed, session
         self.rows, self.per_epoch = len(targets), math.ceil(len(targets) / recipe.batch_size)
         self._piece = math.ceil(recipe.batch_size / accumulate)
@@ -86,7 +89,7 @@ class PictureBatches:
     def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
         canvas, crops, targets = inputs
         for rows, own in self._cut(len(targets)):
-            images = cut_out(canvas[own], crops[own], self.loader.transform.size)
+            images = cut_out(canvas[own], crops[own], self.loader.transform.size, self._dtype)
             yield Piece(images, targets[rows], self.processes), (rows.stop - rows.start) / len(targets)
 
     def _cut(self, n: int) -> Iterator[tuple[slice, slice]]:

@@ -242,8 +242,9 @@ class Trainer:
 
     def _batches(self, name: str, data: Session | Sampler, recipe: Recipe) -> Batches:
         if isinstance(data, Session):
-            loader, targets, pieces = self._open(data), self._targets(data), self.settings.accumulate
-            return PictureBatches(loader, targets, self.session, recipe, self.seed, self.processes, pieces)
+            loader, targets, dtype = self._open(data), self._targets(data), self.method.backbone.dtype
+            shared = self.processes, self.settings.accumulate
+            return PictureBatches(loader, targets, self.session, recipe, self.seed, *shared, dtype)
         return FeatureBatches(data, self.session, name, recipe, self.seed, self.processes.device)
 
     def _open(self, session: Session) -> DeviceLoader:

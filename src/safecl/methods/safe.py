@@ -13,6 +13,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.aggregate import aggregate
 from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
+from safecl.heads.statistics import require_memory
 from safecl.learner import Learner
 from safecl.methods.guards import Release, stay_near
 from safecl.methods.method import Batch, Fit, Method, Network
@@ -34,19 +35,23 @@ class SAFE(Method):
 
     outputs = ("slow", "fast", "safe")
     settings: SafeSettings
+    learned: Tensor
 
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        s, d = settings, backbone.width
+        s, d, device = settings, backbone.width, backbone.device
+        heads = 3 if s.aggregation == "concat" else 2
+        require_memory(s.ridge.size, device, d, grams=heads)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
         self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
-        self.ridge_slow, self.ridge_fast = RidgeHead(d, s.ridge, seed), RidgeHead(d, s.ridge, seed)
+        self.ridge_slow, self.ridge_fast = (RidgeHead(d, s.ridge, seed, device) for _ in range(2))
         if s.statistics == "shared":
             self.ridge_slow.statistics = self.ridge_fast.statistics
-        self.joint = RidgeHead(2 * d, s.ridge, seed) if s.aggregation == "concat" else None
+        self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.aggregation == "concat" else None
         self.release = Release()
+        self.register_buffer("learned", torch.tensor(0))  # sessions
         self.w_ptm.requires_grad_(False)
-        self.to(backbone.device)
+        self.to(device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
@@ -87,6 +92,7 @@ class SAFE(Method):
         if self.joint is not None:
             self.joint.add(concatenated(f_slow, f_fast), targets)
             self.joint.solve()
+        self.learned += 1
 
     def slow_loss(self, transfer: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow of Eq. (5), with or without what is transferred from the PTM."""
@@ -130,7 +136,7 @@ class SAFE(Method):
         return terms
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
+        """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11); after session 1 there is one network to ask."""
         s, f_slow, f_fast = self.settings, self.slow.features(images), self.fast.features(images)
         slow, fast = (
             ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
@@ -140,7 +146,7 @@ class SAFE(Method):
             safe = self.joint.logits(concatenated(f_slow, f_fast))
         else:
             assert s.aggregation != "concat"
-            safe = aggregate(slow, fast, s.aggregation, s.gamma)
+            safe = fast if self.learned == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
