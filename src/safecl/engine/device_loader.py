@@ -20,6 +20,7 @@ class DeviceLoader:
     def __init__(self, pictures: Pictures, transform: Transform, device: torch.device) -> None:
         self.pictures, self.transform, self.device = pictures, transform, device
         self._canvases: tuple[Tensor, Tensor] | None = None
+        self._pin = device.type == "cuda"
         self._holds = len(pictures) * 3 * pictures.side(transform) ** 2 <= held_bytes(device)
 
     def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -36,14 +37,15 @@ class DeviceLoader:
                 yield canvases[moved(chosen, self.device)], shapes[chosen]
             return
         order = [int(i) for chunk in chunks for i in chunk]
-        for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform):
+        for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform, pin=self._pin):
             assert batch.shapes is not None
-            yield self._move(batch.pictures), batch.shapes
+            yield moved(batch.pictures, self.device), batch.shapes
 
     def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
         """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
-        for batch in batches(self.pictures, indices, size or reads(self.device), "plain", self.transform):
-            yield self._move(batch.pictures).float() / 255
+        size = size or reads(self.device)
+        for batch in batches(self.pictures, indices, size, "plain", self.transform, pin=self._pin):
+            yield moved(batch.pictures, self.device).float() / 255
 
     def _held(self) -> tuple[Tensor, Tensor]:
         """All canvases on the device and all shapes on the CPU."""
@@ -58,11 +60,6 @@ class DeviceLoader:
                 squares[rows], shapes[rows] = batch.pictures.to(self.device), batch.shapes
             self._canvases = squares, shapes
         return self._canvases
-
-    def _move(self, pictures: Tensor) -> Tensor:
-        # Only from pinned memory does a copy overlap with the work of the device.
-        ready = pictures.pin_memory() if self.device.type == "cuda" else pictures
-        return moved(ready, self.device)
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:

@@ -18,6 +18,7 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
     fit.begin(session.number)
     method.register_classes(session.classes)
     method.learn(session, fit)
+    method.sessions += 1
     method.eval()
     session.close()
     fit.measure()

@@ -122,6 +122,7 @@ class Method(nn.Module, ABC):
         super().__init__()
         self.backbone, self.settings, self.seed = backbone, settings, seed
         self.classes: list[Label] = []  # the user's labels in the order they were met; an index is a position here
+        self.sessions = 0  # learned so far, counted by the engine; part of the state
 
     @property
     def name(self) -> str:
@@ -155,6 +156,12 @@ class Method(nn.Module, ABC):
             raise SafeclError(f"The state is not one of {self.settings.title} as it is set here ({reason}).") from error
         self.classes = list(classes)
         self.to(self.backbone.device)
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.sessions)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.sessions = int(state)
 
     def facts(self) -> dict[str, Any]:
         """Sizes worth reporting: learnable numbers, and bytes kept between sessions."""

@@ -1,5 +1,7 @@
 """RanPAC: tune the PET in the first session only; then ridge regression on random features of every session."""
 
+from functools import partial
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,28 +16,29 @@ from safecl.streams.stream import Session
 
 
 class RanPAC(Method):
-    """SAFE's baseline: its slow learner without the transfer loss."""
+    """SAFE's baseline: its slow learner without the transfer loss. The head of the first session is not kept."""
 
     outputs = ("ranpac",)
+    settings: RanpacSettings
 
     def __init__(self, backbone: Backbone, settings: RanpacSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.learner = Learner(backbone, settings.pet, seed)
-        self.cosine = CosineHead(backbone.width, settings.scale)
         self.ridge = RidgeHead(backbone.width, settings.ridge, seed, backbone.device)
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        if not self.cosine.classes:
-            self.cosine.grow_random(len(self.classes), generator(self.seed, "head"))
-            fit("ranpac", nn.ModuleList([self.learner, self.cosine]), session, self.loss)
+        if not self.sessions:
+            head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
+            head.grow_random(len(self.classes), generator(self.seed, "head"))
+            fit("ranpac", nn.ModuleList([self.learner, head]), session, partial(self.loss, head))
             self.learner.freeze()
         targets, features = fit.features(session, self.learner)
         self.ridge.add(features, targets)
         self.ridge.solve()
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": F.cross_entropy(self.cosine(batch.features(self.learner)), batch.targets)}
+    def loss(self, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
+        return {"cls": F.cross_entropy(head(batch.features(self.learner)), batch.targets)}
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
         return {"ranpac": self.ridge.logits(self.learner.features(images))}

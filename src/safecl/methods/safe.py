@@ -35,7 +35,6 @@ class SAFE(Method):
 
     outputs = ("slow", "fast", "safe")
     settings: SafeSettings
-    learned: Tensor
 
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
@@ -49,13 +48,12 @@ class SAFE(Method):
             self.ridge_slow.statistics = self.ridge_fast.statistics
         self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.aggregation == "concat" else None
         self.release = Release()
-        self.register_buffer("learned", torch.tensor(0))  # sessions
         self.w_ptm.requires_grad_(False)
         self.to(device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
-        if not self.w_slow.classes:  # Phase 1: slow learner in session t = 1
+        if not self.sessions:  # Phase 1: slow learner in session t = 1
             self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
             self.imprint_ptm(session, fit)
             transfer, share = choose_tuning(self, session, fit)
@@ -92,7 +90,6 @@ class SAFE(Method):
         if self.joint is not None:
             self.joint.add(concatenated(f_slow, f_fast), targets)
             self.joint.solve()
-        self.learned += 1
 
     def slow_loss(self, transfer: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow of Eq. (5), with or without what is transferred from the PTM."""
@@ -146,7 +143,7 @@ class SAFE(Method):
             safe = self.joint.logits(concatenated(f_slow, f_fast))
         else:
             assert s.aggregation != "concat"
-            safe = fast if self.learned == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
+            safe = fast if self.sessions == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:

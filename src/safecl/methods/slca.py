@@ -34,7 +34,6 @@ class SLCA(Method):
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        first = not self.gaussians.classes
         self.head.grow(len(self.classes) - self.head.classes, generator(self.seed, "head", self.head.classes))
         current = sorted(self.classes.index(label) for label in session.classes)
         self.head.train_only({self.head.block_of(index) for index in current})
@@ -44,7 +43,7 @@ class SLCA(Method):
         targets, features = fit.features(session, self.learner)
         self.gaussians.add(features, targets)
         self.aligned.load_state_dict(self.head.state_dict())
-        if not first:
+        if self.sessions:
             self.align(fit)
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -282,7 +282,10 @@ class ArrayPictures(Pictures):
         sides = self.arrays.shape[1:3]
         if min(sides) != transform.resize:
             return super().plain(indices, transform)
-        return central(self._chosen(indices), transform.size)
+        top, left = (round((side - transform.size) / 2) for side in sides)
+        rows, columns = slice(top, top + transform.size), slice(left, left + transform.size)
+        # Rows and columns are cut while the pictures are chosen: a view of them would be copied again, more slowly.
+        return torch.from_numpy(self.arrays[_index(indices), rows, columns]).permute(0, 3, 1, 2)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         height, width, side = *self.arrays.shape[1:3], self.side(transform)
@@ -295,7 +298,11 @@ class ArrayPictures(Pictures):
 
     def _chosen(self, indices: Sequence[int]) -> Tensor:
         """uint8 (n, 3, H, W)."""
-        return torch.from_numpy(self.arrays[np.asarray(indices, dtype=np.int64)]).permute(0, 3, 1, 2)
+        return torch.from_numpy(self.arrays[_index(indices)]).permute(0, 3, 1, 2)
+
+
+def _index(indices: Sequence[int]) -> np.ndarray:
+    return np.asarray(indices, dtype=np.int64)
 
 
 def spread(count: int, most: int = SAMPLE) -> list[int]:
