@@ -67,7 +67,7 @@ def run(
 
     settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
     place = folder or default_folder(settings)
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started; one speaks for all
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
     from safecl.engine.progress import make_progress
@@ -192,7 +192,7 @@ def main() -> None:
         typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
         code = 2
     except Stopped:
-        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+        if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
             typer.echo("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
         code = 130
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", to
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and facts in one safetensors file. A tensor that stands under two names, or mirrored, is stored once."""
+    """Tensors and facts in one safetensors file. A tensor with two names is stored once, a symmetric one by half."""
     first: dict[Any, str] = {}
     alias: dict[str, str] = {}
     unique: dict[str, Tensor] = {}

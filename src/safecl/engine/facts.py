@@ -1,4 +1,4 @@
-"""What a reader of a run's folder will want to know of where its numbers come from."""
+"""Where the numbers of a run come from: versions, hardware, revision, sizes."""
 
 import contextlib
 import os

@@ -223,7 +223,7 @@ class Trainer:
         return targets, *(self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found)
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
-        """The plain views of this process's share of the pictures; a stop is heard between two batches."""
+        """The plain views of this process's share of the pictures; a stop is noticed between two batches."""
         n, count = len(loader.pictures), self.processes.count
         own = loader.plain(range(n)[self.processes.share(n)])
         for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone

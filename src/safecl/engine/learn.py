@@ -1,4 +1,4 @@
-"""A method learns one session: the one way to teach, whoever asks for it."""
+"""A method learns one session; runs and the classifier both teach through this function."""
 
 import time
 from typing import Any

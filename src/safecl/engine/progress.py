@@ -20,7 +20,7 @@ class Phase(Protocol):
 
 
 class Progress(Protocol):
-    """Shows phases and says sentences."""
+    """Shows phases and prints sentences."""
 
     def say(self, text: str) -> None: ...
 
@@ -62,7 +62,7 @@ class Plain:
 class _PlainPhase:
     def __init__(self, plain: Plain, title: str, total: int, done: int) -> None:
         self.plain, self.title, self.total, self.done, self.note = plain, title, total, done, ""
-        self.skipped = done  # by an earlier process; it says nothing of how fast this one is
+        self.skipped = done  # by an earlier process: not counted in the estimate of the time left
         self.started = self.said = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
