@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from safecl.experiments.launch import launch as launch
     from safecl.learner import Learner as Learner
     from safecl.methods.method import Method as Method
+    from safecl.methods.settings import MethodSettings
+
+    METHODS: dict[str, type[MethodSettings]]
     from safecl.streams.catalog import open_stream as open_stream
     from safecl.streams.sources import from_arrays as from_arrays
     from safecl.streams.sources import from_hugging_face as from_hugging_face
@@ -34,10 +37,12 @@ _PUBLIC = {
     "load_backbone": "safecl.backbone.load:load_backbone",
     "open_stream": "safecl.streams.catalog:open_stream",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["METHODS", "__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "METHODS":  # the settings class of every method by its name
+        return importlib.import_module("safecl.methods.catalog").method_settings()
     if name not in _PUBLIC:
         raise AttributeError(f"module 'safecl' has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")

@@ -82,7 +82,8 @@ def gif_pixels(data: bytes) -> int:
 
 _lifting = threading.Lock()
 # A fork in the middle would leave the child with the lifted limit and a lock that nobody opens.
-os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
 
 
 @contextmanager
