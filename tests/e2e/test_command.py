@@ -78,7 +78,7 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
         (["show", "nowhere"], "There is no run folder nowhere"),
         (["run", "safe", "--resume", "--folder", "new"], "There is nothing to resume in new"),
         (["run", "safe", *TINY, "--track", "wandbb"], "did you mean 'wandb'?"),
-        (["run", "safe", *TINY, "train.accumulate=7"], "must divide batch_size=48"),
+        (["run", "safe", *TINY, "train.accumulate=7"], "train.accumulate=7 must divide train.batch_size=48"),
     ],
 )
 def test_mistakes_are_one_sentence(words: list[str], sentence: str, safecl: Safecl) -> None:

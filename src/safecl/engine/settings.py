@@ -34,5 +34,5 @@ class TrainSettings(Settings):
     @model_validator(mode="after")
     def _pieces(self) -> "TrainSettings":
         if self.batch_size % self.accumulate:
-            raise ValueError(f"accumulate={self.accumulate} must divide batch_size={self.batch_size}")
+            raise ValueError(f"train.accumulate={self.accumulate} must divide train.batch_size={self.batch_size}")
         return self

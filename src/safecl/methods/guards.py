@@ -37,6 +37,7 @@ class Release(nn.Module):
         if s.release and s.lambda_cos and s.teacher == "slow" and not self.free:
             _, f_ptm = fit.features(session, method.backbone)
             self.free.fill_(helped(method.ridge_slow, f_ptm, f_slow, targets))
+        method.notes["released"] = bool(self.free)
         return 0.0 if self.free else s.lambda_cos
 
 
@@ -56,6 +57,7 @@ def stay_near(method: "SAFE", f_slow: Tensor, start: Tuning, session: Session, f
         _, f_fast = fit.features(session, fast)
         if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
             break
+    method.notes |= {"average": most, "trusted": share}
     return f_fast
 
 

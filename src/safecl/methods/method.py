@@ -123,6 +123,7 @@ class Method(nn.Module, ABC):
         self.backbone, self.settings, self.seed = backbone, settings, seed
         self.classes: list[Label] = []  # the user's labels in the order they were met; an index is a position here
         self.sessions = 0  # learned so far, counted by the engine; part of the state
+        self.notes: dict[str, Any] = {}  # what ``learn`` decided in this session, fit for JSON; goes into the metrics
 
     @property
     def name(self) -> str:

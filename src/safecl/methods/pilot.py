@@ -25,6 +25,7 @@ def choose_tuning(method: "SAFE", session: Session, fit: Fit) -> tuple[bool, flo
     is no transfer and all of the tuning is kept.
     """
     wanted = method.settings.transfer != "none"
+    method.notes["pilots"] = False
     if not method.settings.pilot or not method.slow.tuning():  # without a PET nothing is tuned
         return wanted, 1.0
     counts = Counter(session.train.labels)
@@ -53,6 +54,7 @@ def choose_tuning(method: "SAFE", session: Session, fit: Fit) -> tuple[bool, flo
         consider(way, 1.0)
     for share in SHARES[1:]:
         consider(chosen[0], share)
+    method.notes["pilots"] = True
     return chosen
 
 

@@ -57,6 +57,7 @@ class SAFE(Method):
             self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
             self.imprint_ptm(session, fit)
             transfer, share = choose_tuning(self, session, fit)
+            self.notes |= {"transfer": transfer, "kept": share}
             start = self.slow.tuning()
             loss = partial(self.slow_loss, transfer, self.slow, self.w_slow)
             fit("slow", nn.ModuleList([self.slow, self.w_slow]), session, loss)
