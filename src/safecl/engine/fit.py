@@ -193,8 +193,9 @@ class Trainer:
                     epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
                     self._note(phase.name, checkpoint.step, epoch, means, rate)
-                    terms = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
-                    shown.advance(0, f"epoch {epoch + 1}/{recipe.epochs}  {terms}  {speed:.0f} images/s")
+                    terms = "".join(f"  {key} {mean:.3f}" for key, mean in means.items() if key != "loss")
+                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:.3f}  {speed:.0f} images/s{terms}"
+                    shown.advance(0, note)
                 shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
                     due = self.stop() or time.monotonic() - saved > self.settings.save_seconds

@@ -59,6 +59,9 @@ class Pictures(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} pictures of {len(set(self.labels))} classes>"
+
     def identity(self) -> str | None:
         """A fingerprint that changes when a picture does, for the cache; ``None``: not known, never cached."""
         return None
