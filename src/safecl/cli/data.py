@@ -80,9 +80,10 @@ def check(
     It reads what a run with the same settings would read.
     Example:  safecl data check folder:photos   or   safecl data check folder:photos stream.unreadable=skip
     """
+    settings = _settings(name, words, root)  # before anything heavy is imported: a wrong word is answered at once
     from safecl.streams.catalog import check_stream
 
-    report = check_stream(_settings(name, words, root), workers)
+    report = check_stream(settings, workers)
     for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
         for line in lines:
             typer.echo(sign + line)
@@ -101,10 +102,10 @@ def show(
 
     Example:  safecl data show glyphs --out sheets   or   safecl data show folder:photos stream.step=10
     """
+    settings = _settings(name, words, root)
     from safecl.streams.catalog import open_stream
     from safecl.streams.show import show as draw
 
-    settings = _settings(name, words, root)
     if "cache" in type(settings).model_fields:
         settings = settings.model_copy(update={"cache": False})
     for path in draw(open_stream(settings), out, per_class=per_class):

@@ -192,6 +192,14 @@ class Run:
         """Time spent so far."""
         return sum(line.seconds.get("total") or 0.0 for line in self.metrics)
 
+    def loss_parts(self) -> list[list[Loss]]:
+        """The logged steps, one list for each phase of each session, in the order of training."""
+        parts: dict[tuple[int, str], list[Loss]] = {}
+        for line in self.losses:
+            parts.setdefault((line.session, line.phase), []).append(line)
+        ordered = sorted(parts.items(), key=lambda item: item[0][0])
+        return [sorted(part, key=lambda line: line.step) for _, part in ordered]
+
     @cached_property
     def predictions(self) -> list[Prediction]:
         """The answers to the test pictures; read when they are first asked for, since there may be many."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from safecl.report import words
-from safecl.report.figures import loss_parts
 from safecl.report.runs import Metrics, Prediction, Run
 from safecl.report.series import Series
 
@@ -161,7 +160,7 @@ def losses(run: Run, name: str) -> Table:
     """Each phase's loss at its first and last logged step, and the terms of the last."""
     terms = list(dict.fromkeys(term for line in run.losses for term in line.terms))
     rows = []
-    for part in loss_parts(run):
+    for part in run.loss_parts():
         ends = [_loss(part[0].loss), _loss(part[-1].loss), *(_loss(part[-1].terms.get(term)) for term in terms)]
         rows.append([Cell(text) for text in [f"{part[0].session} {part[0].phase}", str(part[-1].step), *ends]])
     return Table(f"{name}: loss", ["Session, phase", "Steps", "First", "Last", *(f"Last {t}" for t in terms)], [], rows)

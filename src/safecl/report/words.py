@@ -158,7 +158,12 @@ def result(one: Series) -> str:
 def results(folder: Path) -> list[str]:
     """The end of a run, an output a line, and what to know of its numbers."""
     run = read_run(folder)
-    return [*(result(one) for one in all_series([run])), *caveats([run])]
+    return [plain(line) for line in (*(result(one) for one in all_series([run])), *caveats([run]))]
+
+
+def plain(text: str) -> str:
+    """With no other spaces than usual ones, for terminals, logs and whoever searches them."""
+    return text.replace(NBSP, " ").replace(THIN, " ")
 
 
 def same(run: Run) -> str:
