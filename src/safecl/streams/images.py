@@ -60,7 +60,7 @@ class Pictures(ABC):
         return len(self.labels)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self)} pictures of {len(set(self.labels))} classes>"
+        return f"<Pictures: {len(self)} with {len(set(self.labels))} different labels>"
 
     def identity(self) -> str | None:
         """A fingerprint that changes when a picture does, for the cache; ``None``: not known, never cached."""
