@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from safecl.backbone.load import load_backbone as load_backbone
     from safecl.errors import SafeclError as SafeclError
     from safecl.experiments.config import RunSettings as RunSettings
-    from safecl.experiments.launch import launch as launch
+    from safecl.experiments.launch import Result as Result
+    from safecl.experiments.launch import run as run
     from safecl.learner import Learner as Learner
     from safecl.methods.method import Method as Method
     from safecl.methods.settings import MethodSettings
@@ -27,15 +28,16 @@ _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
     "Learner": "safecl.learner:Learner",
     "Method": "safecl.methods.method:Method",
+    "Result": "safecl.experiments.launch:Result",
     "RunSettings": "safecl.experiments.config:RunSettings",
     "SafeclError": "safecl.errors:SafeclError",
     "Stream": "safecl.streams.stream:Stream",
     "from_arrays": "safecl.streams.sources:from_arrays",
     "from_hugging_face": "safecl.streams.sources:from_hugging_face",
     "from_torch": "safecl.streams.sources:from_torch",
-    "launch": "safecl.experiments.launch:launch",
     "load_backbone": "safecl.backbone.load:load_backbone",
     "open_stream": "safecl.streams.catalog:open_stream",
+    "run": "safecl.experiments.launch:run",
 }
 __all__ = ["METHODS", "__version__", *_PUBLIC]
 

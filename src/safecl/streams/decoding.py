@@ -12,6 +12,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from safecl.errors import SafeclError
 
+EXTENSIONS = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+)
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
 
