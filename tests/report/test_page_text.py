@@ -257,3 +257,22 @@ def test_failed_write_leaves_the_old_page_and_no_scraps(
     with pytest.raises(SafeclError, match="Permission denied"):
         write_page([folder], target, "New")
     assert target.read_bytes() == before and os.listdir(target.parent) == ["page.html"]
+
+
+def test_accuracy_on_held_out_pictures_stands_beside_that_on_test_pictures(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=3, held_out=True)]).text
+    assert "Validation" in text and "87.0 ± " in text
+    assert "on held-out training pictures" in text and "89.0" in text
+
+
+def test_a_page_without_held_out_pictures_does_not_speak_of_validation(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=2)]).text
+    assert "Validation" not in text and "held-out" not in text
+
+
+def test_presets_tell_runs_of_one_method_apart(make_run: Any, page: Any) -> None:
+    text = page(
+        [make_run(name, method="ranpac", sessions=2, preset=name) for name in ("ranpac", "ranpac-published")]
+    ).text
+    assert "RanPAC (preset ranpac)" in text and "RanPAC (preset ranpac-published)" in text
+    assert "Preset" in text

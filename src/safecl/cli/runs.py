@@ -33,18 +33,41 @@ def list_runs(root: Path, console: Console) -> None:
                 said.append(f"{name} failed: {run.failed}")
         except SafeclError as error:
             started = (folder / "facts.json").exists()
-            rows.append([name, *[words.NONE] * 9, "damaged" if started else "not begun"])
+            rows.append([name, *[words.NONE] * 10, "damaged" if started else "not begun"])
             if started:
                 said.append(f"{name} is damaged: {error}")
-    heads = ("run", "method", "stream", "PET", "seed", "sessions", "final", "learned", "average", "time", "state")
+    heads = (
+        "run",
+        "method",
+        "preset",
+        "stream",
+        "PET",
+        "seed",
+        "sessions",
+        "final",
+        "learned",
+        "average",
+        "time",
+        "state",
+    )
     right = ("seed", "sessions", "final", "learned", "average", "time")
     columns = [Column(head, head in right, head in ("run", "stream")) for head in heads]
-    domains = any(row[7] != words.NONE for row in rows)
+    domains = any(row[8] != words.NONE for row in rows)
     if not domains:  # only a domain-incremental run is tested on what it has not learned
-        columns, rows = columns[:7] + columns[8:], [row[:7] + row[8:] for row in rows]
+        columns, rows = columns[:8] + columns[9:], [row[:8] + row[9:] for row in rows]
     caption = "final: accuracy on all test pictures; ± is its standard error; average: the mean over sessions"
     caption += "; learned: on the domains learned so far" if domains else ""
-    drop = ["sessions", "method", *(["learned"] if domains else []), "average", "stream", "time", "PET", "seed"]
+    drop = [
+        "sessions",
+        "preset",
+        "method",
+        *(["learned"] if domains else []),
+        "average",
+        "stream",
+        "time",
+        "PET",
+        "seed",
+    ]
     print_table(console, f"Runs in {root}", columns, rows, drop=drop, caption=caption)
     for sentence in said:
         console.print(Text(words.plain(sentence)))
@@ -58,6 +81,7 @@ def show_run(folder: Path, console: Console) -> None:
         "run": str(folder),
         "state": f"failed: {run.failed}" if run.state == "failed" else run.state,
         "method": run_names([run])[0],
+        "preset": facts.preset,
         "stream": f"{facts.stream.name}, {facts.stream.protocol}-incremental, {words.plural(run.total, 'session')}",
         "tested on": words.plural(run.tested, "picture") if run.last else "",
         "backbone": facts.backbone.name,
@@ -108,7 +132,8 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
 def _row(run: Run) -> list[str]:
     facts, main = run.facts, next(one for one in all_series([run]) if one.main)
     learned = words.percent(main.final_seen) if facts.stream.protocol == "domain" else words.NONE
-    about = [run_names([run])[0], facts.stream.name, facts.pet or "none", str(facts.seed), f"{run.done}/{run.total}"]
+    about = [run_names([run])[0], facts.preset or words.NONE, facts.stream.name, facts.pet or "none", str(facts.seed)]
+    about.append(f"{run.done}/{run.total}")
     final, average = words.accuracy(main.final, run.tested), words.percent(main.average)
     return [words.plain(text) for text in (*about, final, learned, average, words.duration(run.seconds), run.state)]
 

@@ -66,6 +66,7 @@ class Facts(Part):
     stream: StreamFacts
     version: str = ""
     backbone: BackboneFacts = BackboneFacts()
+    preset: str = ""
     pet: str | None = None
     seed: int | None = None
     device: str = ""

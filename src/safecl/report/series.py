@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from safecl.report.runs import Run
+from safecl.report.runs import Run, Validation
 
 NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 
@@ -55,6 +55,12 @@ class Series:
     def seen(self) -> list[tuple[int, float]]:
         """(session, accuracy on what was learned): another number only where domains to come are tested as well."""
         pairs = [(line.session, (line.seen or line.pooled).get(self.output)) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
+    def validation(self) -> list[tuple[int, float]]:
+        """(session, accuracy on the held-out training pictures of all sessions so far), where there are any."""
+        pairs = [(line.session, (line.validation or Validation()).pooled.get(self.output)) for line in self.run.metrics]
         return [(session, value) for session, value in pairs if value is not None]
 
     @property
@@ -159,6 +165,7 @@ def _sides(run: Run) -> list[str]:
 def _differences(runs: Sequence[Run]) -> list[str]:
     tellings = [
         {
+            "preset": run.facts.preset or "none",
             "stream": run.facts.stream.name,
             "backbone": run.facts.backbone.name,
             "PET": run.facts.pet or "none",

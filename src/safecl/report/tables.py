@@ -49,12 +49,13 @@ def at_the_end(series: Sequence[Series]) -> Table:
         learned = words.percent(one.average_seen) if domain else words.NONE
         texts = [one.name, words.accuracy(one.final, one.run.tested), words.percent(one.average), learned]
         texts += [words.points(value) for value in (one.forgetting, one.backward, one.forward)]
+        texts += [words.validated(one), one.run.facts.preset or words.NONE]
         cells = [Cell(text) for text in texts]
         cells[1] = Cell(cells[1].text, best=one.main and best is not None and one.final == best)
         rows.append(cells)
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     leads = ["Output", "Final accuracy", average, "Average over sessions, domains learned so far"]
-    leads += ["Forgetting", "Backward transfer", "Forward transfer"]
+    leads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
     told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
     return Table("At the end", [leads[i] for i in told], [], [[row[i] for i in told] for row in rows])
 
@@ -72,6 +73,8 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
             result.append(_sessions(f"{title}: on the domains learned so far", ones, "seen"))
             title += ": on all domains, also those to come"
         result.append(_sessions(title, ones, "pooled"))
+        if any(one.validation for one in ones):
+            result.append(_sessions(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
     return result
 
 
@@ -167,7 +170,7 @@ def losses(run: Run, name: str) -> Table:
 
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
-    """``kind`` of accuracy: pooled or seen."""
+    """``kind`` of accuracy: pooled, seen or validation."""
     runs = {id(one.run): one.run for one in series}
     blocks = [[one for one in series if one.run is run] for run in runs.values()]
     # The parts first, then what the method makes of them.

@@ -38,6 +38,13 @@ def spread(value: float | None, pictures: int) -> str:
     return "" if value is None or not pictures else f"±{NBSP}{100 * standard_error(value, pictures):.1f}"
 
 
+def validated(one: Series) -> str:
+    """The newest accuracy on held-out training pictures, with its standard error."""
+    last = one.run.last
+    held = last.validation if last else None
+    return NONE if held is None else accuracy(held.pooled.get(one.output), sum(held.counts))
+
+
 def bare_percent(value: float | None) -> str:
     """0.782 → "78.2", where the unit stands elsewhere."""
     return NONE if value is None else f"{100 * value:.1f}"
