@@ -71,9 +71,9 @@ def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, 
     assert result.exit_code == 1 and result.output.count("problem: ") == 2
     result = run.invoke(app, ["check", *name, "stream.unreadable=skip"])
     assert result.exit_code == 1 and result.output.count("problem: ") == 1
-    assert "warning: 1 picture(s) cannot be read and are left out" in result.output
+    assert "warning: Pictures that cannot be read and are left out: 1" in result.output
     result = run.invoke(app, ["check", *name, "stream.unreadable=skip", "stream.duplicates=allow"])
-    assert result.exit_code == 0 and "warning: 1 picture(s) are in more than one class" in result.output
+    assert result.exit_code == 0 and "warning: pictures in more than one class: 1" in result.output
     result = run.invoke(app, ["check", *name, "stream.unreadible=skip"])
     assert isinstance(result.exception, SafeclError) and "did you mean 'stream.unreadable'" in str(result.exception)
 

@@ -216,6 +216,12 @@ def test_a_value_of_the_wrong_kind_names_its_key(word: str, key: str) -> None:
     assert sentence("safe", word).startswith(f"{key}=")
 
 
+def test_a_list_without_brackets_is_shown_with_them() -> None:
+    assert "for example stream.domains=[a,b]" in sentence(
+        "safe", "stream.kind=folder", "stream.path=x", "stream.domains=a,b"
+    )
+
+
 @pytest.mark.parametrize("word", ["train=5", "pet=5", "pet=null", "stream=[a, b]", "ridge=hello"])
 def test_a_group_that_is_given_a_value_says_what_it_holds(word: str) -> None:
     group = word.split("=")[0]

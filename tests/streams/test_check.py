@@ -31,8 +31,8 @@ def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
     x = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
     train, test = ArrayPictures(x, list("aabbcc")), ArrayPictures(x[[0, 3]], ["a", "c"])
     problems = check(Collection("x", train, test, ("a", "b", "c"))).problems
-    assert len(problems) == 2 and problems[0].startswith("2 picture(s) are in training and in test")
-    assert problems[1].startswith("1 picture(s) are in more than one class")
+    assert len(problems) == 2 and problems[0].startswith("pictures in training and in test: 2")
+    assert problems[1].startswith("pictures in more than one class: 1")
 
 
 def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:

@@ -43,6 +43,8 @@ def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type
     if error["type"] in ("model_type", "model_attributes_type"):
         inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
         return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")
+    if error["type"] in ("tuple_type", "list_type"):
+        return SafeclError(f"{wrong}: it is a list, for example {key}=[{given}].")
     message = error["msg"].removeprefix("Value error, ").rstrip(".")
     if error["type"] == "value_error":  # a check of a whole group: it names the keys itself
         return SafeclError(f"The settings of {key} do not fit together: {message}.")

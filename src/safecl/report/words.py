@@ -142,7 +142,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
         )
     if any(0 < run.tested < FEW * classes for run, classes in learned):
         fewest = min(run.tested for run, _ in learned if run.tested)
-        found.append(f"There are only {plural(fewest, 'test picture')}: differences within ± may be chance.")
+        found.append(f"Only {plural(fewest, 'test picture')}: differences within ± may be chance.")
     if any(classes == 1 for _, classes in learned):
         found.append("With a single class every answer is right.")
     return found

@@ -83,7 +83,7 @@ def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[s
     with ThreadPoolExecutor(workers or readers()) as pool:
         bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
     if bad:
-        yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"
+        yield f"{part} pictures that cannot be read: {len(bad)}, the first: {bad[0]}"
 
 
 def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
@@ -99,7 +99,7 @@ def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
 
     def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
         names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found[:1]]
-        return [f"{len(found)} picture(s) are {what}, the first is {name}" for name in names]
+        return [f"pictures {what}: {len(found)}, the first is {name}" for name in names]
 
     return said(both, "in training and in test"), said(mislabelled, "in more than one class")
 

@@ -63,8 +63,8 @@ def clean(
     if overlap:
         position, twin = overlap[0]
         warnings.warn(
-            f"{len(overlap)} test picture(s) of {name} are also training pictures and are left out of the test, the "
-            f"first is {test.where(position)}, the same as {twin}.",
+            f"Test pictures of {name} that are also training pictures and are left out of the test: {len(overlap)}, "
+            f"the first is {test.where(position)}, the same as {twin}.",
             stacklevel=3,
         )
     left_out = {position for position, _ in overlap}
@@ -97,7 +97,7 @@ def readable(pictures: FilePictures, unreadable: Unreadable, refuse: Refuse) -> 
         )
     elif bad:
         warnings.warn(
-            f"{len(bad)} picture(s) cannot be read and are left out, the first is {pictures.where(bad[0])}.",
+            f"Pictures that cannot be read and are left out: {len(bad)}, the first is {pictures.where(bad[0])}.",
             stacklevel=4,
         )
     gone = set(bad)

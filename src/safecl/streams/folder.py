@@ -151,7 +151,7 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
             empty.append(printable(inside))
     if empty:
         warnings.warn(
-            f"{len(empty)} class folder(s) of {printable(top)} hold no picture and are left out, the first is "
+            f"Class folders of {printable(top)} that hold no picture and are left out: {len(empty)}, the first is "
             f"{empty[0]!r}.",
             stacklevel=3,
         )

@@ -224,6 +224,8 @@ def explain(error: ValidationError, values: dict[str, Any]) -> SafeclError:
     if first["type"] == "literal_error":
         return unknown(f"{key} =", str(given), re.findall(r"'([^']+)'", first["ctx"]["expected"]))
     reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "tuple_type":
+        reason = f"it is a list, for example {key}=[{given}]"
     return SafeclError(f"{key}={given} is wrong: {reason[0].lower()}{reason[1:]}.")
 
 
