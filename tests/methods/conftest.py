@@ -120,8 +120,12 @@ def snapshot(method: Method) -> dict[str, Tensor]:
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Equal to the bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    """Equal to the bit; pytest shows what is printed when a test fails."""
+    differing = [key for key in {**one, **other} if key not in one or key not in other]
+    differing += [key for key in one.keys() & other.keys() if not torch.equal(one[key], other[key])]
+    if differing:
+        print("These differ:", *sorted(differing))
+    return not differing
 
 
 class Tools:

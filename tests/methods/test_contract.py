@@ -340,6 +340,45 @@ def test_a_saved_method_goes_on_whatever_its_pet(
     assert torch.equal(method.logits(IMAGES), twin.logits(IMAGES))
 
 
+@pytest.mark.parametrize("name", [name for name, settings in METHODS.items() if settings.trains])
+def test_killed_inside_a_phase_it_goes_on_as_if_nothing_had_happened(
+    name: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
+) -> None:
+    train = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # a checkpoint after every step
+    losses = 0
+    deadly: set[int] = set()
+
+    def around(loss: Loss) -> Loss:
+        def counted(batch: Batch) -> dict[str, Tensor]:
+            nonlocal losses
+            losses += 1
+            if losses in deadly:
+                deadly.remove(losses)
+                raise KeyboardInterrupt
+            return loss(batch)
+
+        return counted
+
+    def go_on(folder: Path) -> dict[str, Tensor]:
+        """From where the folder has it; a session that is over is learned again, from its phases' checkpoints."""
+        folder.mkdir(exist_ok=True)
+        method, stream = tools.new_method(backbone, {"name": name}), make_stream(MIXED[:2])
+        fit = tools.new_fit(method, stream, train, folder=folder)
+        fit.around = around
+        tools.teach(method, stream, fit=fit)
+        return tools.snapshot(method)
+
+    expected = go_on(tmp_path / "straight")
+    steps = losses
+    kills = sorted({1 + int(part * steps) for part in (0.2, 0.5, 0.9)})
+    for kill in kills:
+        losses, deadly = 0, {kill}
+        folder = tmp_path / str(kill)
+        with pytest.raises(KeyboardInterrupt):
+            go_on(folder)
+        assert tools.same(go_on(folder), expected), f"killed at step {kill} of {steps}"
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_method_and_another_one_another(
     name: str, backbone: Backbone, make_stream: MakeStream, told: Any, tools: Any

@@ -80,7 +80,7 @@ def run(
         history, done = History(method.outputs, lines), len(lines)
         del state
         if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
-            progress.say(f"{folder} is finished already: {done} sessions.")
+            progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
         known = {**(facts or {}), **describe(processes, method, stream, seed)}
         processes.once(lambda: _prepare(folder, known, done))

@@ -133,7 +133,7 @@ def presets() -> list[str]:
 
 
 def source_text(source: str) -> str:
-    """A preset or a YAML file as it is written."""
+    """A preset or a YAML file as it is written; a method without a preset has its own defaults."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
@@ -143,8 +143,10 @@ def source_text(source: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
     name = ALIASES.get(source, source)
+    if name not in presets() and name in method_settings():
+        return f"method: {name}\n"
     if name not in presets():
-        raise unknown("preset", source, [*presets(), *ALIASES])
+        raise unknown("preset", source, [*presets(), *ALIASES, *method_settings()])
     return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
 
 

@@ -32,6 +32,8 @@ class ClassGaussians(nn.Module):
 
     def __init__(self, width: int, covariance: Literal["full", "shared"] = "full") -> None:
         super().__init__()
+        if covariance not in ("full", "shared"):
+            raise ValueError(f"The covariance {covariance!r} must be full or shared.")
         self.width, self.shared = width, covariance == "shared"
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
         self.register_buffer("means", torch.zeros(0, width))
