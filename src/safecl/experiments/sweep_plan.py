@@ -264,7 +264,7 @@ def _digest(settings: RunSettings) -> str:
     free: Any = {"preset": True, "device": True, "train": {"save_seconds", "graphs"}, "stream": {"cache"}}
     values = settings.model_dump(mode="json", exclude_defaults=True, exclude=free)
     kinds = [settings.method.name, settings.pet, settings.stream.kind]  # the default of its own class each
-    text = json.dumps([kinds, values], sort_keys=True)
+    text = json.dumps([kinds, flatten(values)], sort_keys=True)  # without groups in which nothing is left
     return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
 
 
