@@ -32,7 +32,9 @@ def titles(plan: Plan) -> list[str]:
 
 
 def test_a_grid_is_every_combination_on_top_of_the_base(plan: Any) -> None:
-    found = plan(base={"train": {"epochs": 3}}, grid={"preset": ["safe", "ranpac"], "pet": ["ssf", "lora"], "seed": [0, 1]})
+    found = plan(
+        base={"train": {"epochs": 3}}, grid={"preset": ["safe", "ranpac"], "pet": ["ssf", "lora"], "seed": [0, 1]}
+    )
     assert len(found.cells) == 8
     for cell in found.cells:
         words = [f"{key}={value}" for key, value in cell.varied.items() if key != "preset"]
@@ -136,7 +138,7 @@ def test_all_wrong_runs_are_named_at_once(plan: Any) -> None:
 
 
 def test_a_sweep_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SafeclError, match="no sweep 'safe'; choose one of: .*compare"):
+    with pytest.raises(SafeclError, match=r"no sweep 'safe'; choose one of: .*compare"):
         make_plan("safe")
     with pytest.raises(SafeclError, match="does not exist"):
         make_plan(str(tmp_path / "none.yaml"))
@@ -150,9 +152,9 @@ def test_a_test_metric_is_no_objective(name: str) -> None:
 
 def test_an_objective_needs_held_out_pictures(plan: Any) -> None:
     check_objective("validation.final")
-    with pytest.raises(SafeclError, match="no objective 'validaton.final'; did you mean"):
+    with pytest.raises(SafeclError, match=r"no objective 'validaton.final'; did you mean"):
         check_objective("validaton.final")
-    with pytest.raises(SafeclError, match="needs held-out training pictures; set stream.held_out"):
+    with pytest.raises(SafeclError, match=r"needs held-out training pictures; set stream.held_out"):
         plan(objective="validation.final", grid={"seed": [0]})
     assert plan(objective="validation.final", base={"stream.held_out": 0.2}, grid={"seed": [0]}).cells
 
@@ -166,6 +168,7 @@ def test_the_sweeps_of_the_package_can_be_planned_and_have_three_seeds() -> None
 
 
 def test_a_sweep_is_planned_without_torch() -> None:
-    code = "import sys; from safecl.experiments.sweep_plan import make_plan; make_plan('compare'); print('torch' in sys.modules)"
+    code = "import sys; from safecl.experiments.sweep_plan import make_plan; make_plan('compare')"
+    code += "; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.stdout == "False\n", ran.stderr

@@ -86,7 +86,11 @@ def print_results(table: Table, labels: int, objective: str | None, console: Con
         ]
         for row in table.rows
     ]
-    best = f"*: the best by {objective or 'final accuracy'}; " if any(cell.best for row in table.rows for cell in row) else ""
+    best = (
+        f"*: the best by {objective or 'final accuracy'}; "
+        if any(cell.best for row in table.rows for cell in row)
+        else ""
+    )
     caption = f"{best}Stored: what is kept between sessions; Time: of a run, beside the others"
     print_table(console, table.title, columns, rows, leads=labels, drop=["Runs", "Time", "Stored", "Learnable"],
                 caption=caption)  # fmt: skip

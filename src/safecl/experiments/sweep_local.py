@@ -37,8 +37,6 @@ class _Worker:
 class Local:
     """Starts a process a run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
 
-    retries_lost = False  # the sweep starts a run again whose process died
-
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
         self.gpus = visible_gpus() if any(cell.settings.device in ("auto", "cuda") for cell in cells) else []
         self.share = gpus

@@ -147,7 +147,9 @@ def _read(source: str) -> tuple[str, dict[str, Any]]:
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             what = "keys and values" if part in ("base", "grid") else "a list of keys and values"
             raise SafeclError(f"{part} in {source} must be {what}, like {{seed: {'[0, 1]' if part == 'grid' else 0}}}.")
-    return Path(source).stem, {part: [*value] if isinstance(value, list) else {**value} for part, value in found.items()}
+    return Path(source).stem, {
+        part: [*value] if isinstance(value, list) else {**value} for part, value in found.items()
+    }
 
 
 def _values(key: str, value: Any, source: str) -> list[Any]:

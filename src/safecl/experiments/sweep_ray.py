@@ -14,13 +14,11 @@ RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and i
 
 
 class OnRay:
-    """A task a run; Ray says where and when. ``RAY_ADDRESS`` names the cluster; without it, one of this machine is made.
+    """A task a run; Ray says where and when, and starts a run again whose worker or node is lost.
 
-    ``threads``: processors of a run, ``gpus``: GPUs of a run, or a part of one. The folders must be on storage that all
-    machines of the cluster share.
+    RAY_ADDRESS names the cluster; without it, one of this machine is started. ``jobs``: runs at once at most, ``gpus``:
+    what a run gets of a GPU. The folders must be on storage that all machines of the cluster share.
     """
-
-    retries_lost = True
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
         self.ray = require_ray()
@@ -79,7 +77,9 @@ def require_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise SafeclError("--on ray needs Ray, which is not installed; install it with: pip install safecl[ray].") from error
+        raise SafeclError(
+            "--on ray needs Ray, which is not installed; install it with: pip install safecl[ray]."
+        ) from error
     return ray
 
 

@@ -83,7 +83,7 @@ def collect(cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | Non
         groups.setdefault(cell.configuration, []).append(cell)
     firsts = [group[0] for group in groups.values()]
     heads, labels = _labels(firsts, [key for cell in cells for key in cell.varied])
-    measures = MEASURES
+    measures: tuple[Measure, ...] = MEASURES
     if objective is not None:
         chosen = Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, 100)
         measures = (chosen, *MEASURES)

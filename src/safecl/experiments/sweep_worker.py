@@ -1,7 +1,7 @@
 """One run of a sweep, in a process of its own: ``python -m safecl.experiments.sweep_worker FOLDER``.
 
-The job comes as a line of JSON on stdin, which then stays open: where it is closed, the sweep is gone, and the run saves
-and stops.
+The job comes as a line of JSON on stdin, which then stays open. It is closed when the sweep is gone: then the run saves
+its state and stops.
 """
 
 import contextlib
