@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from safecl.experiments.sweep_worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run
 
 SMALL = {"stream": {"classes": 4, "sessions": 2, "train": 2, "test": 3}, "device": "cpu"}
+SEEDS = {"seed": [0, 1]}
 BASE = {**SMALL, "preset": "ranpac", "ridge.size": 50, "train.epochs": 1}
 
 
@@ -62,43 +64,45 @@ def numbers(results: Results) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """The table of the two runs, each made in one go, without a sweep."""
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, str]]]:
+    """Two runs, each made in one go and without a sweep: their folder, and their table."""
     folder = tmp_path_factory.mktemp("straight")
-    found = plan(folder, base=BASE, grid={"seed": [0, 1]})
-    for cell in found.cells:
+    cells = plan(folder, base=BASE, grid=SEEDS).cells
+    for cell in cells:
         launch(cell.settings, folder / cell.name)
-    return numbers(collect(found.cells, {cell.name: read_run(folder / cell.name) for cell in found.cells}))
+    return folder, numbers(collect(cells, {cell.name: read_run(folder / cell.name) for cell in cells}))
 
 
 def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
-    tmp_path: Path, reference: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = plan(tmp_path, base=BASE, grid={"seed": [0, 1]})
-    with killer(tmp_path / "all" / found.cells[0].name) as killed:
-        result = run_sweep(found, tmp_path / "all", jobs=2, show="plain", command="safecl sweep mine.yaml")
+    found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
+    with killer(folder / found.cells[0].name) as killed:
+        result = run_sweep(found, folder, jobs=2, show="plain", command="safecl sweep mine.yaml")
     assert killed and "ended by SIGKILL; it goes on where it was." in capsys.readouterr().out
-    assert not result.failed and numbers(result.results) == reference
-    assert "safecl sweep mine.yaml" in (tmp_path / "all" / found.cells[0].name / "given.yaml").read_text()
+    assert not result.failed and numbers(result.results) == straight[1]
+    assert "safecl sweep mine.yaml" in (folder / found.cells[0].name / "given.yaml").read_text()
     assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
     assert "standard deviation over seeds" in result.files[-1].read_text()
     monkeypatch.setattr(sweep, "Local", None)  # what is done is not started again
     monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
-    assert numbers(run_sweep(found, tmp_path / "all", show="quiet").results) == reference
+    assert numbers(run_sweep(found, folder, show="quiet").results) == straight[1]
 
 
 def test_ray_with_a_killed_worker_gives_the_table_of_straight_runs(
-    tmp_path: Path, reference: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray", reason="Ray is not installed; the extra ray brings it")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
-    found = plan(tmp_path, base=BASE, grid={"seed": [0, 1]})
-    folder = tmp_path / "all"
-    with killer(folder / found.cells[0].name) as killed:
-        result = run_sweep(found, folder, on="ray", jobs=2, show="quiet")
-    assert killed and not result.failed and numbers(result.results) == reference
-    assert (folder / found.cells[0].name / LOG).read_text().count("4 classes in 2 sessions") == 2  # started twice
+    found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
+    lost, there = (cell.name for cell in found.cells)
+    shutil.copytree(straight[0] / there, folder / there)  # done by an earlier sweep
+    with killer(folder / lost) as killed:
+        result = run_sweep(found, folder, on="ray", show="quiet")
+    assert killed and not result.failed and numbers(result.results) == straight[1]
+    assert (folder / lost / LOG).read_text().count("4 classes in 2 sessions") == 2  # started twice
+    assert not (folder / there / LOG).exists()  # not started
 
 
 def test_without_ray_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
