@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from safecl.errors import SafeclError
 from safecl.experiments import sweep_local
 from safecl.experiments.config import load
-from safecl.experiments.sweep_local import GIGABYTE, Local, check_gpus, memory_estimate
+from safecl.experiments.sweep_local import GIGABYTE, Local, memory_estimate
 from safecl.experiments.sweep_plan import Cell
 
 
@@ -82,9 +81,3 @@ def test_runs_share_gpus_evenly(machine: Any, tmp_path: Path) -> None:
     assert fill(Local(cells(9), gpus=0.5), cells(9), tmp_path) == 4
     assert [env["CUDA_VISIBLE_DEVICES"] for env in started] == ["0", "1", "0", "1"]
     assert Local(cells(9)).jobs == 2 and Local(cells(9, "device=cpu")).jobs == 9
-
-
-@pytest.mark.parametrize("part", [0, -1, 1.5])
-def test_a_part_of_a_gpu_is_a_part(part: float) -> None:
-    with pytest.raises(SafeclError, match="a part of one"):
-        check_gpus(part)

@@ -35,6 +35,8 @@ def sweep_command(
         raise unknown("place for --on", on, PLACES)
     if jobs is not None and jobs < 1:
         raise SafeclError(f"--jobs {jobs} is wrong: at least one run must go on at once.")
+    if not 0 < gpus <= 1:
+        raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
     if objective is not None:
         check_objective(objective)
     plan = make_plan(source, words, objective)  # before anything heavy is imported: a wrong word is answered at once

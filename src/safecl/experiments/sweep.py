@@ -12,7 +12,7 @@ from safecl.engine.folder import read_json
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError, Stopped
-from safecl.experiments.sweep_local import Local, check_gpus
+from safecl.experiments.sweep_local import Local
 from safecl.experiments.sweep_plan import Cell, Plan
 from safecl.experiments.sweep_progress import Board, Standing, make_board, read_place
 from safecl.experiments.sweep_ray import OnRay
@@ -72,7 +72,6 @@ def run_sweep(
     ``on``: processes of this machine, or a Ray cluster. ``jobs``: runs at once at most. ``gpus``: what a run gets of a
     GPU. ``objective``: the validation metric by which the best configuration is marked. ``command``: noted in each run.
     """
-    check_gpus(gpus)
     folder = make_folder(folder)
     waiting = [cell for cell in plan.cells if not is_done(folder / cell.name, cell)]
     failed: dict[str, str] = {}

@@ -16,7 +16,6 @@ import torch
 
 from safecl.backbone.settings import EMBEDDED
 from safecl.engine.folder import read_json
-from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep_plan import Cell
 from safecl.experiments.sweep_worker import CODES, LOG, STATUS, Job, Outcome
@@ -124,11 +123,6 @@ def memory_estimate(settings: RunSettings) -> int:
     network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
     size = flatten(settings.model_dump(mode="json")).get("method.ridge.size", 0)
     return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)  # statistics, weights and what a solve needs beside them
-
-
-def check_gpus(part: float) -> None:
-    if not 0 < part <= 1:
-        raise SafeclError(f"--gpus {part:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
 
 
 def _outcome(worker: _Worker) -> Outcome:
