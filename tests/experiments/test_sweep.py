@@ -1,7 +1,6 @@
 """A sweep on real processes and on Ray, with a worker killed in each; and what the loop does with how workers end."""
 
 import csv
-import json
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from safecl.engine.folder import read_json
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments import sweep, sweep_ray
 from safecl.experiments.launch import launch
@@ -45,8 +45,9 @@ def killer(folder: Path) -> Iterator[list[int]]:
 
     def watch() -> None:
         while not over.wait(0.005):
-            if (folder / STATUS).exists():
-                killed.append(json.loads((folder / STATUS).read_bytes())["process"])
+            status = read_json(folder / STATUS) or {}
+            if status.get("session"):
+                killed.append(status["process"])
                 os.kill(killed[0], signal.SIGKILL)
                 return
 

@@ -1,6 +1,9 @@
 """The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is asked for."""
 
+import contextlib
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,8 +11,9 @@ from typing import Any
 
 from safecl.errors import SafeclError
 from safecl.experiments.sweep_plan import Cell
-from safecl.experiments.sweep_worker import Job, Outcome, work
+from safecl.experiments.sweep_worker import STATUS, Job, Outcome, work
 
+STOP = "stop"  # in a run's folder: asks its worker to save and stop
 RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it goes on from its folder
 
 
@@ -37,25 +41,35 @@ class OnRay:
         # One task a process, so that what one run holds of a device's memory is free for the next.
         options = {"num_cpus": self.threads, "num_gpus": self.share, "max_retries": RETRIES, "max_calls": 1}
         self.task = self.ray.remote(**options)(_task)
-        self.running: dict[Any, Cell] = {}
+        self.running: dict[Any, tuple[Cell, Path]] = {}
 
     def room(self, cell: Cell) -> bool:
         return len(self.running) < self.jobs
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:
-        self.running[self.task.remote(str(folder.resolve()), asdict(job))] = cell
+        for left in (STOP, STATUS):  # by an earlier sweep
+            (folder / left).unlink(missing_ok=True)
+        self.running[self.task.remote(str(folder.resolve()), asdict(job))] = cell, folder
 
     def finished(self) -> list[tuple[Cell, Outcome]]:
         """The runs that ended since the last call."""
         if not self.running:
             return []
         ready, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
-        return [(self.running.pop(task), self._outcome(task)) for task in ready]
+        return [(self.running.pop(task)[0], self._outcome(task)) for task in ready]
 
     def stop(self, at_once: bool = False) -> None:
-        """Ask every run to save and stop; or end it where it is."""
-        for task in self.running:
-            self.ray.cancel(task, force=at_once)
+        """Ask every run to save and stop; or end it where it is.
+
+        Ray interrupts a cancelled task repeatedly, which leaves no time to save: only tasks that have
+        not begun are cancelled.
+        """
+        for task, (_, folder) in self.running.items():
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / STOP).touch()
+            if at_once or not (folder / STATUS).exists():
+                self.ray.cancel(task, force=at_once)
 
     def close(self) -> None:
         self.stop(at_once=True)
@@ -84,8 +98,21 @@ def require_ray() -> Any:
 
 
 def _task(folder: str, job: dict[str, Any]) -> tuple[str, str]:
-    outcome = work(Path(folder), Job(**job))
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(Path(folder) / STOP, over), daemon=True).start()
+    try:
+        outcome = work(Path(folder), Job(**job))
+    finally:
+        over.set()
     return outcome.state, outcome.sentence
+
+
+def _watch(file: Path, over: threading.Event) -> None:
+    """Interrupt this process, once, when ``file`` appears."""
+    while not over.wait(0.5):
+        if file.exists():
+            os.kill(os.getpid(), signal.SIGINT)
+            return
 
 
 def _first(error: BaseException) -> str:

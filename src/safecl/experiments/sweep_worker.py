@@ -66,9 +66,9 @@ class Status:
             yield _StatusPhase(self, inner, title, total, done)
 
     def note(self, title: str, done: int, total: int) -> None:
-        """``title``: "Session 2  fast", as the engine names its phases."""
+        """``title``: "Session 2  fast", as the engine names its phases; empty before the first."""
         now = time.monotonic()
-        if now - self.noted < self.every:
+        if self.noted and now - self.noted < self.every:
             return
         self.noted = now
         session, _, phase = title.partition("  ")
@@ -98,6 +98,7 @@ def work(folder: Path, job: Job) -> Outcome:
         return Outcome("busy")
     with lock, (folder / LOG).open("a", encoding="utf-8", errors="replace", buffering=1) as log:
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            Status(folder).note("", 0, 0)
             outcome = _run(folder, job)
             if outcome.sentence:
                 print(outcome.sentence, flush=True)
