@@ -226,6 +226,19 @@ def test_a_ray_that_cannot_be_reached_is_a_sentence(tmp_path: Path, monkeypatch:
         run_sweep(plan(tmp_path, base=BASE, grid={"seed": [0]}), tmp_path / "all", on="ray")
 
 
+def test_a_file_stops_a_task_of_ray_also_where_the_signal_is_blocked_and_does_so_once(tmp_path: Path) -> None:
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as Ray does in its workers
+    try:
+        (tmp_path / "stop").touch()
+        sweep_ray._watch(tmp_path / "stop", threading.Event())
+        assert asked == [signal.SIGINT]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SafeclError, match="cannot be made"):

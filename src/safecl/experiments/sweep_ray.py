@@ -1,5 +1,6 @@
 """The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is asked for."""
 
+import _thread
 import contextlib
 import os
 import signal
@@ -61,8 +62,8 @@ class OnRay:
     def stop(self, at_once: bool = False) -> None:
         """Ask every run to save and stop; or end it where it is.
 
-        Ray interrupts a cancelled task repeatedly, which leaves no time to save: only tasks that have
-        not begun are cancelled.
+        Ray interrupts a cancelled task repeatedly, which leaves no time to save: only tasks that have not begun are
+        cancelled.
         """
         for task, (_, folder) in self.running.items():
             with contextlib.suppress(OSError):
@@ -111,7 +112,7 @@ def _watch(file: Path, over: threading.Event) -> None:
     """Interrupt this process, once, when ``file`` appears."""
     while not over.wait(0.5):
         if file.exists():
-            os.kill(os.getpid(), signal.SIGINT)
+            _thread.interrupt_main(signal.SIGINT)  # Ray blocks the signal itself
             return
 
 
