@@ -62,8 +62,7 @@ class OnRay:
     def stop(self, at_once: bool = False) -> None:
         """Ask every run to save and stop; or end it where it is.
 
-        Ray interrupts a cancelled task repeatedly, which leaves no time to save: only tasks that have not begun are
-        cancelled.
+        A file asks a run at work, once, so that it has time to save; tasks that have not begun are cancelled.
         """
         for task, (_, folder) in self.running.items():
             with contextlib.suppress(OSError):
