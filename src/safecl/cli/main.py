@@ -95,6 +95,43 @@ def run(
 
 
 @app.command()
+def sweep(
+    config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or other values of the grid: seed=[0,1]."),
+    ] = None,
+    on: Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")] = None,
+    gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
+    folder: Annotated[Path | None, typer.Option(help="Where the runs are kept; below runs/ if not given.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Mark the best by validation.final or validation.average.")
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command goes on.
+
+    Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
+    """
+    from safecl.cli.sweep import sweep_command
+
+    code = sweep_command(
+        config,
+        words or [],
+        folder=folder,
+        on=on,
+        jobs=jobs,
+        gpus=gpus,
+        objective=objective,
+        dry=dry,
+        show="quiet" if quiet else "auto",
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),

@@ -14,7 +14,6 @@ from safecl.engine.run import run as run_method
 from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, default_folder, given_text, load
 from safecl.methods.catalog import make_method
-from safecl.report.page import write_page
 from safecl.report.words import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream
@@ -59,6 +58,8 @@ def run(
     ``from_torch``, ``open_stream`` and the like, or a short form such as ``"folder:photos"``. ``folder``: where the run
     is kept; below runs/ if not given. ``fresh``: forget what the folder holds. ``show``: ``"quiet"`` says nothing.
     """
+    from safecl.report.page import write_page  # matplotlib, which the workers of a sweep do without
+
     given = stream if isinstance(stream, Stream) else None
     if isinstance(stream, str):
         settings["stream"] = stream

@@ -39,11 +39,14 @@ class Panel:
     svg: Markup
 
 
-def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
-    """Draw the runs in ``folders`` into the one HTML file ``target``, which appears whole or not at all."""
+def write_page(folders: Sequence[Path], target: Path, title: str, first: Sequence[tables.Table] = ()) -> Path:
+    """Draw the runs in ``folders`` into the one HTML file ``target``, which appears whole or not at all.
+
+    ``first``: tables that stand before the other numbers.
+    """
     if not folders:
         raise SafeclError("There is no run to show; give at least one run folder.")
-    html = render([read_run(Path(folder)) for folder in folders], title)
+    html = render([read_run(Path(folder)) for folder in folders], title, first)
     target = Path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +56,7 @@ def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
     return target
 
 
-def render(runs: Sequence[Run], title: str) -> str:
+def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) -> str:
     """The page's HTML."""
     every, names = all_series(runs), run_names(runs)
     mains = [one for one in every if one.main]
@@ -89,7 +92,7 @@ def render(runs: Sequence[Run], title: str) -> str:
         any_future=any(run.done < len(row) for run in runs if run.last for row in run.last.accuracy.values()),
         bars=[_panel(one, _bars(one, i)) for i, one in enumerate(series) if one.run.done],
         matrices=[_panel(one, _matrix(one, i)) for i, one in enumerate(matrices) if one.run.done],
-        numbers=[tables.at_the_end(every), *tables.after_each_session(every)],
+        numbers=[*first, tables.at_the_end(every), *tables.after_each_session(every)],
         decisions=_tables(tables.decisions, named),
         confused=_tables(tables.confused, named),
         by_class=_tables(tables.by_class, named),
