@@ -147,7 +147,7 @@ def test_no_two_initial_tensors_share_numbers(make_vit: Callable[..., VisionTran
             order = tuple(values[:12].argsort().tolist())
             assert order not in orders, (place, orders[order])
             orders[order] = place
-    assert len(orders) == 2 + 2 + 2 + 2 + 2 * (2 + 2 * 6)  # adapter, LoRA, prefix and SSF
+    assert len(orders) == 2 + 4 + 4 + 4 + 2 * (2 + 4 * 6)  # adapter, LoRA, prefix and SSF
 
 
 @pytest.mark.parametrize("kind", ["adapter", "ssf", "lora", "prefix"])

@@ -15,6 +15,7 @@ class FinetuneSettings(MethodSettings):
     paper: ClassVar[str] = "the lower bound: nothing keeps what was learned before"
     kind: ClassVar[Kind] = "bound"
     algorithm: ClassVar[str] = "Finetune"
+    keeps: ClassVar[str] = "PET, head"
 
     name: Literal["finetune"] = "finetune"
     pet: PetSettings = SsfSettings()

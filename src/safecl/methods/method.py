@@ -154,6 +154,11 @@ class Method(nn.Module, ABC):
         known = set(self.classes)
         self.classes.extend(label for label in labels if label not in known)
 
+    def current(self, session: Session) -> Tensor:
+        """The indices of the session's classes, sorted: (K,)."""
+        index = {label: i for i, label in enumerate(self.classes)}
+        return torch.tensor(sorted(index[label] for label in session.classes), device=self.backbone.device)
+
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
         """Become the method that gave ``state``; a state that does not fit is refused."""
         try:

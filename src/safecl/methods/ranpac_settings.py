@@ -18,6 +18,7 @@ class RanpacSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "first session"
     algorithm: ClassVar[str] = "RanPAC"
+    keeps: ClassVar[str] = "PET, Gram statistics and ridge weights"
 
     name: Literal["ranpac"] = "ranpac"
     pet: PetSettings = SsfSettings()
