@@ -95,7 +95,11 @@ def new_method(
     return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **settings}), backbone, seed)
 
 
-SHORT: dict[str, dict[str, Any]] = {"slca": {"align_epochs": 1, "align_samples": 4}}
+SHORT: dict[str, dict[str, Any]] = {
+    "slca": {"align_epochs": 1, "align_samples": 4},
+    "ssiat": {"align_epochs": 1, "align_samples": 4},
+    "siprompts": {"length": 2},
+}
 
 
 def new_fit(

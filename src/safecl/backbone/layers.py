@@ -34,6 +34,13 @@ class Attention(nn.Module):
     Here query, key and value are views of the projection's output.
     """
 
+    num_heads: int
+    head_dim: int
+    qkv: nn.Module
+    q_norm: nn.Module
+    k_norm: nn.Module
+    proj: nn.Module
+
     def __init__(self, attention: "TimmAttention | Attention") -> None:
         super().__init__()
         self.num_heads, self.head_dim = attention.num_heads, attention.head_dim

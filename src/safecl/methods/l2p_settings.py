@@ -23,8 +23,8 @@ class L2pSettings(MethodSettings):
     pull: NonNegativeFloat = Field(0.1, description="λ of the term that pulls chosen keys to the queries")
     batchwise: Literal["never", "train", "always"] = Field(
         "never",
-        description="all pictures of a batch get the prompts chosen most often in it, as in the released code (always); "
-        "answers then depend on the batch",
+        description="all pictures of a batch get the prompts chosen most often in it, as in the released code "
+        "(always); answers then depend on the batch",
     )
 
     @model_validator(mode="after")

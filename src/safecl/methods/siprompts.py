@@ -1,4 +1,4 @@
-"""S-iPrompts: a prompt and a head for each domain, trained alone; a picture goes to the domain of the nearest centre."""
+"""S-iPrompts: a prompt and a head for each domain, trained alone; the nearest centre tells a picture's domain."""
 
 from functools import partial
 from typing import Any
@@ -64,14 +64,14 @@ class SiPrompts(Method):
         features = F.normalize(self.backbone.features(images), dim=1)
         power = {"l1": 1.0, "l2": 2.0}[self.settings.distance]
         distances = torch.cdist(features, self.centres.flatten(0, 1), p=power)
-        return distances.unflatten(1, self.centres.shape[:2]).amin(dim=2).argmin(dim=1)
+        return distances.reshape(len(features), *self.centres.shape[:2]).amin(dim=2).argmin(dim=1)
 
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
         chosen = self.nearest(images)
         every = self.head(self.network.features(images, prompts=torch.stack(list(self.prompts))[chosen]))
         logits = every.new_full((len(images), len(self.classes)), ABSENT)
-        sizes = self.head.sizes
-        for t, (own, columns) in enumerate(zip(every.split(sizes, dim=1), self.members.split(sizes), strict=True)):
+        parts = [torch.split(each, self.head.sizes, dim=-1) for each in (every, self.members)]
+        for t, (own, columns) in enumerate(zip(*parts, strict=True)):
             logits[:, columns] = torch.where((chosen == t)[:, None], own, logits[:, columns])
         return {"siprompts": logits}
 

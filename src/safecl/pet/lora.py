@@ -28,11 +28,12 @@ class LowRank(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = F.linear(x, self.down.to(x.dtype)).chunk(2, dim=-1)
         ups = (self.scale * self.up).to(x.dtype)
-        return self._placed(*(F.linear(part, up) for part, up in zip(parts, ups, strict=True)), dim=-1)
+        one, other = (F.linear(part, up) for part, up in zip(parts, ups, strict=True))
+        return self._placed(one, other, dim=-1)
 
     def matrix(self) -> Tensor:
         """The change of the weight matrix: (3·d_attn, d)."""
-        one, other = (self.scale * self.up) @ self.down.unflatten(0, (2, -1))
+        one, other = (self.scale * self.up) @ self.down.reshape(2, -1, self.down.shape[1])
         return self._placed(one, other, dim=0)
 
     def _placed(self, one: Tensor, other: Tensor, dim: int) -> Tensor:
