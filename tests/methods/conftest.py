@@ -26,9 +26,12 @@ TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 RIDGE = RidgeSettings(size=40)
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 
-# Every method, and SAFE with its switches on other sides than the default, several at a time.
+# Every method, some with switches, and SAFE with its switches on other sides than the default, several at a time.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
+    "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
+    "ease one adapter": {"name": "ease", "adapters": 1, "beta": 1.0},
+    "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (

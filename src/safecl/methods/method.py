@@ -57,7 +57,7 @@ class Recipe:
     momentum: float = 0.9  # of SGD
     betas: tuple[float, float] = (0.9, 0.999)  # of Adam and AdamW
     weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant", "steps"] = "cosine"
+    schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = "cosine"
     every: Literal["step", "epoch"] = "step"  # how often the rate changes
     horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
     milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"

@@ -10,7 +10,7 @@ from safecl.pet.settings import PetSettings, SsfSettings
 
 
 class RanpacSettings(MethodSettings):
-    """The PET, the ridge head, and the initial σ."""
+    """The PET, the ridge head, and the initial σ. Its ablations are ``pet=none`` and ``ridge.project=false``."""
 
     title: ClassVar[str] = "RanPAC"
     paper: ClassVar[str] = (
