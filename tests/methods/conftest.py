@@ -131,6 +131,27 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
+def forward(backbone: Backbone, images: Tensor, prompts: Tensor | None = None, prefixes: Any = None) -> Tensor:
+    """All tokens after the final norm (N, L, d), written out: prompts (N, P, d) after the CLS token, keys and values
+    (N, P, d) by block before those of attention.
+    """
+    vit: Any = backbone.vit
+    x = vit._pos_embed(vit.patch_embed(2 * images - 1))  # the tiny backbone takes pixels to [-1, 1]
+    if prompts is not None:
+        x = torch.cat([x[:, :1], prompts, x[:, 1:]], dim=1)
+    for i, block in enumerate(vit.blocks):
+        y = block.norm1(x)
+        q, k, v = (y @ block.attn.qkv.weight.T + block.attn.qkv.bias).chunk(3, dim=2)
+        if prefixes is not None and i in prefixes:
+            k, v = torch.cat([prefixes[i][0], k], dim=1), torch.cat([prefixes[i][1], v], dim=1)
+        heads = []
+        for a, b, c in zip(*(each.split(block.attn.head_dim, dim=2) for each in (q, k, v)), strict=True):
+            heads.append(torch.softmax(a @ b.transpose(1, 2) / block.attn.head_dim**0.5, dim=2) @ c)
+        x = x + block.attn.proj(torch.cat(heads, dim=2))
+        x = x + block.mlp(block.norm2(x))
+    return vit.norm(x)
+
+
 class Tools:
     """The functions above, where a test can reach them."""
 
@@ -139,6 +160,7 @@ class Tools:
     teach = staticmethod(teach)
     snapshot = staticmethod(snapshot)
     same = staticmethod(same)
+    forward = staticmethod(forward)
 
 
 @pytest.fixture(scope="session")
