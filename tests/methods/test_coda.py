@@ -33,9 +33,7 @@ def by_hand(method: Any, image: Tensor, forward: Any) -> Tensor:
         prompt = torch.zeros(4, method.backbone.width)
         for session in range(2):
             for m in range(3):
-                p, k, a = (
-                    getattr(method.prompts, name)[session][b, m] for name in ("components", "keys", "attention")
-                )
+                p, k, a = (getattr(method.prompts, name)[session][b, m] for name in ("components", "keys", "attention"))
                 prompt = prompt + F.cosine_similarity(query * a, k, dim=0) * p
         prefixes[b] = prompt[None, :2], prompt[None, 2:]
     return method.head(forward(method.backbone, image[None], prefixes=prefixes)[:, 0])[0]
