@@ -25,8 +25,10 @@ class Components(nn.Module):
     def forward(self, query: Tensor) -> Tensor:
         """Σ_m cos(q ⊙ a_m, k_m) p_m over the components of all sessions: (N, d) → (N, B, L, d)."""
         components, keys, attention = self.all()
-        attended = F.normalize(query[:, None, None] * attention, dim=-1)  # (N, B, M, d)
-        weights = (attended * F.normalize(keys, dim=-1)).sum(dim=-1)
+        # As matrix products: q ⊙ a would be N · B · M · d numbers.
+        products = torch.einsum("nd,bmd->nbm", query, attention * F.normalize(keys, dim=-1))
+        squares = torch.einsum("nd,bmd->nbm", query.square(), attention.square())
+        weights = products / squares.clamp(min=1e-24).sqrt()
         return torch.einsum("nbm,bmld->nbld", weights, components)
 
     def penalty(self) -> Tensor:
