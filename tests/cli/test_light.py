@@ -7,9 +7,9 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from safecl.cli.main import main
-for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data", "list"], ["--help"], ["run", "--help"],
-              [], ["run", "safe", "traim.epochs=1"], ["run", "safe", "train.epohcs=1"], ["run", "safe", "stream=foto"],
-              ["data", "check", "foto"], ["show", "nowhere"], ["runs", "."]):
+for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data", "list"], ["methods"], ["--help"],
+              ["run", "--help"], [], ["run", "safe", "traim.epochs=1"], ["run", "safe", "train.epohcs=1"],
+              ["run", "safe", "stream=foto"], ["data", "check", "foto"], ["show", "nowhere"], ["runs", "."]):
     sys.argv = ["safecl", *words]
     try:
         main()

@@ -233,7 +233,8 @@ def test_a_method_that_is_no_name_is_refused(word: str) -> None:
     if word == "method={}":
         assert load("ranpac", [word]).method.name == "ranpac"
     else:
-        assert "finetune, ranpac, safe" in sentence("safe", word) or "did you mean" in sentence("safe", word)
+        said = sentence("safe", word)
+        assert all(f" {name}" in said for name in ("finetune,", "ranpac,", "safe,")) or "did you mean" in said
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """``safecl data …``: list, prepare, check and show datasets."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,8 @@ def list_(root: Root = None) -> None:
     rows = [["glyphs", "any", "drawn", "drawn", "any", "needs nothing", "–"]]
     for d in DATASETS.values():
         train, test = next(iter(d.counts.values()))
-        sessions = "6 domains" if d.protocol == "domain" else f"{(d.classes - d.first) // d.step + 1} of {d.step}"
+        count = len(d.domains) or 1 + math.ceil((d.classes - d.first) / d.step)
+        sessions = f"{count} domains" if d.domains else f"{count} of {d.step}"
         place = data_root(root) / d.folder
         state = str(record(place).get("split", "by hand")) if place.is_dir() else "no"
         rows.append([d.name, str(d.classes), f"{train:,}", f"{test:,}", sessions, state, d.licence])

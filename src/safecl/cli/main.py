@@ -204,6 +204,22 @@ def info(
     print_keys(method, make_console()) if keys else print_info(make_console())
 
 
+@app.command()
+def methods(
+    backbone: Annotated[
+        str | None, typer.Option(help="Also count learnable numbers and bytes kept on this timm ViT or safecl_micro.")
+    ] = None,
+) -> None:
+    """List the methods: kind, protocols, what they keep between sessions, paper.
+
+    Example:  safecl methods   or   safecl methods --backbone safecl_micro
+    """
+    from safecl.cli.methods import print_methods
+    from safecl.cli.terminal import make_console
+
+    print_methods(backbone, make_console())
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"safecl {__version__}")

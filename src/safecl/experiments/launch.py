@@ -99,6 +99,8 @@ def launch(
     else:
         stream, sentences = stream.copy(backbone.size), announce(stream)
         resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
+    if settings.method.joint:
+        stream = stream.joint()
     method = make_method(settings.method, backbone, settings.seed)
     if progress is not None and accelerator.is_main_process:
         for sentence in sentences:

@@ -65,6 +65,11 @@ class LinearHead(nn.Module):
         if self.bias:
             self.biases.append(nn.Parameter(self._like.new_zeros(count)))
 
+    def begin(self, current: Tensor, generator: torch.Generator) -> None:
+        """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that hold them alone."""
+        self.grow(max(int(current[-1]) + 1 - self.classes, 0), generator)
+        self.train_only({self.block_of(index) for index in current.tolist()})
+
     def train_only(self, blocks: Iterable[int]) -> None:
         """Let gradients reach these blocks alone; −1 is the latest."""
         chosen = {range(len(self.weights))[block] for block in blocks}

@@ -29,7 +29,10 @@ LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 
 
 class RidgeHead(nn.Module):
-    """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10)."""
+    """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
+
+    Without ``project`` in the settings h = φ(x), and M = d.
+    """
 
     weight: Tensor
     errors: Tensor
@@ -39,16 +42,20 @@ class RidgeHead(nn.Module):
         super().__init__()
         device = device or torch.device("cpu")
         self.settings, self.seed = settings, seed
-        require_memory(settings.size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
-        projection = random_projection(width, settings.size, derive(seed, "projection", width, settings.size), device)
+        self.size = size = settings.size if settings.project else width
+        require_memory(size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
+        projection = torch.zeros(width, 0, device=device)
+        if settings.project:
+            projection = random_projection(width, size, derive(seed, "projection", width, size), device)
         self.register_buffer("projection", projection, persistent=False)
-        self.statistics = Statistics(settings.size, device)
-        self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
+        self.statistics = Statistics(size, device)
+        self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
     def project(self, features: Tensor) -> Tensor:
         """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
-        return torch.relu(features.to(self.projection.dtype) @ self.projection)
+        features = features.to(self.projection.dtype)
+        return torch.relu(features @ self.projection) if self.settings.project else features
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
@@ -89,7 +96,7 @@ class RidgeHead(nn.Module):
         if self._dual(len(features)):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
-        statistics = Statistics(self.settings.size, features.device)
+        statistics = Statistics(self.size, features.device)
         self._add(statistics, features[:fitted], targets[:fitted])
         squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
@@ -97,7 +104,7 @@ class RidgeHead(nn.Module):
 
     def _dual(self, pictures: int | None) -> bool:
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
-        return pictures is not None and pictures <= min(self.settings.size, DUAL)
+        return pictures is not None and pictures <= min(self.size, DUAL)
 
     def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
@@ -112,8 +119,10 @@ class RidgeHead(nn.Module):
     def _kernel(self, features: Tensor) -> Tensor:
         """Inner products (n, n) of projected features, from (n, d)."""
         features = features.to(self.projection.dtype)
+        if not self.settings.project:
+            return features @ features.T
         kernel = features.new_zeros(len(features), len(features))
-        for start in range(0, self.settings.size, CHUNK):
+        for start in range(0, self.size, CHUNK):
             h = torch.relu(features @ self.projection[:, start : start + CHUNK])
             kernel.addmm_(h, h.T)
         return kernel

@@ -28,7 +28,7 @@ class APER(Method):
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        if not self.sessions:
+        if not self.sessions and self.adapted.tuning():  # without a PET there is nothing to train
             head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
             head.grow_random(len(self.classes), generator(self.seed, "head"))
             fit("aper", nn.ModuleList([self.adapted, head]), session, partial(self.loss, head))

@@ -57,7 +57,7 @@ class Recipe:
     momentum: float = 0.9  # of SGD
     betas: tuple[float, float] = (0.9, 0.999)  # of Adam and AdamW
     weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant", "steps"] = "cosine"
+    schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = "cosine"
     every: Literal["step", "epoch"] = "step"  # how often the rate changes
     horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
     milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"
@@ -153,6 +153,11 @@ class Method(nn.Module, ABC):
         """Number the labels that are new."""
         known = set(self.classes)
         self.classes.extend(label for label in labels if label not in known)
+
+    def current(self, session: Session) -> Tensor:
+        """The indices of the session's classes, sorted: (K,)."""
+        index = {label: i for i, label in enumerate(self.classes)}
+        return torch.tensor(sorted(index[label] for label in session.classes), device=self.backbone.device)
 
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
         """Become the method that gave ``state``; a state that does not fit is refused."""

@@ -16,7 +16,10 @@ from safecl.settings import Settings
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
 Unreadable: TypeAlias = Literal["refuse", "skip"]
 Duplicates: TypeAlias = Literal["refuse", "allow"]
-DATASETS = ("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet")
+DATASETS = (
+    *("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet"),  # of the paper
+    *("cars", "flowers102", "pets", "food101", "core50", "office-home"),
+)
 FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
 _EXAMPLES = {"folder": "pictures", "csv": "pictures.csv", "parquet": "pictures.parquet", "hf": "NAME"}
 
