@@ -146,7 +146,7 @@ def source_text(source: str) -> str:
     if name not in presets() and name in method_settings():
         return f"method: {name}\n"
     if name not in presets():
-        raise unknown("preset", source, [*presets(), *ALIASES, *method_settings()])
+        raise unknown("preset", source, {*presets(), *ALIASES, *method_settings()})
     return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
