@@ -198,11 +198,17 @@ def short_form(text: str) -> dict[str, Any]:
 def with_words(values: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """``values`` changed by words of the command line such as ``stream.unreadable=skip``."""
     changed = dict(values)
+    known = {key for settings in KINDS.values() for key in settings.model_fields}
     for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key.startswith("stream."):
-            example = f"stream.{word}" if equals else "stream.unreadable=skip"
-            raise SafeclError(f"{word!r} is not of the form stream.KEY=VALUE, for example {example}.")
+        key, _, text = word.partition("=")
+        if not key.startswith("stream."):
+            if key in known:
+                raise SafeclError(f"The setting {key!r} needs its group in front: write stream.{word}.")
+            raise SafeclError(
+                f"{word!r} means nothing here: only settings of the stream do, such as stream.unreadable=skip."
+            )
+        if not text:
+            raise SafeclError(f"{word!r} has no value; write {key}=VALUE, for example {key}=null for none.")
         try:
             changed[key.removeprefix("stream.")] = yaml.safe_load(text)
         except yaml.YAMLError:
