@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
+from safecl.cli.terminal import print_sentence, text_for
 from safecl.errors import unknown
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.experiments.layers import TAGS, method_groups
@@ -43,16 +43,16 @@ class Key:
 def print_keys(source: str | None, console: Console) -> None:
     """All settings with their defaults; or those of one method or preset, with the values that it runs with."""
     for head, keys in groupby(every_key(source), key=lambda key: key.head):
-        console.print(Text(head, style="bold"))
+        print_sentence(console, head, "bold")
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=ASIDE, overflow="fold")
         grid.add_column(overflow="fold")
         for key in keys:
             if console.width >= NARROW:
-                grid.add_row(Text(f"{key.name} = {key.value}"), Text(key.meaning))
+                grid.add_row(text_for(console, f"{key.name} = {key.value}"), text_for(console, key.meaning))
             else:
-                console.print(Text(f"{key.name} = {key.value}", overflow="fold"))
-                console.print(Padding(Text(key.meaning), (0, 0, 0, 4)))
+                console.print(text_for(console, f"{key.name} = {key.value}"))
+                console.print(Padding(text_for(console, key.meaning), (0, 0, 0, 4)))
         console.print(grid)
         console.print()
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from safecl.cli.terminal import Column, print_table
+from safecl.cli.terminal import Column, print_sentence, print_table, text_for
 from safecl.errors import SafeclError
 from safecl.report import tables, words
 from safecl.report.runs import Run, read_run
@@ -70,7 +70,7 @@ def list_runs(root: Path, console: Console) -> None:
     ]
     print_table(console, f"Runs in {root}", columns, rows, drop=drop, caption=caption)
     for sentence in said:
-        console.print(Text(words.plain(sentence)))
+        print_sentence(console, sentence)
 
 
 def show_run(folder: Path, console: Console) -> None:
@@ -96,7 +96,7 @@ def show_run(folder: Path, console: Console) -> None:
     grid = Drawn.grid(padding=(0, 2))
     for key, value in about.items():
         if value:
-            grid.add_row(Text(key, style="bold"), Text(words.plain(value), overflow="fold"))
+            grid.add_row(text_for(console, key, "bold"), text_for(console, value))
     console.print(grid)
     console.print()
     if run.metrics:
@@ -105,7 +105,7 @@ def show_run(folder: Path, console: Console) -> None:
         for table in (tables.at_the_end(series), *tables.after_each_session(series), *decided, costs):
             _print(table, console)
         for sentence in words.caveats([run]):
-            console.print(Text(words.plain(sentence)))
+            print_sentence(console, sentence)
 
 
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
@@ -116,7 +116,7 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
         for table in (tables.at_the_end(series), *tables.after_each_session(series)):
             _print(table, console)
     for sentence in words.caveats(runs):
-        console.print(Text(words.plain(sentence)))
+        print_sentence(console, sentence)
     names = run_names(runs)
     settings = [{key: str(value) for key, value in flatten(yaml.safe_load(run.config) or {}).items()} for run in runs]
     shared = [key for key in settings[0] if all(key in each for each in settings)]
@@ -135,7 +135,7 @@ def _row(run: Run) -> list[str]:
     about = [run_names([run])[0], facts.preset or words.NONE, facts.stream.name, facts.pet or "none", str(facts.seed)]
     about.append(f"{run.done}/{run.total}")
     final, average = words.accuracy(main.final, run.tested), words.percent(main.average)
-    return [words.plain(text) for text in (*about, final, learned, average, words.duration(run.seconds), run.state)]
+    return [*about, final, learned, average, words.duration(run.seconds), run.state]
 
 
 def _print(table: tables.Table, console: Console) -> None:
@@ -145,5 +145,5 @@ def _print(table: tables.Table, console: Console) -> None:
         named = [(name, f"{name} {'accuracy' if column == name else column}") for name, column in named]
     columns = [Column(table.leads[0], folds=True)]
     columns += [Column(head, right=True) for head in (*table.leads[1:], *(column for _, column in named))]
-    rows = [[Text(words.plain(cell.text), style="bold" if cell.best else "") for cell in row] for row in table.rows]
+    rows = [[Text(cell.text, style="bold" if cell.best else "") for cell in row] for row in table.rows]
     print_table(console, table.title, columns, rows)

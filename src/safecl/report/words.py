@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from safecl.lines import NBSP
 from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, all_series
 
 NONE = "–"
 FEW = 5  # test pictures a class below which an accuracy is rough
-NBSP, THIN = "\u00a0", "\u202f"
 
 
 def percent(value: float | None) -> str:
@@ -56,8 +56,8 @@ def points(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """12345 → "12 345"."""
-    return NONE if value is None else f"{value:,.0f}".replace(",", THIN)
+    """12345 → "12,345"."""
+    return NONE if value is None else f"{value:,.0f}"
 
 
 def size(value: float | None) -> str:
@@ -165,12 +165,7 @@ def result(one: Series) -> str:
 def results(folder: Path) -> list[str]:
     """The end of a run, an output a line, and what to know of its numbers."""
     run = read_run(folder)
-    return [plain(line) for line in (*(result(one) for one in all_series([run])), *caveats([run]))]
-
-
-def plain(text: str) -> str:
-    """With no other spaces than usual ones, for terminals, logs and whoever searches them."""
-    return text.replace(NBSP, " ").replace(THIN, " ")
+    return [*(result(one) for one in all_series([run])), *caveats([run])]
 
 
 def same(run: Run) -> str:
