@@ -31,7 +31,7 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
     for method, title in METHODS.items():
         chosen = [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)]
-        settings = load("demo", chosen)
+        settings = load("demo", chosen).model_copy(update={"preset": "demo"})
         progress.say(f"{title}, backbone {settings.backbone.name}, PET {settings.pet}")
         given = f"# {command}\n{given_text('demo', chosen)}"
         launch(settings, folder / method, progress, facts={"command": command}, given=given, fresh=fresh)

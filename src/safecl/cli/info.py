@@ -51,7 +51,7 @@ def describe() -> list[tuple[str, str]]:
 
 def devices() -> list[str]:
     """The processors that torch could compute on, found without it."""
-    found = [f"cpu ({os.cpu_count()} cores)"]
+    found = [f"cpu ({os.cpu_count()} {'core' if os.cpu_count() == 1 else 'cores'})"]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("mps")
     cards = graphics_cards()

@@ -197,7 +197,7 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="safecl")
     except typer.Abort:
         code = 130
     except SafeclError as error:
@@ -206,7 +206,8 @@ def main() -> None:
     except USAGE as error:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
         if code:
-            say(f"safecl: {error.format_message()} See safecl --help.", err=True)
+            command = error.ctx.command_path if getattr(error, "ctx", None) else "safecl"
+            say(f"safecl: {error.format_message()} See {command} --help.", err=True)
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
         if error.errno is None or os.environ.get("SAFECL_DEBUG"):

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
+from safecl.cli.keys import typed
 from safecl.cli.terminal import Column, print_sentence, print_table, text_for
 from safecl.errors import SafeclError
 from safecl.report import tables, words
@@ -55,8 +56,9 @@ def list_runs(root: Path, console: Console) -> None:
     domains = any(row[8] != words.NONE for row in rows)
     if not domains:  # only a domain-incremental run is tested on what it has not learned
         columns, rows = columns[:8] + columns[9:], [row[:8] + row[9:] for row in rows]
-    caption = "final: accuracy on all test pictures; ± is its standard error; average: the mean over sessions"
-    caption += "; learned: on the domains learned so far" if domains else ""
+    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
+    if domains:
+        meanings["learned"] = "on the domains learned so far"
     drop = [
         "sessions",
         "preset",
@@ -68,7 +70,7 @@ def list_runs(root: Path, console: Console) -> None:
         "PET",
         "seed",
     ]
-    print_table(console, f"Runs in {root}", columns, rows, drop=drop, caption=caption)
+    print_table(console, f"Runs in {root}", columns, rows, drop=drop, meanings=meanings)
     for sentence in said:
         print_sentence(console, sentence)
 
@@ -82,7 +84,7 @@ def show_run(folder: Path, console: Console) -> None:
         "state": f"failed: {run.failed}" if run.state == "failed" else run.state,
         "method": run_names([run])[0],
         "preset": facts.preset,
-        "stream": f"{facts.stream.name}, {facts.stream.protocol}-incremental, {words.plural(run.total, 'session')}",
+        "stream": f"{facts.stream.name}, {words.protocol(facts.stream.protocol)}, {words.plural(run.total, 'session')}",
         "tested on": words.plural(run.tested, "picture") if run.last else "",
         "backbone": facts.backbone.name,
         "PET": facts.pet or "none",
@@ -109,7 +111,7 @@ def show_run(folder: Path, console: Console) -> None:
 
 
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
-    """The runs' numbers side by side, and the settings that all of them have and in which they differ."""
+    """The runs' numbers side by side, and the settings in which they differ: first those that all of them have."""
     runs = [read_run(folder) for folder in folders]
     series = all_series(runs)
     if any(run.metrics for run in runs):
@@ -118,15 +120,20 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
     for sentence in words.caveats(runs):
         print_sentence(console, sentence)
     names = run_names(runs)
-    settings = [{key: str(value) for key, value in flatten(yaml.safe_load(run.config) or {}).items()} for run in runs]
-    shared = [key for key in settings[0] if all(key in each for each in settings)]
-    differ = [key for key in shared if len({each[key] for each in settings}) > 1]
+    settings = [
+        {key: typed(value) or words.NONE for key, value in flatten(yaml.safe_load(run.config) or {}).items()}
+        for run in runs
+    ]
+    every = dict.fromkeys(key for each in settings for key in each)
+    differ = [key for key in every if len({each.get(key) for each in settings}) > 1]
     if not differ:
         console.print("All settings are the same.")
         return
+    differ.sort(key=lambda key: any(key not in each for each in settings))
     columns = [Column(name, folds=True) for name in ("setting", *names)]
-    rows = [[key, *(each[key] for each in settings)] for key in differ]
-    print_table(console, "Settings in which they differ", columns, rows)
+    rows = [[key, *(each.get(key, words.NONE) for each in settings)] for key in differ]
+    caption = f"{words.NONE}: this run has no such setting" if any(words.NONE in row for row in rows) else ""
+    print_table(console, "Settings in which they differ", columns, rows, caption=caption)
 
 
 def _row(run: Run) -> list[str]:

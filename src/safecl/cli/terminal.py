@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,11 +83,13 @@ def print_table(
     leads: int = 1,
     drop: Sequence[str] = (),
     caption: str = "",
+    meanings: Mapping[str, str] | None = None,
 ) -> None:
     """Print a table as wide as the console at most.
 
     Columns of ``drop`` are left out where it is too narrow, the last one first, and named below. If that is not
-    enough, the columns are printed in several tables, each with the first ``leads`` columns.
+    enough, the columns are printed in several tables, each with the first ``leads`` columns. ``meanings``: of columns,
+    by their heads; those of columns that are left out are left out, too.
     """
     columns = [replace(column, head=spelt(column.head, console.encoding)) for column in columns]
     cells = [[_cell(console, text) for text in row] for row in rows]
@@ -118,6 +120,9 @@ def print_table(
         console.print()
     if gone:
         print_sentence(console, f"Not shown at this width: {', '.join(gone)}.", "dim")
+    told = [f"{head}: {meaning}" for head, meaning in (meanings or {}).items() if head not in gone]
+    if told:
+        print_sentence(console, "; ".join(told), "dim")
     if caption:
         print_sentence(console, caption, "dim")
 

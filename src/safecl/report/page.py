@@ -12,7 +12,7 @@ from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import figures, gallery, tables, words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, alike, all_series, run_names
+from safecl.report.series import Series, alike, all_series, display, run_names
 from safecl.report.svg import inline_svg, theme, variable
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
@@ -115,15 +115,15 @@ def _same(run: Run, name: str, twins: Sequence[Series]) -> str:
     """Why parts of a method are not drawn beside it; empty where they are."""
     if not twins:
         return ""
-    parts = words.listed([one.name for one in twins])
+    parts = words.listed([display(one.output) for one in twins])
     verb = "have" if len(twins) > 1 else "has"
-    return f"{parts} {verb} the accuracy of {words.inside(name)} after every session. {words.same(run)}"
+    return f"{name}: {parts} {verb} the method's own accuracy after every session. {words.same(run)}"
 
 
 def _subject(runs: Sequence[Run]) -> str:
     """What the page is about, in one line."""
     facts = runs[0].facts
-    kind = "domain-incremental" if facts.stream.protocol == "domain" else "class-incremental"
+    kind = words.protocol(facts.stream.protocol)
     same = all(run.facts.stream.name == facts.stream.name for run in runs)
     parts = [f"{facts.stream.name} stream", kind] if same else [words.plural(len(runs), "run")]
     if facts.backbone.name and all(run.facts.backbone.name == facts.backbone.name for run in runs):

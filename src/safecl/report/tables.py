@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from safecl.report import words
 from safecl.report.runs import Metrics, Prediction, Run
-from safecl.report.series import Series
+from safecl.report.series import Series, display, run_names
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,9 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     # The parts first, then what the method makes of them.
     blocks = [sorted(block, key=lambda one: one.main) for block in blocks]
     groups = []
-    for block in blocks:
-        columns = [one.name.split(", ")[-1] if not one.main else "accuracy" for one in block]
-        columns = columns if len(block) == 1 else [*columns[:-1], block[-1].name]
-        groups.append(Group(block[-1].name, [*columns, "forgot", "time"]))
+    for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
+        parts = [display(one.output) for one in block[:-1]]
+        groups.append(Group(name, [*parts, name if parts else "accuracy", "forgot", "time"]))
     measured = {line.session: line for run in runs.values() for line in run.metrics}
     return Table(
         title,

@@ -90,6 +90,11 @@ def plural(number: int, word: str) -> str:
     return f"{number}{NBSP}{word}"
 
 
+def protocol(name: str) -> str:
+    """ "class-incremental", "domain-incremental" or "mixed"."""
+    return name if name == "mixed" else f"{name}-incremental"
+
+
 def listed(parts: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

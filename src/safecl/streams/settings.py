@@ -11,7 +11,7 @@ import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
 
 from safecl.errors import SafeclError, unknown
-from safecl.settings import Settings
+from safecl.settings import Settings, reason
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
 Unreadable: TypeAlias = Literal["refuse", "skip"]
@@ -229,10 +229,8 @@ def explain(error: ValidationError, values: dict[str, Any]) -> SafeclError:
         return SafeclError(f"{key} is missing: {KINDS[kind].model_fields[name].description}.")
     if first["type"] == "literal_error":
         return unknown(f"{key} =", str(given), re.findall(r"'([^']+)'", first["ctx"]["expected"]))
-    reason = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "tuple_type":
-        reason = f"it is a list, for example {key}=[{given}]"
-    return SafeclError(f"{key}={given} is wrong: {reason[0].lower()}{reason[1:]}.")
+    wanted = f"it is a list, for example {key}=[{given}]" if first["type"] == "tuple_type" else reason(first)
+    return SafeclError(f"{key}={given} is wrong: {wanted}.")
 
 
 def _no_setting(kind: str, name: str) -> SafeclError:
