@@ -165,7 +165,7 @@ def test_answers_that_agree_are_one_line_and_sureness_compares(make_run: Any, pa
     examples[0].update(label="a", predictions={"slow": "b", "fast": "a", "safe": "a"}, surer_than=0.62)
     (folder / "examples.json").write_text(json.dumps(examples[:1]))
     text = page([folder]).text
-    assert "SAFE, Fast✓ right surer than 62 %" in text and "Slow✗ wrong: “b”" in text
+    assert "SAFE, Fast✓ right more certain than 62 % of its answers" in text and "Slow✗ wrong: “b”" in text
 
 
 def test_a_run_that_failed_says_why(make_run: Any, page: Any) -> None:

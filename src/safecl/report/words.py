@@ -6,9 +6,10 @@ from pathlib import Path
 
 from safecl.lines import NBSP
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, all_series
+from safecl.report.series import Series, all_series, run_names, stream_key
 
 NONE = "–"
+MOST = 4  # runs or streams that a headline names
 FEW = 5  # test pictures a class below which an accuracy is rough
 
 
@@ -116,6 +117,15 @@ def headline(series: Sequence[Series]) -> str:
     if not known:
         done = any(one.run.done for one in series)
         return "No test picture, so no accuracy." if done else "No session is finished yet."
+    streams: dict[tuple[str, ...], list[Series]] = {}
+    for one in known:
+        streams.setdefault(stream_key(one.run), []).append(one)
+    if len(streams) > 1:
+        start = runs_on_streams([one.run for one in series if one.main])
+        parts = [_best(ones) for ones in streams.values()]
+        return f"{start}: {'; '.join(parts)}." if len(parts) <= MOST else f"{start}."
+    if len(known) > MOST:
+        return f"{plural(len(known), 'run')}: {_best(known)}."
     moments = [_moment(one.run) for one in known]
     if len(set(moments)) == 1:
         parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {_known(one)}" for i, one in enumerate(known)]
@@ -124,6 +134,45 @@ def headline(series: Sequence[Series]) -> str:
         f"{inside(one.name)} knows {_known(one)} after {moment}" for one, moment in zip(known, moments, strict=True)
     ]
     return upper_first("; ".join(parts)) + "."
+
+
+def runs_on_streams(runs: Sequence[Run]) -> str:
+    """ "4 runs on 2 streams"."""
+    return f"{plural(len(runs), 'run')} on {plural(len({stream_key(run) for run in runs}), 'stream')}"
+
+
+def _best(series: Sequence[Series]) -> str:
+    """The best of the methods on one stream: "glyphs, SAFE 58.0 %"."""
+    best = max(series, key=lambda one: one.final_seen or 0.0)
+    name = run_names([one.run for one in series])[list(series).index(best)]
+    lead = "best of " + plural(len(series), "run") + " " if len(series) > 1 else ""
+    return f"{best.run.facts.stream.name}, {lead}{inside(name)} {percent(best.final_seen)}"
+
+
+def covered(series: Sequence[Series]) -> list[str]:
+    """A sentence for each group of curves that lie on each other."""
+    groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
+    for one in series:
+        groups.setdefault(tuple(one.pooled), []).append(one.name)
+    return [
+        f"{upper_first(listed([inside(name) for name in names]))} have the same accuracy after every session, so one "
+        "curve covers the other" + ("s." if len(names) > 2 else ".")
+        for pooled, names in groups.items()
+        if pooled and len(names) > 1
+    ]
+
+
+def short(name: str, most: int = 40) -> str:
+    """A class's name in at most ``most`` characters: its beginning and its end."""
+    return name if len(name) <= most else f"{name[: most - 13]}…{name[-12:]}"
+
+
+def certainty(share: float) -> str:
+    """How certain an answer is; ``share``: of the method's other answers that are less certain."""
+    rounded = round(100 * share)
+    if rounded in (0, 100):
+        return f"among its {'most' if rounded else 'least'} certain answers"
+    return f"more certain than {rounded}{NBSP}% of its answers"
 
 
 def progress(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
