@@ -149,7 +149,9 @@ def _print(table: tables.Table, console: Console) -> None:
     """A table of the report, for the terminal."""
     named = [(group.name, column) for group in table.groups for column in group.columns]
     if len(table.groups) > 1:
-        named = [(name, f"{name} {'accuracy' if column == name else column}") for name, column in named]
+        named = [
+            (name, f"{name} {'accuracy' if column == name.partition(' (')[0] else column}") for name, column in named
+        ]
     columns = [Column(table.leads[0], folds=True)]
     columns += [Column(head, right=True) for head in (*table.leads[1:], *(column for _, column in named))]
     rows = [[Text(cell.text, style="bold" if cell.best else "") for cell in row] for row in table.rows]

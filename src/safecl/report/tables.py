@@ -181,7 +181,8 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     groups = []
     for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
         parts = [display(one.output) for one in block[:-1]]
-        groups.append(Group(name, [*parts, name if parts else "accuracy", "forgot", "time"]))
+        whole = name.partition(" (")[0] if parts else "accuracy"
+        groups.append(Group(name, [*parts, whole, "forgot", "time"]))
     measured = {line.session: line for run in runs.values() for line in run.metrics}
     return Table(
         title,

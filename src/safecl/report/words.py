@@ -122,10 +122,11 @@ def headline(series: Sequence[Series]) -> str:
         streams.setdefault(stream_key(one.run), []).append(one)
     if len(streams) > 1:
         start = runs_on_streams([one.run for one in series if one.main])
-        parts = [_best(ones) for ones in streams.values()]
-        return f"{start}: {'; '.join(parts)}." if len(parts) <= MOST else f"{start}."
+        named = [ones[0].run.facts.stream.name for ones in streams.values()]
+        parts = [f"on {_place(ones[0].run, named)}: {_best(ones)}" for ones in streams.values()]
+        return f"{start}. Best {'; '.join(parts)}." if len(parts) <= MOST else f"{start}."
     if len(known) > MOST:
-        return f"{plural(len(known), 'run')}: {_best(known)}."
+        return f"{plural(len(known), 'run')}. Best: {_best(known)}."
     moments = [_moment(one.run) for one in known]
     if len(set(moments)) == 1:
         parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {_known(one)}" for i, one in enumerate(known)]
@@ -142,11 +143,17 @@ def runs_on_streams(runs: Sequence[Run]) -> str:
 
 
 def _best(series: Sequence[Series]) -> str:
-    """The best of the methods on one stream: "glyphs, SAFE 58.0 %"."""
-    best = max(series, key=lambda one: one.final_seen or 0.0)
-    name = run_names([one.run for one in series])[list(series).index(best)]
-    lead = "best of " + plural(len(series), "run") + " " if len(series) > 1 else ""
-    return f"{best.run.facts.stream.name}, {lead}{inside(name)} {percent(best.final_seen)}"
+    """The best of the methods on one stream: "SAFE, 58.0 %"; several if they are equally good."""
+    names = run_names([one.run for one in series])
+    best = max(one.final_seen or 0.0 for one in series)
+    winners = [inside(name) for name, one in zip(names, series, strict=True) if one.final_seen == best]
+    return f"{listed(winners) if len(winners) <= MOST else plural(len(winners), 'run')}, {percent(best)}"
+
+
+def _place(run: Run, named: Sequence[str]) -> str:
+    """A stream's name; of streams that share it, also the number of sessions."""
+    name = run.facts.stream.name
+    return name if named.count(name) == 1 else f"{name} in {plural(run.total, 'session')}"
 
 
 def covered(series: Sequence[Series]) -> list[str]:
