@@ -215,7 +215,8 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
     if not (folder / "facts.json").is_file():
-        inside = next((file.parent for file in sorted(folder.glob("*/facts.json"))), None)
+        found = (file.parent for pattern in ("*/facts.json", "*/*/facts.json") for file in sorted(folder.glob(pattern)))
+        inside = next(found, None)
         if inside is not None:
             raise SafeclError(
                 f"{folder} holds no run itself but runs inside it, such as {inside}; safecl runs {folder} lists them."
