@@ -181,6 +181,16 @@ def test_runs_of_one_method_are_told_apart(make_run: Any, page: Any) -> None:
     text = page([make_run("a", seed=0), make_run("b", seed=1)]).text
     assert "SAFE (seed 0)" in text and "SAFE (seed 1)" in text
     assert "SAFE (c)" in page([make_run("c"), make_run("d")]).text
+    assert "SAFE (e/safe)" in page([make_run("e/safe"), make_run("f/safe")]).text
+
+
+def test_of_many_runs_the_headline_names_the_best(make_run: Any, page: Any) -> None:
+    folders = [make_run(f"r{i}", method="finetune", sessions=2, seed=i) for i in range(4)]
+    best = max(
+        folders,
+        key=lambda folder: json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["finetune"],
+    )
+    assert f"4 runs. Best: fine-tuning (seed {best.name[1:]}), {accuracy_of(best, 'finetune')}." in page(folders).text
 
 
 def test_missing_numbers_are_dashes(make_run: Any, page: Any) -> None:

@@ -183,8 +183,11 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     words = [", ".join(f"{key} {telling[key]}" for key in keys) for telling in tellings]
     if len(set(words)) == len(runs):
         return words
-    folders = [run.folder.name for run in runs]
-    return folders if len(set(folders)) == len(runs) else [f"run {i}" for i in range(1, len(runs) + 1)]
+    for depth in (1, 2):  # the folder's name, or with that of the folder it is in
+        folders = ["/".join(run.folder.parts[-depth:]) for run in runs]
+        if len(set(folders)) == len(runs):
+            return folders
+    return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
 def _colour(key: str, taken: Sequence[Series]) -> Colour:

@@ -9,7 +9,7 @@ from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, all_series, run_names, stream_key
 
 NONE = "–"
-MOST = 4  # runs or streams that a headline names
+MOST = 3  # runs or streams that a headline names
 FEW = 5  # test pictures a class below which an accuracy is rough
 
 
