@@ -204,7 +204,7 @@ def test_a_folder_without_a_readable_picture_is_one_sentence(class_folder, broke
 def test_a_class_without_a_readable_picture_is_left_out_and_said(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3, "emu": 0})
     (top / "emu" / "x.png").write_text("hello")
-    with pytest.warns(UserWarning, match=r"1 class of .* without a picture that can be read: 'emu'"):
+    with pytest.warns(UserWarning, match=r"1 class is left out of .*, with no picture that can be read: 'emu'"):
         assert read_folder(top, unreadable="skip").classes == ("cat", "dog")
 
 

@@ -47,7 +47,7 @@ def clean(
     lost = sorted({str(label) for label in train.labels if label not in shown})
     if lost:
         warnings.warn(
-            f"{counted(len(lost), 'class', 'classes')} of {name} without a picture that can be read: "
+            f"{counted(len(lost), 'class is', 'classes are')} left out of {name}, with no picture that can be read: "
             f"{naming(map(repr, lost))}.",
             stacklevel=3,
         )
