@@ -530,14 +530,14 @@ def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[An
     summary, _ = go(tmp_path, test=0, progress=notes)
     assert summary["final"] == {"ranpac": None} and summary["average"] == {"ranpac": None}
     assert summary["test_pictures"] == 0 and (tmp_path / "predictions.jsonl").read_text() == ""
-    assert any("ranpac –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
+    assert any("RanPAC –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
 
 
 def test_a_domain_stream_tells_both_accuracies(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
     notes = Notes()
     go(tmp_path, sessions=[["a", "b"]] * 2, protocol="domain", progress=notes)
     told = [text for text in notes.said if text.startswith("Session")]
-    assert len(told) == 2 and all("learned so far: ranpac" in text and "all domains: ranpac" in text for text in told)
+    assert len(told) == 2 and all("learned so far: RanPAC" in text and "all domains: RanPAC" in text for text in told)
 
 
 def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_a_folder_nobody_prepared_is_a_stream(class_folder) -> None:
     stream = open_stream(f"folder:{top}", first=2, step=1, size=16, held_out=0.2, order_seed=None)
     assert stream.sessions == [
         ("classes 1-2", ("ant", "bee")),
-        ("classes 3-3", ("cat",)),
-        ("classes 4-4", ("dog",)),
+        ("class 3", ("cat",)),
+        ("class 4", ("dog",)),
     ]
     assert stream.transform.size == 16
     session = stream.open(1)

@@ -29,6 +29,11 @@ class BackboneSettings(Settings):
     normalisation: Normalisation = Field("auto", description="of pixels in [0, 1]: none, half, imagenet, or auto")
 
 
+def short_form(text: str) -> dict[str, str]:
+    """The settings that one word stands for: a weight file if it ends like one, else the name of a model."""
+    return {"weights" if text.endswith(SUFFIXES) else "name": text}
+
+
 def embedded_weights() -> Path:
     """The weights that ship inside the package."""
     file = Path(str(resources.files("safecl.backbone") / "weights" / f"{EMBEDDED}.safetensors"))

@@ -12,7 +12,7 @@ from safecl.engine.progress import Show
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.sweep_objective import check_objective
 from safecl.experiments.sweep_plan import Plan, make_plan
-from safecl.report import words as report_words
+from safecl.lines import plain
 from safecl.report.tables import Table
 
 PLACES = ("local", "ray")
@@ -83,7 +83,7 @@ def print_results(table: Table, labels: int, objective: str | None, console: Con
     columns += [Column(head, right=True) for head in table.leads[labels:]]
     rows = [
         [
-            Text(report_words.plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "")
+            Text(plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "")
             for cell in row
         ]
         for row in table.rows

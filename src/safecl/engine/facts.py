@@ -48,7 +48,10 @@ def sizes(method: Method) -> dict[str, int]:
 def hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
+    return f"{platform.machine()}, {cores} {'core' if cores == 1 else 'cores'}, " + (
+        "1 thread" if threads == 1 else f"{threads} threads"
+    )
 
 
 def revision() -> str | None:

@@ -193,8 +193,8 @@ class Trainer:
                     epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
                     self._note(phase.name, checkpoint.step, epoch, means, rate)
-                    terms = "".join(f"  {key} {mean:.3f}" for key, mean in means.items() if key != "loss")
-                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:.3f}  {speed:.0f} images/s{terms}"
+                    terms = "".join(f"  {key} {mean:z.3f}" for key, mean in means.items() if key != "loss")
+                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:z.3f}  {speed:.0f} images/s{terms}"
                     shown.advance(0, note)
                 shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait

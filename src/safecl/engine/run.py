@@ -96,7 +96,7 @@ def run(
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
-            progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream)}")
+            progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream, method)}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
         if answers is None:  # an earlier process learned the last session
@@ -152,12 +152,15 @@ def _where(folder: Path, done: int, sessions: int) -> str:
     return f"Going on after session {done} of {sessions}." if done else ""
 
 
-def _scores(line: Mapping[str, Any], stream: Stream) -> str:
+def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
 
     def told(kind: str) -> str:
         values = line[kind].items()
-        return "  ".join(f"{name} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values)
+        shown = {method.outputs[-1]: method.settings.title}  # the method's own answer
+        return "  ".join(
+            f"{shown.get(name, name)} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values
+        )
 
     classes = f"{line['classes_seen']} {'class' if line['classes_seen'] == 1 else 'classes'}"
     if stream.protocol == "domain":

@@ -28,7 +28,7 @@ from safecl.methods.catalog import method_settings
 from safecl.methods.safe_settings import SafeSettings
 from safecl.methods.settings import MethodSettings
 from safecl.settings import Settings
-from safecl.streams.settings import GlyphsSettings, StreamSettings, parse_stream
+from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 
 ALIASES = {"default": "safe"}
 EXAMPLES = {
@@ -146,7 +146,12 @@ def source_text(source: str) -> str:
     if name not in presets() and name in method_settings():
         return f"method: {name}\n"
     if name not in presets():
-        raise unknown("preset", source, {*presets(), *ALIASES, *method_settings()})
+        kind, colon, _ = source.partition(":")
+        if (colon and kind in KINDS) or source in names():
+            raise SafeclError(f"{source!r} is a stream and no preset; write safecl run safe stream={source}.")
+        if path.is_dir():
+            raise SafeclError(f"{source!r} is a folder and no preset; write safecl run safe stream=folder:{source}.")
+        raise unknown("preset", source, {*presets(), *method_settings()})
     return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, default_folder, given_text, load
+from safecl.lines import plain
 from safecl.methods.catalog import make_method
 from safecl.report.words import results
 from safecl.settings import flatten
@@ -39,7 +40,7 @@ class Result:
         return dict(self.summary["average"])
 
     def __repr__(self) -> str:
-        return "\n".join([*results(self.folder), f"folder: {self.folder}", f"page: {self.page}"])
+        return "\n".join([*map(plain, results(self.folder)), f"folder: {self.folder}", f"page: {self.page}"])
 
 
 def run(

@@ -12,6 +12,7 @@ from typing import Any
 from safecl.atomic import write_bytes
 from safecl.experiments.sweep_objective import validation
 from safecl.experiments.sweep_plan import METHOD, Cell, spelt_settings
+from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
@@ -123,9 +124,14 @@ def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> tuple[tuple[str, ..
     keys |= {key: key for key in dict.fromkeys(varied) if key not in NAMED}
     for head, key in keys.items():
         values = [_value(each.get(key)) for each in settings]
-        if len(set(values)) > 1:
+        if len(set(values)) > 1 and not _told(values, columns.get(key.partition(".")[0].capitalize(), [])):
             columns[head] = values
     return tuple(columns), list(zip(*columns.values(), strict=True))
+
+
+def _told(values: Sequence[str], name: Sequence[str]) -> bool:
+    """Whether each stream or backbone has one value, so that its name tells it."""
+    return bool(name) and len(set(zip(name, values, strict=True))) == len(set(name))
 
 
 def _value(value: Any) -> str:
@@ -145,7 +151,7 @@ def as_table(results: Results, title: str) -> Table:
     return Table(title, leads, [], rows)
 
 
-def _text(row: Row, measure: Measure, sign: str = f"{words.NBSP}±{words.NBSP}") -> str:
+def _text(row: Row, measure: Measure, sign: str = f"{NBSP}±{NBSP}") -> str:
     """ "71.2 ± 2.0": the mean and, where it says something, the standard deviation over seeds."""
     deviation = row.deviation(measure.name) if measure.name in PLUS_MINUS else None
     more = "" if deviation is None else f"{sign}{measure.unit * deviation:.1f}"
@@ -201,7 +207,7 @@ def as_latex(results: Results) -> str:
 def escaped(text: str) -> str:
     """With LaTeX's own characters as text."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$"}
-    special |= {words.NONE: "--", words.NBSP: "~", words.THIN: r"\,"}
+    special |= {words.NONE: "--", NBSP: "~"}
     special |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
     return re.sub("|".join(map(re.escape, special)), lambda found: special[found[0]], text)
 

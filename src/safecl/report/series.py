@@ -127,7 +127,13 @@ def mean(values: Sequence[float]) -> float | None:
 def alike(series: Sequence[Series]) -> list[Series]:
     """The parts of methods whose accuracies were, after every session, those of the method itself."""
     mains = {id(one.run): one for one in series if one.main}
-    return [one for one in series if not one.main and one.rows and one.rows == mains[id(one.run)].rows]
+    return [one for one in series if not one.main and one.pooled and one.rows == mains[id(one.run)].rows]
+
+
+def stream_key(run: Run) -> tuple[str, ...]:
+    """Runs with the same key are on the same stream, so that their accuracies can be compared."""
+    stream = run.facts.stream
+    return (stream.name, stream.protocol, *(session.name for session in stream.sessions))
 
 
 def all_series(runs: Sequence[Run]) -> list[Series]:
@@ -177,8 +183,11 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     words = [", ".join(f"{key} {telling[key]}" for key in keys) for telling in tellings]
     if len(set(words)) == len(runs):
         return words
-    folders = [run.folder.name for run in runs]
-    return folders if len(set(folders)) == len(runs) else [f"run {i}" for i in range(1, len(runs) + 1)]
+    for depth in (1, 2):  # the folder's name, or with that of the folder it is in
+        folders = ["/".join(run.folder.parts[-depth:]) for run in runs]
+        if len(set(folders)) == len(runs):
+            return folders
+    return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
 def _colour(key: str, taken: Sequence[Series]) -> Colour:

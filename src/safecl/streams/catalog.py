@@ -113,8 +113,9 @@ def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
         return check(*read_dataset(stream), workers=workers)
     found: list[str] = []
     allowed = isinstance(stream, FolderSettings | TableSettings) and stream.duplicates == "allow"
-    if isinstance(stream, FolderSettings | TableSettings):  # duplicates are counted by the check
-        stream = stream.model_copy(update={"duplicates": "allow"})
+    if isinstance(stream, FolderSettings | TableSettings):  # duplicates and broken pictures are counted by the check
+        kept = "keep" if stream.unreadable == "refuse" else stream.unreadable
+        stream = stream.model_copy(update={"duplicates": "allow", "unreadable": kept})
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         data = read(stream, found.append)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import same_content
+from safecl.streams.clean import counted, naming, same_content, unreadable_files
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import SEEDED, Dataset
 from safecl.streams.files import File, FilePictures
-from safecl.streams.images import ArrayPictures, Pictures, Wrapped
+from safecl.streams.images import ArrayPictures, Label, Pictures, Wrapped
 from safecl.streams.loader import readers
 
 
@@ -46,13 +46,12 @@ def check(
         counts[label] += 1
     lonely = [c for c, n in counts.items() if n == 1]
     if lonely:
-        report.warnings.append(f"{len(lonely)} class(es) have a single training picture, the first is {lonely[0]!r}")
+        report.warnings.append(f"{_classes(lonely)} a single training picture: {naming(map(repr, lonely))}")
     tested = set(data.test.labels)
     untested = [c for c in data.classes if c not in tested]
     if untested:
-        report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
-    for part, pictures in (("training", data.train), ("test", data.test)):
-        report.problems.extend(unreadable(part, pictures, workers))
+        report.warnings.append(f"{_classes(untested)} no test picture: {naming(map(repr, untested))}")
+    report.problems.extend(unreadable((data.train, data.test), workers))
     both, mislabelled = duplicates(data.train, data.test)
     report.problems.extend(both)
     (report.warnings if duplicates_allowed else report.problems).extend(mislabelled)
@@ -73,18 +72,33 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         )
 
 
-def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[str]:
-    def reason(index: int) -> str | None:
+def _classes(labels: Sequence[Label]) -> str:
+    return f"{counted(len(labels), 'class', 'classes')} {'has' if len(labels) == 1 else 'have'}"
+
+
+def unreadable(parts: Sequence[Pictures], workers: int | None) -> Iterator[str]:
+    """One sentence on all pictures that cannot be decoded; none where there is none."""
+    everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
+
+    def error_of(one: tuple[Pictures, int]) -> str | None:
         try:
-            pictures.decode(index)
+            one[0].decode(one[1])
         except SafeclError as error:
             return str(error)
         return None
 
     with ThreadPoolExecutor(workers or readers()) as pool:
-        bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
+        errors = list(pool.map(error_of, everything, chunksize=64))
+    bad = [(pictures.where(i), error) for (pictures, i), error in zip(everything, errors, strict=True) if error]
     if bad:
-        yield f"{part} pictures that cannot be read: {len(bad)}, the first: {bad[0]}"
+        skippable = any("stream.unreadable=skip" in error for _, error in bad)
+        yield unreadable_files([(where, reason(where, error)) for where, error in bad], skippable)
+
+
+def reason(where: str, error: str) -> str:
+    """Why, out of "The picture X cannot be read (it is not a picture); …"."""
+    clause = error.removeprefix(f"The picture {where} ").partition(";")[0].removeprefix("cannot be read")
+    return clause.strip(" :.").removeprefix("(").removesuffix(")").removeprefix("is ")
 
 
 def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
@@ -99,8 +113,8 @@ def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
             mislabelled.append(members)
 
     def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
-        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found[:1]]
-        return [f"pictures {what}: {len(found)}, the first is {name}" for name in names]
+        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found]
+        return [f"{counted(len(found), 'picture is', 'pictures are')} {what}: {naming(names)}"] if found else []
 
     return said(both, "in training and in test"), said(mislabelled, "in more than one class")
 

@@ -90,7 +90,7 @@ def load_hugging_face(name: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise SafeclError("Hugging Face data needs the datasets package: pip install safecl[datasets].") from None
+        raise SafeclError("Hugging Face data needs the datasets package: pip install 'safecl[datasets]'.") from None
     try:
         return datasets.load_dataset(name)
     except Exception as error:  # the hub, the network and each dataset's own script raise their own

@@ -210,7 +210,7 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
         classes = tuple(order[start:stop])
         parts.append(
             Part(
-                name=f"classes {start + 1}-{stop}",
+                name=f"classes {start + 1}-{stop}" if stop > start + 1 else f"class {stop}",
                 classes=classes,
                 train=train.subset([i for c in classes for i in where_train.get(c, [])]),
                 test=test.subset([i for c in classes for i in where_test.get(c, [])]),
