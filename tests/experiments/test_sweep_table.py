@@ -89,6 +89,14 @@ def test_rows_are_told_apart_by_what_differs() -> None:
     assert len({row.labels for row in found.rows}) == len(found.rows)
 
 
+def test_settings_that_the_name_of_a_stream_tells_have_no_column() -> None:
+    cells = [make_cell("safe", 0, **{"stream": "folder:a", "stream.step": 2})]
+    cells += [make_cell("safe", 0, **{"stream": "folder:b", "stream.step": step}) for step in (3, 3)]
+    assert collect(cells, {}).labels == ("Method", "Stream")
+    cells.append(make_cell("safe", 0, **{"stream": "folder:b", "stream.step": 4}))
+    assert collect(cells, {}).labels == ("Method", "Stream", "stream.step")
+
+
 def test_what_is_not_finished_is_counted_and_has_no_number() -> None:
     cells = [make_cell("safe", seed) for seed in range(3)] + [make_cell("aper", 0)]
     found = collect(cells, {cells[0].name: make_run(cells[0], ROWS[0])})
