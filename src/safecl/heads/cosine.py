@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import added, without
+
 
 class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
@@ -60,6 +62,23 @@ class CosineHead(nn.Module):
         """Append ``count`` weight vectors drawn from U(±1/√d) with a generator of the CPU."""
         bound = self.weight.shape[1] ** -0.5
         self.grow(torch.empty(count, self.weight.shape[1]).uniform_(-bound, bound, generator=generator))
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove a class; those after it move up by one."""
+        self.sums, self.counts = without(self.sums, index), without(self.counts, index)
+        self._set(without(self.weight, index))
+
+    @torch.no_grad()
+    def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:
+        """Add what ``now`` has observed since it was ``before``; its class i is class ``index[i]`` here, −1: none.
+
+        Classes that are new here get the weight vectors of ``now``, the others keep theirs.
+        """
+        self.sums = added(self.sums, now.sums, before.sums, index)
+        self.counts = added(self.counts, now.counts, before.counts, index)
+        fresh = torch.where(index[: now.classes] >= self.classes, index[: now.classes], -1)
+        self._set(added(self.weight, now.weight, now.weight[:0], fresh))
 
     def _set(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)

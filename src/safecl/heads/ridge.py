@@ -9,6 +9,7 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
@@ -43,6 +45,8 @@ class RidgeHead(nn.Module):
         projection = random_projection(width, settings.size, derive(seed, "projection", width, settings.size), device)
         self.register_buffer("projection", projection, persistent=False)
         self.statistics = Statistics(settings.size, device)
+        # Called with what ``add`` is given; its result is added in place of the features.
+        self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
         self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
@@ -57,7 +61,9 @@ class RidgeHead(nn.Module):
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
-        self._add(self.statistics, features, targets)
+        if self.before_add is not None:
+            features = self.before_add(features, targets)
+        self.accumulate(self.statistics, features, targets)
         check_finite(self.statistics.gram.diagonal())
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
@@ -68,6 +74,16 @@ class RidgeHead(nn.Module):
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove the weights of a class, which depend on no other class; ``statistics`` is a module of its own."""
+        self.weight = without(self.weight, index, dim=1)
+
+    @torch.no_grad()
+    def merge(self, now: "RidgeHead", before: "RidgeHead") -> None:
+        """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
+        self.errors = self.errors + now.errors - before.errors if self.settings.evidence == "all" else now.errors
 
     @property
     def beta(self) -> float:
@@ -90,7 +106,7 @@ class RidgeHead(nn.Module):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
         statistics = Statistics(self.settings.size, features.device)
-        self._add(statistics, features[:fitted], targets[:fitted])
+        self.accumulate(statistics, features[:fitted], targets[:fitted])
         squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
         return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
@@ -99,7 +115,7 @@ class RidgeHead(nn.Module):
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
         return pictures is not None and pictures <= min(self.settings.size, DUAL)
 
-    def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
+    def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
         for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)

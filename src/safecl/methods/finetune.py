@@ -1,5 +1,7 @@
 """Sequential fine-tuning: train on each session in turn. It shows how much there is to forget."""
 
+from collections.abc import Mapping
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -31,5 +33,8 @@ class Finetune(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"finetune": self.head(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"finetune": self.head(features["learner"])}
