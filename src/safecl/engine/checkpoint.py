@@ -68,6 +68,16 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
 
 
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts alone, without reading or checking the tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["facts"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
+    return facts if isinstance(facts, dict) else {}
+
+
 def _on_host(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor.cpu()

@@ -40,12 +40,13 @@ class Release(nn.Module):
 
 def stay_near(
     fast: Learner, f_slow: Tensor, start: Tuning, most: float, trust: float | None, session: Session, fit: Fit
-) -> Tensor:
+) -> tuple[Tensor, float]:
     """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
     The fast learner's statistics of earlier sessions are of features that it cannot compute again; they stay useful
     while it moves little, compared with how far pictures are apart. So of its tuning in this session at most the share
-    ``most`` is kept, and less than that if it ends further from the slow learner than ``trust`` times that distance.
+    ``most`` is kept, and less than that if it ends further from the slow learner than ``trust`` times that distance:
+    the share of ``most`` that was kept comes second.
     """
     end, apart = fast.tuning(), 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
     for share in SHARES:
@@ -53,7 +54,7 @@ def stay_near(
         _, f_fast = fit.features(session, fast)
         if trust is None or losses.alignment(f_slow, f_fast) <= trust * apart:
             break
-    return f_fast
+    return f_fast, share
 
 
 def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:

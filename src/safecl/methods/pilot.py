@@ -4,7 +4,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +19,17 @@ from safecl.streams.stream import Session
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
+class Choice(NamedTuple):
+    """How the slow learner is tuned: with the transfer loss or not, the share that is kept, whether pilots decided."""
+
+    transfer: bool
+    share: float = 1.0
+    piloted: bool = False
+
+
 def choose_tuning(
     slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, wanted: bool, session: Session, fit: Fit
-) -> tuple[bool, float]:
+) -> Choice:
     """Whether to use the transfer loss in the first session, if it is ``wanted``, and the share of the tuning to keep.
 
     Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
@@ -30,12 +38,12 @@ def choose_tuning(
     is no transfer and all of the tuning is kept.
     """
     if not slow.tuning():  # without a PET nothing is tuned
-        return wanted, 1.0
+        return Choice(transfer=wanted)
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
     one, other = session.part(classes[::2]), session.part(classes[1::2])
     if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
-        return False, 1.0
+        return Choice(transfer=False)
     ways = [False, True] if wanted else [False]
     pilots = [  # half by half, so that the pictures of a half are read once for all of its pilots
         {
@@ -60,7 +68,7 @@ def choose_tuning(
         consider(way, 1.0)
     for share in SHARES[1:]:
         consider(chosen[0], share)
-    return chosen
+    return Choice(*chosen, piloted=True)
 
 
 class _Pilot:

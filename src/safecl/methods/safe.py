@@ -18,7 +18,7 @@ from safecl.heads.statistics import require_memory
 from safecl.learner import Learner, Tuning
 from safecl.methods.guards import Release, stay_near
 from safecl.methods.method import Batch, Fit, Method, Network
-from safecl.methods.pilot import choose_tuning
+from safecl.methods.pilot import Choice, choose_tuning
 from safecl.methods.safe_settings import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
@@ -162,16 +162,20 @@ class SAFE(Method):
     def pilot(self, session: Session, fit: Fit) -> tuple[bool, float]:
         """Whether to transfer, and how much of the tuning to keep: as set, or as pilots show."""
         wanted = self.settings.transfer != "none"
-        if not self.settings.pilot:
-            return wanted, 1.0
-        return choose_tuning(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, wanted, session, fit)
+        choice = Choice(transfer=wanted)
+        if self.settings.pilot:
+            choice = choose_tuning(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, wanted, session, fit)
+        self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
+        return choice.transfer, choice.share
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
         """λ_cos; 0 once the slow learner's tuning has been seen to help."""
         s = self.settings
         if not s.release or s.teacher != "slow":
             return s.lambda_cos
-        return self.release.weigh(s.lambda_cos, self.ridge_slow, self.backbone, f_slow, targets, session, fit)
+        chosen = self.release.weigh(s.lambda_cos, self.ridge_slow, self.backbone, f_slow, targets, session, fit)
+        self.notes["released"] = bool(self.release.free)
+        return chosen
 
     def hold_back(self, f_slow: Tensor, start: Tuning, session: Session, fit: Fit) -> Tensor:
         """φ_fast after the session, (N, d): the fast learner moves only so far."""
@@ -180,7 +184,9 @@ class SAFE(Method):
             return fit.features(session, self.fast)[1]
         # The mean, over all pictures so far, of where their sessions took it.
         most = len(f_slow) / float(self.w_fast.counts.sum()) if s.average else 1.0
-        return stay_near(self.fast, f_slow, start, most, s.trust, session, fit)
+        f_fast, share = stay_near(self.fast, f_slow, start, most, s.trust, session, fit)
+        self.notes |= {"average": most, "trusted": share}
+        return f_fast
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""
