@@ -25,6 +25,7 @@ class CosineHead(nn.Module):
         self.unit = unit
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
+        self.left_out: Tensor | None = None  # see ``leaving_out``
         self.register_buffer("sums", torch.zeros(0, width))
         self.register_buffer("counts", torch.zeros(0))
 
@@ -34,7 +35,13 @@ class CosineHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """features (N, d) → logits (N, C)."""
-        return self.scale * (F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T)
+        f = F.normalize(features, dim=1)
+        z = self.scale * (f @ F.normalize(self.weight, dim=1).T)
+        if self.left_out is None or not self._imprinted():
+            return z
+        rest = self.sums[self.left_out] - (f if self.unit else features)  # zeros where a class has one picture
+        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[self.left_out] > 1)
+        return z.scatter(1, self.left_out[:, None], own[:, None])
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""
@@ -79,6 +86,10 @@ class CosineHead(nn.Module):
         self.counts = added(self.counts, now.counts, before.counts, index)
         fresh = torch.where(index[: now.classes] >= self.classes, index[: now.classes], -1)
         self._set(added(self.weight, now.weight, now.weight[:0], fresh))
+
+    def _imprinted(self) -> bool:
+        """Whether the weight vectors are the centroids."""
+        return self.sums.shape == self.weight.shape and torch.allclose(self.weight, self.centroids(), atol=1e-5)
 
     def _set(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)

@@ -22,7 +22,7 @@ from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import solve
+from safecl.heads.solve import leverages, solve
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
@@ -47,6 +47,7 @@ class RidgeHead(nn.Module):
         self.statistics = Statistics(settings.size, device)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
+        self.left_out: Tensor | None = None  # see ``leaving_out``
         self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
@@ -56,7 +57,12 @@ class RidgeHead(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
-        return self.project(features) @ self.weight
+        h = self.project(features)
+        z = h @ self.weight
+        if self.left_out is None:
+            return z
+        own = leverages(self.statistics.gram, h, self.beta)[:, None]
+        return (z - own * F.one_hot(self.left_out, z.shape[1])) / (1 - own)
 
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:

@@ -1,0 +1,108 @@
+"""Honest probabilities and the answer ``unknown``, from pictures that were learned, each left out in turn.
+
+Leave-one-out in closed form (``heads/left_out.py``) needs no picture beyond those that are learned, and none of them
+later: of each class the features of some pictures are kept, float16, so that the model can be calibrated again when
+it has learned more. The temperature is the one of least negative log-likelihood. A picture is unknown if its largest
+logit is below that of the share of known pictures that may be called unknown.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from safecl.heads.left_out import leaving_out
+from safecl.methods.method import Method
+
+EACH, MOST = 20, 1024  # pictures that are kept of a class in a session; of all pictures that are looked at
+BINS = 15  # of the expected calibration error
+FEWEST = 20  # pictures from which a temperature is fitted
+
+
+def chosen(targets: Tensor, each: int = EACH) -> Tensor:
+    """The positions of the first ``each`` pictures of every class: (n,)."""
+    rows = [(targets == c).nonzero()[:each, 0] for c in torch.unique(targets).tolist()]
+    return torch.cat(rows).sort().values if rows else torch.zeros(0, dtype=torch.long)
+
+
+def some(count: int, most: int = MOST) -> Tensor:
+    """At most ``most`` of ``count`` positions, drawn evenly and always the same: (n,)."""
+    if count <= most:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:most].sort().values
+
+
+@torch.no_grad()
+def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor) -> Tensor:
+    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, each left out."""
+    device = method.backbone.device
+    with leaving_out(method, targets.to(device)):
+        logits = method.answer({name: rows.to(device).float() for name, rows in features.items()})
+    return logits[method.outputs[-1]].float().cpu()
+
+
+def calibrate(logits: Tensor, targets: Tensor) -> dict[str, Any]:
+    """Temperature, sorted scores of known pictures, and how good both are; fit for JSON."""
+    temperature = fit_temperature(logits, targets) if len(logits) >= FEWEST and logits.shape[1] > 1 else 1.0
+    p = torch.softmax(logits / temperature, dim=1)
+    right, sure = p.argmax(dim=1) == targets, p.amax(dim=1)
+    return {
+        "temperature": temperature,
+        "pictures": len(targets),
+        "scores": [float(f"{score:.6g}") for score in unknown_score(logits).sort().values.tolist()],
+        "accuracy": float(right.float().mean()) if len(right) else None,
+        "error": expected_error(sure, right),
+        "bins": reliability(sure, right),
+    }
+
+
+def unknown_score(logits: Tensor) -> Tensor:
+    """How known a picture looks: the largest logit. (N, C) → (N,)."""
+    return logits.amax(dim=1)
+
+
+def threshold(scores: list[float], rate: float) -> float:
+    """The score below which a picture is unknown, so that a share ``rate`` of known ones is; −∞ with too few."""
+    rank = math.floor(rate * (len(scores) + 1))  # a new known picture falls below the k-th of n with k / (n + 1)
+    return scores[rank - 1] if rank >= 1 else -math.inf
+
+
+def fit_temperature(logits: Tensor, targets: Tensor) -> float:
+    """The T > 0 with the least cross entropy of softmax(z / T), by golden section on log T."""
+
+    def loss(log_t: float) -> float:
+        return float(F.cross_entropy(logits.double() / math.exp(log_t), targets))
+
+    low, high, golden = math.log(1e-2), math.log(1e2), (math.sqrt(5) - 1) / 2
+    a, b = high - golden * (high - low), low + golden * (high - low)
+    at_a, at_b = loss(a), loss(b)
+    for _ in range(40):
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - golden * (high - low)
+            at_a = loss(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + golden * (high - low)
+            at_b = loss(b)
+    return math.exp((low + high) / 2)
+
+
+def expected_error(sure: Tensor, right: Tensor) -> float | None:
+    """The expected calibration error: how far confidence (n,) and accuracy are apart, over bins of equal width."""
+    if not len(sure):
+        return None
+    return sum(n * abs(confidence - accuracy) for confidence, accuracy, n in reliability(sure, right)) / len(sure)
+
+
+def reliability(sure: Tensor, right: Tensor) -> list[tuple[float, float, int]]:
+    """(mean confidence, accuracy, pictures) of every bin that has pictures."""
+    which = (sure * BINS).long().clamp(max=BINS - 1)
+    found = []
+    for b in torch.unique(which).tolist():
+        rows = which == b
+        found.append((float(sure[rows].mean()), float(right[rows].float().mean()), int(rows.sum())))
+    return found
