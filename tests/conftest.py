@@ -90,6 +90,11 @@ def _make_stream() -> Callable[..., Stream]:
     return make_stream
 
 
+@pytest.fixture(name="make_pictures", scope="session")
+def _make_pictures() -> Callable[..., ArrayPictures]:
+    return make_pictures
+
+
 @pytest.fixture(name="scramble", scope="session")
 def _scramble() -> Callable[..., None]:
     return scramble

@@ -1,8 +1,9 @@
-"""``ContinualClassifier``: teach it pictures, session by session, and ask it; the face of scikit-learn's classifiers."""
+"""``ContinualClassifier``: teach it pictures session by session, and ask it. It has the face of scikit-learn."""
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from safecl.classifier.data import labelled, shorter_side, unlabelled
 from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
 from safecl.classifier.state import State
+from safecl.classifier.work import begin
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
 from safecl.heads.aggregate import weights
@@ -103,6 +105,8 @@ class ContinualClassifier:
             )
         backbone, model = self._start(fresh)
         shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
+        if folder is not None:
+            begin(folder, self._identity(model, fresh), shown.say)
         home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
         self._model, lesson = teach(
             model, backbone, fresh, marks, name=name or source, skipped=skipped, home=home, device=self.device,
@@ -237,9 +241,11 @@ class ContinualClassifier:
 
     def rename(self, old: Label, new: Label) -> None:
         """Give a class another name."""
-        from safecl.classifier.rename import renamed
+        from safecl.classifier.rename import find, renamed, renamed_undo
 
-        self._model = Model(renamed(self._fitted.header, old, new), self._fitted.state)
+        model, old = self._fitted, find(self._fitted.header, old)
+        undo = tuple(replace(one, header=renamed_undo(one.header, old, new)) for one in model.state.undo)
+        self._model = Model(renamed(model.header, old, new), replace(model.state, undo=undo))
         self._asked = None
 
     # The face of scikit-learn
@@ -348,6 +354,13 @@ class ContinualClassifier:
         backbone = self._open(settings)
         header = new_header(settings, backbone, Transform(backbone.size))
         return backbone, Model(header, State())
+
+    def _identity(self, model: Model, pictures: Pictures) -> dict[str, Any]:
+        """What a session is learned from, so that what was saved of it is used for nothing else."""
+        past = model.file.digest if model.file is not None else model.header["history"]
+        made = {"model": past, "settings": model.header["settings"], "pictures": pictures.fingerprint()}
+        again: dict[str, Any] = json.loads(json.dumps(made))  # as it will be read
+        return again
 
     def _resolved(self, pictures: Pictures) -> ModelSettings:
         """The settings of a new model. Here is where the size of its inputs is chosen."""

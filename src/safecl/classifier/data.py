@@ -64,8 +64,8 @@ class Held(Wrapped):
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
     """Pictures with labels, and a name for them.
 
-    ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face dataset;
-    or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
+    ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
+    dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
     """
     if isinstance(data, Pictures):
         return data, "pictures"
@@ -95,7 +95,7 @@ def unlabelled(data: Any) -> Pictures:
     if isinstance(data, Pictures):
         return data
     if isinstance(data, str | os.PathLike):
-        return FilePictures(files := [File.at(path) for path in picture_files(data)], [""] * len(files))
+        return FilePictures(files := [File.at(path) for path in picture_files(Path(data))], [""] * len(files))
     if isinstance(data, Image.Image):
         return Images([data], [""])
     if isinstance(data, np.ndarray | Tensor):
@@ -110,7 +110,7 @@ def unlabelled(data: Any) -> Pictures:
     return _with_labels(items, [""] * len(items))
 
 
-def picture_files(path: str | os.PathLike[str]) -> Iterator[str]:
+def picture_files(path: str | Path) -> Iterator[str]:
     """A picture file itself, or every picture below a folder in the order of sorted names."""
     if os.path.isdir(path):
         found = False

@@ -95,13 +95,17 @@ def settings_of(header: Header) -> ModelSettings:
     try:
         return resolve(header["settings"])
     except SafeclError as error:
-        raise SafeclError(f"The settings of the model cannot be read: {error} A newer safecl may have made it.") from error
+        raise SafeclError(
+            f"The settings of the model cannot be read: {error} A newer safecl may have made it."
+        ) from error
 
 
 def transform_of(header: Header) -> Transform:
     values = header["transform"]
     try:
-        return Transform(values["size"], values["margin"], tuple(values["scale"]), tuple(values["ratio"]), values["flip"])
+        return Transform(
+            values["size"], values["margin"], tuple(values["scale"]), tuple(values["ratio"]), values["flip"]
+        )
     except (KeyError, TypeError) as error:
         raise SafeclError(f"The header of the model is damaged: its transform lacks {error}.") from error
 

@@ -27,15 +27,21 @@ def renamed(header: Header, old: Label, new: Label) -> Header:
     check_name(new)
     for sentence in label_problems([*(label for label in header["classes"] if label != old), new], "the model"):
         raise SafeclError(sentence)
-
-    def change(labels: list[Any]) -> list[Any]:
-        return [new if label == old else label for label in labels]
-
     found = copy.deepcopy(header)
-    found["classes"] = change(found["classes"])
+    found["classes"] = _changed(found["classes"], old, new)
     for entry in found["history"]:
-        for key in ("new", "classes", "confused"):
-            entry[key] = [change(item) if isinstance(item, list) else change([item])[0] for item in entry.get(key, [])]
+        entry["new"] = _changed(entry["new"], old, new)
+        entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
+        entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
     for undo in found.get("undo", []):
-        undo["header"]["classes"] = change(undo["header"]["classes"])
+        undo["header"] = renamed_undo(undo["header"], old, new)
     return found
+
+
+def renamed_undo(said: dict[str, Any], old: Label, new: Label) -> dict[str, Any]:
+    """What rolling back makes a header say, with another name for a class."""
+    return {**said, "classes": _changed(said["classes"], old, new)}
+
+
+def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:
+    return [new if label == old else label for label in labels]

@@ -27,7 +27,7 @@ REPLAYED = 512  # pictures whose features are kept in place of a Gram matrix
 
 @dataclass(frozen=True)
 class Added:
-    """One addition to a ridge head: its name, features (n, d), float32 or int8 with a scale (n, 1), and targets (n,)."""
+    """One addition to a ridge head: features (n, d), float32 or int8 with a scale (n, 1), and targets (n,)."""
 
     head: str
     features: Tensor
@@ -91,7 +91,7 @@ def recording(method: Method, memory: Memory) -> Iterator[list[Added]]:
 
     heads = ridge_heads(method)
     for name, head in heads.items():
-        head.before_add = lambda features, targets, name=name: take(name, features, targets)  # type: ignore[misc]
+        head.before_add = lambda features, targets, name=name: take(name, features, targets)
     try:
         yield found
     finally:
@@ -170,7 +170,9 @@ def changed_by(method: Method, found: Mapping[str, Tensor], added: Sequence[Adde
     return found
 
 
-def advance(before: State, method: Method, session: str, added: list[Added], keep: int, header: dict[str, Any]) -> State:
+def advance(
+    before: State, method: Method, session: str, added: list[Added], keep: int, header: dict[str, Any]
+) -> State:
     """The state after a session that ``method`` has just learned. ``header``: what rolling back must say again."""
     tensors = {name: tensor.detach() for name, tensor in method.state_dict().items()}
     live = {name: own.gram for name, own in statistics(method).items()}
@@ -245,7 +247,11 @@ def _difference(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> tuple[d
     changed: dict[str, Tensor] = {}
     for name, tensor in old.items():
         now = new.get(name)
-        fits = now is not None and now.ndim == tensor.ndim and all(a <= b for a, b in zip(tensor.shape, now.shape))
+        fits = (
+            now is not None
+            and now.ndim == tensor.ndim
+            and all(a <= b for a, b in zip(tensor.shape, now.shape, strict=True))
+        )
         if fits and now is not None:
             block = now[tuple(slice(0, n) for n in tensor.shape)]
             if torch.equal(block, tensor.to(now)):

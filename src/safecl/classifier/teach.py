@@ -96,9 +96,7 @@ def teach(
     views = ready(pictures, transform, home)
     classes = sorted_classes(pictures.labels)
     session = Session(method.sessions + 1, name, classes, views)
-    fit = Trainer(
-        make_accelerator(device), method, train, transform, settings.seed, progress or Quiet(), folder, stop
-    )
+    fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress or Quiet(), folder, stop)
     before, identity = model.state, uuid.uuid4().hex[:12]
     with recording(method, settings.memory) as added:
         learn(method, session, fit)
@@ -230,7 +228,9 @@ def suspects(
 def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) -> list[str]:
     """A sentence on pictures of different classes that look the same."""
     f = F.normalize(features - features.mean(dim=0), dim=1)
-    alike = (f @ f.T > TWINS) & (targets[:, None] != targets[None]) & (torch.arange(len(f))[:, None] < torch.arange(len(f)))
+    alike = (
+        (f @ f.T > TWINS) & (targets[:, None] != targets[None]) & (torch.arange(len(f))[:, None] < torch.arange(len(f)))
+    )
     pairs = alike.nonzero().tolist()
     if not pairs:
         return []
