@@ -60,7 +60,9 @@ def measure(path: Path, seed: int, sessions: int, out: Path | None, **options: o
     scores = {name: unknown_score(rows) for name, rows in logits.items()}
     limits = {rate: threshold(calibration["scores"], rate) for rate in RATES}
     if out is not None:
-        torch.save({"logits": logits, "targets": targets, "calibration": calibration, "kept": model._fitted.state.kept}, out)
+        torch.save(
+            {"logits": logits, "targets": targets, "calibration": calibration, "kept": model._fitted.state.kept}, out
+        )
     return {
         "data": path.name,
         "seed": seed,
