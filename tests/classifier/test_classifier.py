@@ -13,6 +13,7 @@ from PIL import Image
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.engine.run import run
 from safecl.errors import SafeclError
+from safecl.heads.left_out import leaving_out, one_of_each
 from safecl.methods.catalog import make_method, method_settings
 from safecl.streams.images import Transform
 from safecl.streams.stream import Part, Stream
@@ -80,8 +81,10 @@ def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(
         assert torch.equal(value, own[key]), key
 
 
-def test_leave_one_out_answers_are_those_of_a_model_that_never_saw_the_picture(new_model: New, lesson: Lesson) -> None:
-    from safecl.heads.left_out import leaving_out
+@pytest.mark.parametrize("together", [False, True])
+def test_left_out_answers_are_those_of_a_head_that_never_saw_the_pictures(
+    together: bool, new_model: New, lesson: Lesson
+) -> None:
 
     images, labels = lesson("abc", 4)
     model = new_model("ranpac")
@@ -94,11 +97,12 @@ def test_leave_one_out_answers_are_those_of_a_model_that_never_saw_the_picture(n
     ridge.statistics.count = torch.tensor(0)
     ridge.add(features["learner"], targets)
     ridge.solve()
-    with leaving_out(method, targets):
+    beta, groups = ridge.beta, one_of_each(targets) if together else torch.arange(12)
+    with leaving_out(method, targets, groups):
         found = method.answer(features)["ranpac"]
-    beta = ridge.beta
+    assert sorted(groups.bincount().tolist()) == ([3] * 4 if together else [1] * 12)
     for i in range(12):
-        rest = [j for j in range(12) if j != i]
+        rest = [j for j in range(12) if groups[j] != groups[i]]
         h = ridge.project(features["learner"]).double()
         y = torch.nn.functional.one_hot(targets).double()
         weight = torch.linalg.solve(h[rest].T @ h[rest] + beta * torch.eye(60), h[rest].T @ y[rest])

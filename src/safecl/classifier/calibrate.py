@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.heads.left_out import leaving_out
+from safecl.heads.left_out import leaving_out, one_of_each
 from safecl.methods.method import Method
 
 EACH, MOST = 20, 1024  # pictures that are kept of a class in a session; of all pictures that are looked at
@@ -37,9 +37,10 @@ def some(count: int, most: int = MOST) -> Tensor:
 
 @torch.no_grad()
 def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor) -> Tensor:
-    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, each left out."""
+    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, left out."""
     device = method.backbone.device
-    with leaving_out(method, targets.to(device)):
+    targets = targets.to(device)
+    with leaving_out(method, targets, one_of_each(targets)):
         logits = method.answer({name: rows.to(device).float() for name, rows in features.items()})
     return logits[method.outputs[-1]].float().cpu()
 
@@ -71,10 +72,14 @@ def threshold(scores: list[float], rate: float) -> float:
 
 
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:
-    """The T > 0 with the least cross entropy of softmax(z / T), by golden section on log T."""
+    """The T > 0 with the least cross entropy of softmax(z / T), by golden section on log T.
+
+    As if one more picture than there are had been answered wrongly: none of n pictures wrong is no proof of certainty.
+    """
+    smoothing = 1 / (len(targets) + 2)
 
     def loss(log_t: float) -> float:
-        return float(F.cross_entropy(logits.double() / math.exp(log_t), targets))
+        return float(F.cross_entropy(logits.double() / math.exp(log_t), targets, label_smoothing=smoothing))
 
     low, high, golden = math.log(1e-2), math.log(1e2), (math.sqrt(5) - 1) / 2
     a, b = high - golden * (high - low), low + golden * (high - low)

@@ -25,7 +25,7 @@ class CosineHead(nn.Module):
         self.unit = unit
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
-        self.left_out: Tensor | None = None  # see ``leaving_out``
+        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
         self.register_buffer("sums", torch.zeros(0, width))
         self.register_buffer("counts", torch.zeros(0))
 
@@ -39,9 +39,10 @@ class CosineHead(nn.Module):
         z = self.scale * (f @ F.normalize(self.weight, dim=1).T)
         if self.left_out is None or not self._imprinted():
             return z
-        rest = self.sums[self.left_out] - (f if self.unit else features)  # zeros where a class has one picture
-        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[self.left_out] > 1)
-        return z.scatter(1, self.left_out[:, None], own[:, None])
+        targets, _ = self.left_out
+        rest = self.sums[targets] - (f if self.unit else features)  # zeros where a class has one picture
+        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[targets] > 1)
+        return z.scatter(1, targets[:, None], own[:, None])
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""

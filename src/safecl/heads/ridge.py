@@ -22,7 +22,7 @@ from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import leverages, solve
+from safecl.heads.solve import solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
@@ -47,7 +47,7 @@ class RidgeHead(nn.Module):
         self.statistics = Statistics(settings.size, device)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
-        self.left_out: Tensor | None = None  # see ``leaving_out``
+        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
         self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
@@ -61,8 +61,13 @@ class RidgeHead(nn.Module):
         z = h @ self.weight
         if self.left_out is None:
             return z
-        own = leverages(self.statistics.gram, h, self.beta)[:, None]
-        return (z - own * F.one_hot(self.left_out, z.shape[1])) / (1 - own)
+        (targets, groups), v = self.left_out, whitened(self.statistics.gram, h, self.beta)
+        for group in torch.unique(groups).tolist():
+            rows = (groups == group).nonzero()[:, 0]
+            hat, y = v[:, rows].T @ v[:, rows], F.one_hot(targets[rows], z.shape[1]).to(z)
+            rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - hat
+            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y)
+        return z
 
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:

@@ -29,10 +29,10 @@ def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
     return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
 
 
-def leverages(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
-    """hᵀ (G + βI)⁻¹ h of rows (n, M) that are part of G (M, M): (n,), each below 1."""
+def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
+    """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G + βI)⁻¹ h."""
     if gram.device.type == "mps":
-        return leverages(gram.cpu(), rows.cpu(), beta).to(gram.device)
+        return whitened(gram.cpu(), rows.cpu(), beta).to(gram.device)
     beta = max(beta, smallest_beta(gram))
     factor = _factor(gram, beta)
     while factor is None and math.isfinite(beta):
@@ -45,7 +45,7 @@ def leverages(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
         here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
         here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
         below.addmm_(block[wide:], here, alpha=-1)
-    return right.square().sum(dim=0).clamp(max=1 - 1e-4)
+    return right
 
 
 def smallest_beta(gram: Tensor) -> float:
