@@ -15,14 +15,15 @@ from safecl.streams.images import ArrayPictures
 TINY = {
     "backbone.weights": "random",
     "method.ridge": {"size": 60, "betas": (0.01,)},
+    "method.pilot": False,
     "train.lr": 0.02,
 }
 
 
 def make_model(method: str = "safe", **options: Any) -> ContinualClassifier:
     """A classifier that learns in a moment."""
-    has = method_settings()[method].model_fields
-    settings = {key: value for key, value in TINY.items() if key != "method.ridge" or "ridge" in has}
+    has = {f"method.{name}" for name in method_settings()[method].model_fields}
+    settings = {key: value for key, value in TINY.items() if not key.startswith("method.") or key in has}
     settings |= options.pop("settings", {})
     given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
     return ContinualClassifier("test_vit", method, settings=settings, **given)
