@@ -90,11 +90,6 @@ def _make_stream() -> Callable[..., Stream]:
     return make_stream
 
 
-@pytest.fixture(name="make_pictures", scope="session")
-def _make_pictures() -> Callable[..., ArrayPictures]:
-    return make_pictures
-
-
 @pytest.fixture(name="scramble", scope="session")
 def _scramble() -> Callable[..., None]:
     return scramble
@@ -146,5 +141,54 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
             for i in range(count):
                 paint(tmp_path / top / name / f"{i:03d}.png")
         return tmp_path / top
+
+    return write
+
+
+TINY_MODEL = {
+    "backbone.weights": "random",
+    "method.ridge": {"size": 60, "betas": (0.01,)},
+    "method.pilot": False,
+    "train.lr": 0.02,
+}
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., Any]:
+    """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which learns in a moment."""
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.methods.catalog import method_settings
+
+    def make(method: str = "safe", **options: Any) -> ContinualClassifier:
+        has = {f"method.{name}" for name in method_settings()[method].model_fields}
+        settings = {key: v for key, v in TINY_MODEL.items() if not key.startswith("method.") or key in has}
+        settings |= options.pop("settings", {})
+        given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
+        return ContinualClassifier("test_vit", method, settings=settings, **given)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lesson() -> Callable[..., tuple[np.ndarray, list[Label]]]:
+    """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same ones."""
+
+    def make(classes: Sequence[Label], each: int = 5, seed: int = 0) -> tuple[np.ndarray, list[Label]]:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        return pictures.arrays, list(pictures.labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_folder() -> Callable[..., Path]:
+    """``write_folder(path, "ab", 5)``: a folder of class folders with five PNG pictures each."""
+
+    def write(path: Path, classes: Sequence[str], each: int = 5, seed: int = 0) -> Path:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        for i, label in enumerate(pictures.labels):
+            (path / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pictures.arrays[i]).save(path / str(label) / f"{i:03d}.png")
+        return path
 
     return write

@@ -248,6 +248,16 @@ class ContinualClassifier:
         self._model = Model(renamed(model.header, old, new), replace(model.state, undo=undo))
         self._asked = None
 
+    def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
+        """A model that knows what either knows; both went on from copies of one model."""
+        from safecl.classifier.merge import merge
+
+        return type(self).of(merge(self._fitted, other._fitted, self._backbone()), device=self.device)
+
+    def prepare(self) -> None:
+        """Read all that predictions need, so that the first one is as quick as the others."""
+        self._predictor()
+
     # The face of scikit-learn
 
     def fit(self, X: Any, y: Sequence[Any] | None = None) -> "ContinualClassifier":

@@ -25,6 +25,8 @@ def renamed(header: Header, old: Label, new: Label) -> Header:
     if old == new:
         raise SafeclError(f"The class is called {old!r} already.")
     check_name(new)
+    if new in header["classes"]:
+        raise SafeclError(f"There is a class {new!r} already; two classes cannot become one.")
     for sentence in label_problems([*(label for label in header["classes"] if label != old), new], "the model"):
         raise SafeclError(sentence)
     found = copy.deepcopy(header)

@@ -42,6 +42,7 @@ def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iter
 def predict_all(files: list[str], path: Path, unknown: float, form: str, explain: bool, device: str) -> bool:
     """Print an answer for every picture as soon as it is known; False if one could not be read."""
     model: Any = ContinualClassifier.load(path, device=device)  # type: ignore[arg-type]
+    model.prepare()
     shows: dict[str, Any] = {"table": _Table, "jsonl": _JsonLines, "csv": _Csv}
     show = shows[form](explain)
     bad = 0

@@ -193,12 +193,11 @@ def merge(
     for path in (one, other):
         _check_model(path)
     from safecl.classifier.classifier import ContinualClassifier
-    from safecl.classifier.merge import merge as merged
     from safecl.classifier.store import locked
 
     with locked(out):
         a, b = (ContinualClassifier.load(path, device="cpu") for path in (one, other))
-        both = ContinualClassifier.of(merged(a._fitted, b._fitted, a._backbone()), device="cpu")
+        both = a.merged(b)
         both.save(out)
     typer.echo(f"{out} knows {len(both.classes_)} classes.")
 
