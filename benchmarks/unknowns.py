@@ -1,4 +1,4 @@
-"""Are probabilities honest, and is ``unknown`` said as often as promised? On real pictures, half of the classes untaught.
+"""Are probabilities honest, and is ``unknown`` said as often as promised? Half of the classes are never taught.
 
     python benchmarks/unknowns.py --assets DIR --data flowers102_20x12 --backbone micro --out unknowns.jsonl
 
@@ -33,7 +33,7 @@ def auroc(known: torch.Tensor, unknown: torch.Tensor) -> float:
     return float((order[: len(known)].sum() - count) / (len(known) * len(unknown)))
 
 
-def measure(path: Path, seed: int, sessions: int, out: Path | None, **options: object) -> dict[str, object]:
+def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, **options: object) -> dict[str, object]:
     data = read_folder(path)
     order = [data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))]
     taught, other = order[: len(order) // 2], order[len(order) // 2 :]
@@ -41,7 +41,7 @@ def measure(path: Path, seed: int, sessions: int, out: Path | None, **options: o
     model = ContinualClassifier(seed=seed, **options)  # type: ignore[arg-type]
     began = time.monotonic()
     for part in np.array_split(np.arange(len(taught)), sessions):
-        rows = [i for c in part for i in train[taught[c]]]
+        rows = [i for c in part for i in train[taught[c]][:each]]
         model.learn(data.train.subset(sorted(rows)), progress=make_progress("plain"))
     learned = time.monotonic() - began
     logits, labels = {}, {}
@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--each", type=int, default=50, help="training pictures of a class, at most")
     parser.add_argument("--out", type=Path, default=Path("unknowns.jsonl"))
     parser.add_argument("--dump", type=Path, default=None)
     options = parser.parse_args()
@@ -101,6 +102,7 @@ def main() -> None:
             options.assets / options.data,
             seed,
             options.sessions,
+            options.each,
             dump,
             backbone=options.backbone,
             method=options.method,
