@@ -34,7 +34,7 @@ def auroc(known: torch.Tensor, unknown: torch.Tensor) -> float:
 
 
 def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, **options: object) -> dict[str, object]:
-    data = read_folder(path)
+    data = read_folder(path, duplicates="allow")
     order = [data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))]
     taught, other = order[: len(order) // 2], order[len(order) // 2 :]
     train, test = positions(data.train.labels), positions(data.test.labels)
