@@ -7,9 +7,6 @@ import sys
 
 import torch
 
-import safecl.classifier.files
-import safecl.classifier.teach
-import safecl.cli.model_words
 from safecl.cli import main as cli
 
 

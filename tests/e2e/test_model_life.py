@@ -21,7 +21,8 @@ from safecl.classifier.store import ModelFile
 SCRIPT = Path(__file__).parent / "model_child.py"
 MAKE = [
     "--backbone", "test_vit", "--epochs", "3", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false", "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false",
+    "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
 ]  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def test_a_stopped_session_goes_on_and_another_one_starts_anew(
 ) -> None:
     write_folder(tmp_path / "one", "abcd", 4)
     write_folder(tmp_path / "two", "ef", 4, seed=1)
-    code, took = server.run("learn", "one", "--model", "m.safecl", *MAKE)
+    _, took = server.run("learn", "one", "--model", "m.safecl", *MAKE)
     (tmp_path / "m.safecl").unlink()
     for kill in (0.5, 0.7, 0.9):
         if server.run("learn", "one", "--model", "m.safecl", *MAKE, kill_after=kill * took)[0] < 0:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
+from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.calibrate import threshold, unknown_score
 from safecl.classifier.data import labelled, shorter_side, unlabelled
 from safecl.classifier.model import Model, new_header, open_backbone
@@ -113,6 +114,7 @@ class ContinualClassifier:
             progress=shown, folder=folder, stop=stop,
         )  # fmt: skip
         self._asked = None
+        self.prepare()
         return lesson
 
     @property
@@ -148,9 +150,9 @@ class ContinualClassifier:
         """For each picture the answer, the opinion of each output, and their weights."""
         return list(self.answers(pictures, unknown=unknown))
 
-    def score(self, data: Any, labels: Sequence[Any] | None = None) -> float:
+    def score(self, X: Any, y: Sequence[Any] | None = None) -> float:
         """The share of pictures that are answered rightly; pictures of classes that were not learned count as wrong."""
-        pictures, _ = labelled(data, labels)
+        pictures, _ = labelled(X, y)
         found = self.predict(pictures)
         return float(np.mean([a == b for a, b in zip(found.tolist(), pictures.labels, strict=True)]))
 
@@ -382,6 +384,8 @@ class ContinualClassifier:
         method = {"name": self.method, **more.pop("method", {})}
         if self.pet is not None:
             method.setdefault("pet", {"kind": self.pet})
+        if self.method == "safe" and _embedded(self.backbone):
+            method.setdefault("transfer", "none")  # with it, the pilots of the first session take twice as long
         values = {"epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed}
         train = {"save_seconds": 10, **more.pop("train", {})}
         return resolve({**values, **more, "backbone": backbone, "method": method, "train": train})
@@ -390,12 +394,13 @@ class ContinualClassifier:
 def _default_size(backbone: str, pictures: Pictures) -> int | None:
     """The side of the inputs of the embedded backbone for these pictures; None: the backbone's own."""
     from safecl.backbone import micro
-    from safecl.backbone.settings import SIZES
 
     choose = getattr(micro, "default_size", None)
-    if choose is None or SIZES.get(backbone, (backbone,))[0] != micro.NAME:
-        return None
-    return int(choose(shorter_side(pictures)))
+    return int(choose(shorter_side(pictures))) if choose is not None and _embedded(backbone) else None
+
+
+def _embedded(backbone: str) -> bool:
+    return SIZES.get(backbone, (backbone,))[0] == EMBEDDED
 
 
 def _arguments(kind: type) -> list[str]:

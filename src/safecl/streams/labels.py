@@ -43,5 +43,7 @@ def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
 
 
 def normalised(label: Label) -> str:
+    if isinstance(label, int):  # −1 is not 1
+        return str(label)
     text = unicodedata.normalize("NFKC", str(label)).casefold()
     return " ".join(text.replace("_", " ").replace("-", " ").split())
