@@ -37,6 +37,8 @@ from safecl.methods.method import Method
 from safecl.streams.images import Label
 from safecl.streams.labels import label_problems
 
+SHARE = 0.5  # of the second model's tuning in networks that both went on tuning; see benchmarks/merging.py
+
 
 def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     """A model that knows what either knows. Its sessions cannot be rolled back."""
@@ -139,7 +141,7 @@ def _merged(a: Model, b: Model, before: Method, shared: int, backbone: Backbone)
         elif isinstance(module, RidgeHead):
             module.merge(other[name], base[name])
         elif isinstance(module, Learner) and name in method.averaged:
-            module.interpolate(module.tuning(), other[name].tuning(), 0.5)
+            module.interpolate(module.tuning(), other[name].tuning(), SHARE)
     if sessions:  # additions in place of differences, which are exact
         for name, gram in grams(method, state).items():
             statistics(method)[name].gram = gram
