@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -254,3 +255,23 @@ def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], p
     Image.new("RGBA", (30, 40)).save(tmp_path / "clear.png")
     code, said, _ = say("predict", str(tmp_path), "--model", "m.safecl")
     assert code == 0 and len(said.splitlines()) == 2
+
+
+def test_what_a_model_says_of_itself_and_a_new_name_need_no_torch(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.safecl").write_bytes((place / "m.safecl").read_bytes())
+    program = """
+import subprocess
+import sys
+from safecl.cli.main import main
+for words in (["inspect", "m.safecl"], ["inspect", "m.safecl", "--page", "p.html"], ["inspect", "m.safecl", "--json"],
+              ["rename", "m.safecl", "a", "alpha"]):
+    sys.argv = ["safecl", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ModelFile(tmp_path / "m.safecl").header["classes"][0] == "alpha"
