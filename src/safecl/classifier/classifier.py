@@ -19,6 +19,7 @@ from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
 from safecl.classifier.state import State
 from safecl.classifier.work import begin
+from safecl.engine.device_loader import moved
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
 from safecl.heads.aggregate import weights
@@ -135,11 +136,16 @@ class ContinualClassifier:
 
         ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
         """
-        answers = list(self.answers(pictures, unknown=unknown, detail=False))
-        if unknown is None:
-            classes = self.classes_
-            return np.array([a.label for a in answers], dtype=classes.dtype)
-        return np.array([None if a.unknown else a.label for a in answers], dtype=object)
+        limit, classes, found = self._limit(unknown), self.classes_, [np.zeros(0, dtype=int)]
+        strange = [np.zeros(0, dtype=bool)]
+        for _, _, main in self._logits(unlabelled(pictures)):
+            found.append(main.argmax(dim=1).numpy())
+            strange.append((unknown_score(main) < limit).numpy())
+        answers: np.ndarray = classes[np.concatenate(found)]
+        if unknown is not None:
+            answers = answers.astype(object)
+            answers[np.concatenate(strange)] = None
+        return answers
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C)."""
@@ -159,11 +165,7 @@ class ContinualClassifier:
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; only a few batches of pictures are in memory at a time."""
         model, method = self._fitted, self._predictor()
-        if unknown is not None and not 0 <= unknown < 1:
-            raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
-        scores = (model.header.get("calibration") or {}).get("scores", [])
-        limit = -float("inf") if unknown is None else threshold(scores, unknown)
-        classes, main = model.classes, method.outputs[-1]
+        limit, classes, main = self._limit(unknown), model.classes, method.outputs[-1]
         for logits, p, found in self._logits(unlabelled(pictures)):
             best, known = p.max(dim=1), unknown_score(found)
             alpha = _weights(method, logits) if detail else None
@@ -186,17 +188,34 @@ class ContinualClassifier:
                     threshold=limit,
                 )
 
+    def _limit(self, unknown: float | None) -> float:
+        """The score below which a picture is unknown."""
+        if unknown is None:
+            return -float("inf")
+        if not 0 <= unknown < 1:
+            raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
+        return threshold((self._fitted.header.get("calibration") or {}).get("scores", []), unknown)
+
     @torch.no_grad()
     def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
         """(logits by output, probabilities, logits of the answer) of a batch at a time, on the CPU."""
         method, transform = self._predictor(), self._fitted.transform
         device, temperature = method.backbone.device, self._temperature
-        size = BATCH.get(device.type, 64)
-        for batch in batches(pictures, range(len(pictures)), size, "plain", transform):
-            images = batch.pictures.to(device).float() / 255
-            logits = {name: rows.float().cpu() for name, rows in method.all_logits(images).items()}
+        waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
+
+        def arrived() -> tuple[dict[str, Tensor], Tensor, Tensor]:
+            logits = {name: rows.float().cpu() for name, rows in waiting.items()}
             main = logits[method.outputs[-1]]
-            yield logits, torch.softmax(main / temperature, dim=1), main
+            return logits, torch.softmax(main / temperature, dim=1), main
+
+        size, pin = BATCH.get(device.type, 64), device.type == "cuda"
+        for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
+            answers = method.all_logits(moved(batch.pictures, device).float() / 255)
+            if waiting:
+                yield arrived()
+            waiting = answers
+        if waiting:
+            yield arrived()
 
     # Files
 

@@ -7,21 +7,23 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from safecl.classifier.classifier import Answer, ContinualClassifier
 from safecl.classifier.data import labelled, picture_files
-from safecl.classifier.teach import Lesson
 from safecl.cli.terminal import Column, make_console, print_table
 from safecl.errors import SafeclError
 from safecl.streams.files import File, FilePictures, printable
 
+if TYPE_CHECKING:
+    from safecl.classifier.teach import Lesson
+
 CHUNK = 256  # pictures that are asked at a time
 
 
-def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iterator[str]:
+def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> Iterator[str]:
     """What a person wants to know after a session."""
     new = f", {len(lesson.new)} of them new" if len(lesson.new) < len(lesson.classes) else ""
     skipped = f" ({lesson.skipped} were learned before and are skipped)" if lesson.skipped else ""
