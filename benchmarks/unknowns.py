@@ -37,11 +37,12 @@ def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, *
     data = read_folder(path, duplicates="allow")
     order = [data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))]
     taught, other = order[: len(order) // 2], order[len(order) // 2 :]
+    dice = np.random.RandomState(seed)  # files of one class that follow one another may be nearly the same picture
     train, test = positions(data.train.labels), positions(data.test.labels)
     model = ContinualClassifier(seed=seed, **options)  # type: ignore[arg-type]
     began = time.monotonic()
     for part in np.array_split(np.arange(len(taught)), sessions):
-        rows = [i for c in part for i in train[taught[c]][:each]]
+        rows = [i for c in part for i in dice.permutation(train[taught[c]])[:each]]
         model.learn(data.train.subset(sorted(rows)), progress=make_progress("plain"))
     learned = time.monotonic() - began
     logits, labels = {}, {}

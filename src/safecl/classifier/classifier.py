@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from safecl.methods.method import Method
 from safecl.streams.images import Label, Pictures, Transform
 from safecl.streams.loader import batches
 from safecl.streams.sources import plain_label
+
+if TYPE_CHECKING:
+    from safecl.classifier.teach import Lesson
 
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
 
@@ -87,7 +90,7 @@ class ContinualClassifier:
         progress: Progress | None = None,
         folder: Path | None = None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> "Any":
+    ) -> "Lesson":
         """Learn a session and give a ``Lesson``; where that fails, the model stays as it was.
 
         ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face

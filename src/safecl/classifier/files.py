@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.store import locked
@@ -11,10 +11,13 @@ from safecl.engine.progress import Progress
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
 
+if TYPE_CHECKING:
+    from safecl.classifier.teach import Lesson
+
 
 def learn_file(
     data: Any, path: Path, progress: Progress, *, name: str | None = None, again: bool = False, **params: Any
-) -> tuple[Any, ContinualClassifier]:
+) -> "tuple[Lesson, ContinualClassifier]":
     """Teach the model at ``path`` what ``data`` holds, or make one with ``params``; gives the lesson and the model.
 
     Steps of the training are kept in a folder beside the file until it is written, so the same call after a stop or a

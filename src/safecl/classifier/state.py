@@ -15,7 +15,6 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.settings import Memory, ModelSettings
-from safecl.errors import SafeclError
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
@@ -260,8 +259,3 @@ def _difference(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> tuple[d
                 continue
         changed[name] = tensor
     return shapes, changed
-
-
-def check_learnable(frozen: bool, what: str) -> None:
-    if frozen:
-        raise SafeclError(f"This model is frozen: it predicts, and cannot {what}; use the model it was made from.")
