@@ -209,3 +209,33 @@ def test_a_new_name_changes_nothing_else(taught: ContinualClassifier, lesson: Le
     assert model.classes_.tolist()[0] == "ä" and (model.predict_proba(images) == before).all()
     model.rollback()
     assert model.classes_.tolist() == ["ä", "b", "c", "d"]
+
+
+def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(new_model: New, lesson: Lesson) -> None:
+    images, labels = lesson("abc", 8)
+    wrong = [*labels[:7], "b", *labels[8:]]  # the eighth picture shows an a
+    told = new_model("ranpac").learn(images, wrong)
+    assert [(where, label, said) for where, label, said, _ in told.suspects] == [("picture 7", "b", "a")]
+    twice = np.concatenate([images, np.clip(images[:1].astype(int) + 1, 0, 255).astype(np.uint8)])
+    told = new_model("ranpac").learn(twice, [*labels, "c"])
+    assert any("picture 0 and picture 24 look the same" in warning for warning in told.warnings)
+
+
+def test_probabilities_are_honest_on_pictures_that_were_never_learned(new_model: New, lesson: Lesson) -> None:
+    """Noise that hides the pattern in some of the pictures: neither always right nor always wrong."""
+    random = np.random.default_rng(0)
+
+    def noisy(each: int, seed: int) -> tuple[np.ndarray, list[Any]]:
+        images, labels = lesson("abcd", each, seed)
+        share = random.uniform(0, 1, (len(images), 1, 1, 1)) ** 2
+        noise = random.integers(0, 256, images.shape)
+        return (images * (1 - share) + noise * share).astype(np.uint8), labels
+
+    model = new_model("ranpac")
+    model.learn(*noisy(40, 1))
+    images, labels = noisy(100, 2)
+    p = model.predict_proba(images)
+    right = model.predict(images) == np.array(labels)
+    assert abs(p.max(axis=1).mean() - right.mean()) < 0.07
+    strange = [answer is None for answer in model.predict(images, unknown=0.1)]
+    assert 0.04 < np.mean(strange) < 0.18

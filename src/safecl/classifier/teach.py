@@ -30,7 +30,7 @@ from safecl.streams.sources import sorted_classes
 from safecl.streams.stream import Session
 
 FEW, TINY = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
-TWINS = 0.995  # cosine of features from which two pictures look the same
+TWINS = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
 SHOWN = 5  # of what a summary lists
 DOUBT, SURE = 0.1, 0.5  # probability of its own class below, and of another above which, a label looks wrong
 
