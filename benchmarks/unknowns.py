@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from safecl import ContinualClassifier
-from safecl.classifier.calibrate import expected_error, threshold, unknown_score
+from safecl.classifier.calibrate import expected_error, probabilities, threshold, unknown_score
 from safecl.classifier.data import unlabelled
 from safecl.engine.progress import make_progress
 from safecl.streams.folder import read_folder
@@ -55,8 +55,8 @@ def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, *
     calibration = model._fitted.header["calibration"]
     right = logits["known"].argmax(dim=1) == targets
 
-    def error(temperature: float) -> float:
-        return float(expected_error(torch.softmax(logits["known"] / temperature, dim=1).amax(dim=1), right) or 0)
+    def error(how: dict[str, float] | None) -> float:
+        return float(expected_error(probabilities(logits["known"], how).amax(dim=1), right) or 0)
 
     scores = {name: unknown_score(rows) for name, rows in logits.items()}
     limits = {rate: threshold(calibration["scores"], rate) for rate in RATES}
@@ -72,8 +72,8 @@ def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, *
         "accuracy": float(right.float().mean()),
         "left_out_accuracy": calibration["accuracy"],
         "temperature": calibration["temperature"],
-        "error": error(calibration["temperature"]),
-        "error_uncalibrated": error(1.0),
+        "error": error(calibration),
+        "error_uncalibrated": error(None),
         "false_alarms": {rate: float((scores["known"] < limit).float().mean()) for rate, limit in limits.items()},
         "found": {rate: float((scores["unknown"] < limit).float().mean()) for rate, limit in limits.items()},
         "auroc": auroc(scores["known"], scores["unknown"]),

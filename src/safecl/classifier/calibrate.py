@@ -2,7 +2,8 @@
 
 Leave-one-out in closed form (``heads/left_out.py``) needs no picture beyond those that are learned, and none of them
 later: of each class the features of some pictures are kept, float16, so that the model can be calibrated again when
-it has learned more. The temperature is the one of least negative log-likelihood. A picture is unknown if its largest
+it has learned more. The temperature is the one of least negative log-likelihood; the largest probability is then
+corrected by a logistic regression of being right. A picture is unknown if its largest
 logit is below that of the share of known pictures that may be called unknown.
 """
 
@@ -20,6 +21,7 @@ from safecl.methods.method import Method
 EACH, MOST = 20, 1024  # pictures that are kept of a class in a session; of all pictures that are looked at
 BINS = 15  # of the expected calibration error
 FEWEST = 20  # pictures from which a temperature is fitted
+EPS, PRIOR = 1e-6, 4.0  # probabilities are this far from 0 and 1; strength of the prior of ``fit_trust``
 
 
 def chosen(targets: Tensor, each: int = EACH) -> Tensor:
@@ -48,16 +50,49 @@ def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Ten
 def calibrate(logits: Tensor, targets: Tensor) -> dict[str, Any]:
     """Temperature, sorted scores of known pictures, and how good both are; fit for JSON."""
     temperature = fit_temperature(logits, targets) if len(logits) >= FEWEST and logits.shape[1] > 1 else 1.0
-    p = torch.softmax(logits / temperature, dim=1)
-    right, sure = p.argmax(dim=1) == targets, p.amax(dim=1)
+    right = logits.argmax(dim=1) == targets
+    slope, offset = fit_trust(torch.softmax(logits / temperature, dim=1).amax(dim=1), right)
+    found = {"temperature": temperature, "slope": slope, "offset": offset}
+    sure = probabilities(logits, found).amax(dim=1)
     return {
-        "temperature": temperature,
+        **found,
         "pictures": len(targets),
         "scores": [float(f"{score:.6g}") for score in unknown_score(logits).sort().values.tolist()],
         "accuracy": float(right.float().mean()) if len(right) else None,
         "error": expected_error(sure, right),
         "bins": reliability(sure, right),
     }
+
+
+def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tensor:
+    """softmax(z / T) with a T for each picture, such that its largest probability is the corrected one: (N, C)."""
+    if not calibration or logits.shape[1] < 2:
+        return torch.softmax(logits, dim=1)
+    z = logits / calibration["temperature"]
+    p = torch.softmax(z, dim=1)
+    line = calibration["slope"] * torch.logit(p.amax(dim=1), eps=EPS) + calibration["offset"]
+    wanted = torch.sigmoid(line).clamp(min=1 / z.shape[1], max=1 - EPS)[:, None]
+    low, high = torch.full_like(wanted, -7.0), torch.full_like(wanted, 7.0)  # log of a factor on z
+    for _ in range(30):
+        middle = (low + high) / 2
+        under = torch.softmax(z * middle.exp(), dim=1).amax(dim=1, keepdim=True) < wanted
+        low, high = torch.where(under, middle, low), torch.where(under, high, middle)
+    return torch.softmax(z * ((low + high) / 2).exp(), dim=1)
+
+
+def fit_trust(sure: Tensor, right: Tensor) -> tuple[float, float]:
+    """(a, b) of the logistic regression right ~ sigmoid(a · logit(sure) + b), drawn to (1, 0) as by a few pictures.
+
+    One temperature leaves large probabilities too large where a few pictures are taken for something quite different.
+    """
+    x = torch.stack([torch.logit(sure.double(), eps=EPS), torch.ones(len(sure), dtype=torch.float64)], dim=1)
+    w = start = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    for _ in range(30):  # Newton's method
+        q = torch.sigmoid(x @ w)
+        slope = x.T @ (q - right.double()) + PRIOR * (w - start)
+        w = w - torch.linalg.solve((x.T * (q * (1 - q))) @ x + PRIOR * torch.eye(2, dtype=torch.float64), slope)
+    a, b = w.tolist()
+    return (a, b) if a > 0 else (1.0, 0.0)
 
 
 def unknown_score(logits: Tensor) -> Tensor:

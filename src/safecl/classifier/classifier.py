@@ -13,7 +13,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
-from safecl.classifier.calibrate import threshold, unknown_score
+from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import labelled, shorter_side, unlabelled
 from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
@@ -172,14 +172,11 @@ class ContinualClassifier:
         for logits, p, found in self._logits(unlabelled(pictures)):
             best, known = p.max(dim=1), unknown_score(found)
             alpha = _weights(method, logits) if detail else None
+            opinion = {name: probabilities(rows, self._calibration) for name, rows in logits.items()} if detail else {}
             for i in range(len(p)):
                 opinions = {}
                 if detail:
-                    temperature = self._temperature
-                    opinions = {
-                        output: _top(torch.softmax(rows[i] / temperature, dim=0), classes)
-                        for output, rows in logits.items()
-                    }
+                    opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}
                 yield Answer(
                     label=classes[int(best.indices[i])],
                     probability=float(best.values[i]),
@@ -197,19 +194,19 @@ class ContinualClassifier:
             return -float("inf")
         if not 0 <= unknown < 1:
             raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
-        return threshold((self._fitted.header.get("calibration") or {}).get("scores", []), unknown)
+        return threshold((self._calibration or {}).get("scores", []), unknown)
 
     @torch.no_grad()
     def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
         """(logits by output, probabilities, logits of the answer) of a batch at a time, on the CPU."""
         method, transform = self._predictor(), self._fitted.transform
-        device, temperature = method.backbone.device, self._temperature
+        device = method.backbone.device
         waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
 
         def arrived() -> tuple[dict[str, Tensor], Tensor, Tensor]:
             logits = {name: rows.float().cpu() for name, rows in waiting.items()}
             main = logits[method.outputs[-1]]
-            return logits, torch.softmax(main / temperature, dim=1), main
+            return logits, probabilities(main, self._calibration), main
 
         size, pin = BATCH.get(device.type, 64), device.type == "cuda"
         for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
@@ -358,8 +355,9 @@ class ContinualClassifier:
         return self._model
 
     @property
-    def _temperature(self) -> float:
-        return float((self._fitted.header.get("calibration") or {}).get("temperature", 1.0))
+    def _calibration(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._fitted.header.get("calibration")
+        return found
 
     def _predictor(self) -> Method:
         """The method, ready to answer."""

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.calibrate import calibrate, chosen, left_out_logits, some
+from safecl.classifier.calibrate import calibrate, chosen, left_out_logits, probabilities, some
 from safecl.classifier.data import hashes, ready
 from safecl.classifier.model import Model, now
 from safecl.classifier.state import State, advance, names, recording
@@ -195,7 +195,7 @@ def _look_back(
     judged = torch.cat([torch.arange(len(older)), len(older) + picked])
     calibration = calibrate(logits[judged], every[judged])
     kept = {name: rows[picked].half() for name, rows in features.items()} | {"targets": own[picked]}
-    p = torch.softmax(logits / calibration["temperature"], dim=1)
+    p = probabilities(logits, calibration)
     told = {
         "accuracy": calibration["accuracy"],
         "confused": confused(p[judged].argmax(dim=1), every[judged], method.classes),
