@@ -143,3 +143,52 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
         return tmp_path / top
 
     return write
+
+
+TINY_MODEL = {
+    "backbone.weights": "random",
+    "method.ridge": {"size": 60, "betas": (0.01,)},
+    "method.pilot": False,
+    "train.lr": 0.02,
+}
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., Any]:
+    """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which learns in a moment."""
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.methods.catalog import method_settings
+
+    def make(method: str = "safe", **options: Any) -> ContinualClassifier:
+        has = {f"method.{name}" for name in method_settings()[method].model_fields}
+        settings = {key: v for key, v in TINY_MODEL.items() if not key.startswith("method.") or key in has}
+        settings |= options.pop("settings", {})
+        given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
+        return ContinualClassifier("test_vit", method, settings=settings, **given)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lesson() -> Callable[..., tuple[np.ndarray, list[Label]]]:
+    """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same ones."""
+
+    def make(classes: Sequence[Label], each: int = 5, seed: int = 0) -> tuple[np.ndarray, list[Label]]:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        return pictures.arrays, list(pictures.labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_folder() -> Callable[..., Path]:
+    """``write_folder(path, "ab", 5)``: a folder of class folders with five PNG pictures each."""
+
+    def write(path: Path, classes: Sequence[str], each: int = 5, seed: int = 0) -> Path:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        for i, label in enumerate(pictures.labels):
+            (path / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pictures.arrays[i]).save(path / str(label) / f"{i:03d}.png")
+        return path
+
+    return write

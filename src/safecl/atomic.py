@@ -3,30 +3,40 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from safecl.errors import SafeclError
 
 Buffer: TypeAlias = bytes | memoryview
 
 
-def write_bytes(path: Path, *parts: Buffer) -> None:
-    """Put ``parts`` at ``path`` in one step: after a crash there is the old file or the new one, nothing in between."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the new one."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("wb") as file:
-            for part in parts:
-                file.write(part)
+        with aside.open("w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
         _sync_folder(path.parent)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise SafeclError(
             f"{path} could not be written ({error.strerror}); what was saved before is intact."
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, *parts: Buffer) -> None:
+    """Put ``parts`` at ``path`` in one step."""
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -13,6 +13,7 @@ from safecl import __version__
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.encoding import accept_any_text
+from safecl.cli.models import add_commands
 from safecl.cli.terminal import say
 from safecl.errors import SafeclError, Stopped
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+add_commands(app)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is asked for by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

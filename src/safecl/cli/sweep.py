@@ -82,10 +82,7 @@ def print_results(table: Table, labels: int, objective: str | None, console: Con
     columns = [Column(head, folds=True) for head in table.leads[:labels]]
     columns += [Column(head, right=True) for head in table.leads[labels:]]
     rows = [
-        [
-            Text(plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "")
-            for cell in row
-        ]
+        [Text(plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "") for cell in row]
         for row in table.rows
     ]
     best = (

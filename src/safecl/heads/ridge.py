@@ -9,6 +9,7 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import solve
+from safecl.heads.solve import solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
@@ -49,6 +51,9 @@ class RidgeHead(nn.Module):
             projection = random_projection(width, size, derive(seed, "projection", width, size), device)
         self.register_buffer("projection", projection, persistent=False)
         self.statistics = Statistics(size, device)
+        # Called with what ``add`` is given; its result is added in place of the features.
+        self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
+        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
         self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
@@ -59,12 +64,24 @@ class RidgeHead(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
-        return self.project(features) @ self.weight
+        h = self.project(features)
+        z = h @ self.weight
+        if self.left_out is None:
+            return z
+        (targets, groups), v = self.left_out, whitened(self.statistics.gram, h, self.beta)
+        for group in torch.unique(groups).tolist():
+            rows = (groups == group).nonzero()[:, 0]
+            hat, y = v[:, rows].T @ v[:, rows], F.one_hot(targets[rows], z.shape[1]).to(z)
+            rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - hat
+            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y)
+        return z
 
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
-        self._add(self.statistics, features, targets)
+        if self.before_add is not None:
+            features = self.before_add(features, targets)
+        self.accumulate(self.statistics, features, targets)
         check_finite(self.statistics.gram.diagonal())
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
@@ -75,6 +92,16 @@ class RidgeHead(nn.Module):
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove the weights of a class, which depend on no other class; ``statistics`` is a module of its own."""
+        self.weight = without(self.weight, index, dim=1)
+
+    @torch.no_grad()
+    def merge(self, now: "RidgeHead", before: "RidgeHead") -> None:
+        """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
+        self.errors = self.errors + now.errors - before.errors if self.settings.evidence == "all" else now.errors
 
     @property
     def beta(self) -> float:
@@ -97,7 +124,7 @@ class RidgeHead(nn.Module):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
         statistics = Statistics(self.size, features.device)
-        self._add(statistics, features[:fitted], targets[:fitted])
+        self.accumulate(statistics, features[:fitted], targets[:fitted])
         squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
         return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
@@ -106,7 +133,7 @@ class RidgeHead(nn.Module):
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
         return pictures is not None and pictures <= min(self.size, DUAL)
 
-    def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
+    def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
         for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)

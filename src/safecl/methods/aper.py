@@ -1,5 +1,6 @@
 """APER (ADaM): adapt once in the first session; then prototypes of the PTM's and the adapted features side by side."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -19,6 +20,7 @@ class APER(Method):
     """f(x) = [φ_PTM(x); φ_adapted(x)]; a class is its mean f, compared by cosine over all 2d numbers."""
 
     outputs = ("aper",)
+    anchor = "adapted"
     settings: AperSettings
 
     def __init__(self, backbone: Backbone, settings: AperSettings, seed: int = 0) -> None:
@@ -40,6 +42,11 @@ class APER(Method):
     def loss(self, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(head(batch.features(self.adapted)), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        both = torch.cat([self.backbone.features(images), self.adapted.features(images)], dim=1)
-        return {"aper": self.prototypes(both)}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"backbone": self.backbone.features(images), "adapted": self.adapted.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"aper": self.prototypes(torch.cat([features["backbone"], features["adapted"]], dim=1))}
+
+    def refresh(self) -> None:
+        self.prototypes.imprint()

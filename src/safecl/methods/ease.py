@@ -1,5 +1,6 @@
 """EASE: a PET for each session; class means in all subspaces, where missing ones are made from similar classes."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.heads.classes import without
 from safecl.heads.cosine import CosineHead
 from safecl.learner import Learner
 from safecl.methods.ease_settings import EaseSettings
@@ -96,14 +98,23 @@ class EASE(Method):
         own, others = (own > 0).to(own), (own == 0).to(own)
         return own / own.sum(dim=0) + self.settings.alpha * others / others.sum(dim=0).clamp(min=1)
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM."""
-        features = torch.stack([learner.features(images) for learner in self.subspaces])
-        cosines = F.normalize(features, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        found = {f"subspace {n}": learner.features(images) for n, learner in enumerate(self.subspaces)}
+        return found if self.ptm is None else {**found, "backbone": self.backbone.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
+        own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
+        cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
         logits = (cosines * self.weights()[:, None]).sum(dim=0)
         if self.ptm is not None:
-            logits = logits + self.settings.beta * self.ptm(self.backbone.features(images))
+            logits = logits + self.settings.beta * self.ptm(features["backbone"])
         return {"ease": logits}
+
+    def drop_class(self, index: int) -> None:
+        super().drop_class(index)
+        self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))
+        self._prototypes = None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The numbers of subspaces, sessions and classes are part of the state, not of the constructor.

@@ -1,5 +1,6 @@
 """Sequential fine-tuning: train on each session in turn. It shows how much there is to forget."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch.nn.functional as F
@@ -50,5 +51,8 @@ class Finetune(Method):
             return {"cls": local_cross_entropy(logits, batch.targets, current)}
         return {"cls": F.cross_entropy(logits, batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"finetune": self.head(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"finetune": self.head(features["learner"])}

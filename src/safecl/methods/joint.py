@@ -1,5 +1,7 @@
 """Joint training: all classes at once, the bound that continual methods are held against."""
 
+from collections.abc import Mapping
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,5 +35,8 @@ class Joint(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"joint": self.head(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"joint": self.head(features["learner"])}

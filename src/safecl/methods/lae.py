@@ -1,5 +1,6 @@
 """LAE: an online PET that is trained, an offline one that is its moving average, and the surer of both answers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -62,9 +63,10 @@ class LAE(Method):
         for mine, theirs in zip(self.offline.parameters(), self.online.parameters(), strict=True):
             mine.lerp_(theirs, 1 - self.settings.decay)
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"online": self.online.features(images), "offline": self.offline.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The logarithm of the larger probability of each class."""
-        online, offline = (
-            self.head(learner.features(images)).log_softmax(dim=1) for learner in (self.online, self.offline)
-        )
+        online, offline = (self.head(features[name]).log_softmax(dim=1) for name in ("online", "offline"))
         return {"online": online, "offline": offline, "lae": torch.maximum(online, offline)}

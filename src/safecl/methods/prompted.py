@@ -1,6 +1,7 @@
 """What the prompt methods share: a frozen network that takes prompts, its bare features as queries, a growing head."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -53,8 +54,11 @@ class PromptMethod(Method):
         features, terms = self.terms(batch)
         return {"cls": local_cross_entropy(self.head(features), batch.targets, current), **terms}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {self.outputs[-1]: self.head(self.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"prompted": self.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {self.outputs[-1]: self.head(features["prompted"])}
 
 
 def uniform(*shape: int, generator: torch.Generator) -> Tensor:

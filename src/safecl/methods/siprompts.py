@@ -1,5 +1,6 @@
 """S-iPrompts: a prompt and a head for each domain, trained alone; the nearest centre tells a picture's domain."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
 from safecl.heads.kmeans import kmeans
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
@@ -59,21 +61,28 @@ class SiPrompts(Method):
         logits = self.head(batch.features(self.network, prompts=self.prompts[-1]))[:, -len(current) :]
         return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
 
-    def nearest(self, images: Tensor) -> Tensor:
-        """The session whose centres hold the one nearest to the bare feature: (N,)."""
-        features = F.normalize(self.backbone.features(images), dim=1)
+    def nearest(self, bare: Tensor) -> Tensor:
+        """The session whose centres hold the one nearest to the features ``bare`` (N, d) of the backbone: (N,)."""
+        features = F.normalize(bare, dim=1)
         power = {"l1": 1.0, "l2": 2.0}[self.settings.distance]
         distances = torch.cdist(features, self.centres.flatten(0, 1), p=power)
         return distances.reshape(len(features), *self.centres.shape[:2]).amin(dim=2).argmin(dim=1)
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        chosen = self.nearest(images)
-        every = self.head(self.network.features(images, prompts=torch.stack(list(self.prompts))[chosen]))
-        logits = every.new_full((len(images), len(self.classes)), ABSENT)
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        bare = self.backbone.features(images)
+        prompts = torch.stack(list(self.prompts))[self.nearest(bare)]
+        return {"backbone": bare, "prompted": self.network.features(images, prompts=prompts)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        chosen, every = self.nearest(features["backbone"]), self.head(features["prompted"])
+        logits = every.new_full((len(every), len(self.classes)), ABSENT)
         parts = [torch.split(each, self.head.sizes, dim=-1) for each in (every, self.members)]
         for t, (own, columns) in enumerate(zip(*parts, strict=True)):
             logits[:, columns] = torch.where((chosen == t)[:, None], own, logits[:, columns])
         return {"siprompts": logits}
+
+    def drop_class(self, index: int) -> None:
+        raise SafeclError(f"{self.settings.title} cannot forget a single class: a session is one head.")
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of sessions is part of the state, not of the constructor.

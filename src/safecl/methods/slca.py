@@ -1,5 +1,6 @@
 """SLCA: tune the whole network at a hundredth of the head's rate; then realign the head with class Gaussians."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -58,5 +59,8 @@ class SLCA(Method):
         scale = torch.stack(norms).mean(dim=0) * self.settings.temperature
         return {"cls": F.cross_entropy(logits / scale[:, None], batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"slca": self.aligned(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"slca": self.aligned(features["learner"])}

@@ -1,5 +1,6 @@
 """SSIAT: one PET tuned in all sessions; class means move with the features, and the head is retrained on Gaussians."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -60,8 +61,11 @@ class SSIAT(Method):
     def align_loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.inputs), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"ssiat": self.head(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"ssiat": self.head(features["learner"])}
 
 
 def drift(means: Tensor, before: Tensor, after: Tensor, width: float) -> Tensor:

@@ -1,14 +1,13 @@
 """What is wrong with a user's pictures, found before anything is learned from them."""
 
 import hashlib
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from safecl.errors import SafeclError
 from safecl.streams.files import File, FilePictures, printable
-from safecl.streams.images import Label
+from safecl.streams.labels import label_problems
 from safecl.streams.settings import Duplicates, Unreadable
 
 Refuse: TypeAlias = Callable[[str], None]
@@ -126,29 +125,6 @@ def naming(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
     return ", ".join(listed[:NAMED]) + more
-
-
-def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
-    """A sentence on each class that is not text, or that a person would read as another one.
-
-    Two classes are read as one if they differ in case, unicode form, spaces, dashes or underscores only.
-    """
-    seen: dict[str, Label] = {}
-    for label in dict.fromkeys(labels):
-        if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
-            yield f"The name of the class {label!r} of {name} is not valid UTF-8; rename it."
-        key = normalised(label)
-        if key in seen:
-            yield (
-                f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; give them one name, or "
-                "two that differ."
-            )
-        seen[key] = label
-
-
-def normalised(label: Label) -> str:
-    text = unicodedata.normalize("NFKC", str(label)).casefold()
-    return " ".join(text.replace("_", " ").replace("-", " ").split())
 
 
 def same_content(files: Sequence[File]) -> Iterator[list[int]]:

@@ -8,10 +8,11 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import label_problems, refuse
+from safecl.streams.clean import refuse
 from safecl.streams.collection import Collection, make_stream, with_test
 from safecl.streams.decoding import check_shape, rgb
 from safecl.streams.images import ArrayPictures, Label, Pictures
+from safecl.streams.labels import label_problems
 from safecl.streams.stream import Stream
 
 

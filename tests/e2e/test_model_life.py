@@ -1,0 +1,140 @@
+"""The whole life of a model, with real processes: taught, killed, asked, renamed, merged, rolled back."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.store import ModelFile
+
+SCRIPT = Path(__file__).parent / "model_child.py"
+MAKE = [
+    "--backbone", "test_vit", "--epochs", "3", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false",
+    "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
+]  # fmt: skip
+
+
+class Server:
+    """Runs commands, each in a process of its own that may be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            cwd=folder,
+        )  # fmt: skip
+
+    def run(self, *words: str, kill_after: float | None = None) -> tuple[int, float]:
+        """(exit code, seconds) of a command."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(json.dumps(words), file=self.process.stdin, flush=True)
+        child, started = int(self.process.stdout.readline()), time.monotonic()
+        # The server cannot reap the child, nor its number be given away, before the code is read below.
+        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        if timer is not None:
+            timer.start()
+        code = int(self.process.stdout.readline())
+        took = time.monotonic() - started
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        return code, took
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    started = Server(tmp_path)
+    yield started
+    assert started.process.stdin is not None
+    started.process.stdin.close()
+    started.process.wait(timeout=30)
+
+
+def probabilities(path: Path, images: Any) -> np.ndarray:
+    return ContinualClassifier.load(path, device="cpu").predict_proba(images)
+
+
+def test_a_model_lives_through_kills_and_changes(
+    server: Server, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
+) -> None:
+    write_folder(tmp_path / "one", "abcd", 4)
+    write_folder(tmp_path / "two", "ef", 4, seed=1)
+    write_folder(tmp_path / "three", "ag", 4, seed=2)
+    images, dice = lesson("abcdefg", 2, 9)[0], random.Random(0)
+    assert server.run("learn", "one", "--model", "m.safecl", *MAKE)[0] == 0
+    first = (tmp_path / "m.safecl").read_bytes()
+    whole, took = server.run("learn", "two", "--model", "m.safecl")
+    assert whole == 0
+    wanted = probabilities(tmp_path / "m.safecl", images)
+    (tmp_path / "m.safecl").write_bytes(first)
+    kills = 0
+    for _ in range(10):
+        code, _ = server.run("learn", "two", "--model", "m.safecl", kill_after=dice.uniform(0, took))
+        kills += code < 0
+        if (tmp_path / "m.safecl").read_bytes() != first:  # all of it was learned; again from the model before
+            assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+            (tmp_path / "m.safecl").write_bytes(first)
+    assert kills and server.run("learn", "two", "--model", "m.safecl")[0] == 0
+    assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+    (tmp_path / "a.safecl").write_bytes((tmp_path / "m.safecl").read_bytes())
+    assert server.run("learn", "three", "--model", "m.safecl")[0] == 0
+    assert server.run("predict", "two", "--model", "m.safecl")[0] == 0
+    assert server.run("eval", "three", "--model", "m.safecl")[0] == 0
+    assert server.run("rename", "m.safecl", "g", "golf")[0] == 0
+    assert server.run("rollback", "m.safecl")[0] == 0
+    assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+    assert server.run("learn", "three", "--model", "a.safecl")[0] == 0
+    write_folder(tmp_path / "four", "h", 4, seed=3)
+    assert server.run("learn", "four", "--model", "m.safecl")[0] == 0
+    assert server.run("merge", "a.safecl", "m.safecl", "-o", "both.safecl")[0] == 0
+    assert server.run("forget", "both.safecl", "h")[0] == 0
+    assert sorted(ModelFile(tmp_path / "both.safecl").header["classes"]) == list("abcdefg")
+    assert not [entry.name for entry in tmp_path.iterdir() if entry.name.endswith((".work", ".part"))]
+
+
+def test_a_stopped_session_goes_on_and_another_one_starts_anew(
+    server: Server, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    write_folder(tmp_path / "one", "abcd", 4)
+    write_folder(tmp_path / "two", "ef", 4, seed=1)
+    _, took = server.run("learn", "one", "--model", "m.safecl", *MAKE)
+    (tmp_path / "m.safecl").unlink()
+    for kill in (0.5, 0.7, 0.9):
+        if server.run("learn", "one", "--model", "m.safecl", *MAKE, kill_after=kill * took)[0] < 0:
+            assert not (tmp_path / "m.safecl").exists() and (tmp_path / ".m.safecl.work/job.json").is_file()
+            break
+    assert server.run("learn", "two", "--model", "m.safecl", *MAKE)[0] == 0
+    assert ModelFile(tmp_path / "m.safecl").header["classes"] == ["e", "f"]
+
+
+def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(
+    tmp_path: Path, asset: Callable[[str], Path]
+) -> None:
+    from safecl.streams.datasets.archive import open_source
+
+    source = open_source(asset("pictures/cifar100_50x10.zip"))
+    classes = ("apple", "bus", "cloud", "fox", "rose", "whale")
+    for member in sorted(name for name in source.names() if name.endswith(".png")):
+        split, label = member.split("/")[-3:-1]
+        target = tmp_path / split / ("taught" if label in classes[:4] else "other") / label / Path(member).name
+        if label in classes and len(list(target.parent.glob("*"))) < 8:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read(member))
+    model = ContinualClassifier(epochs=1, settings={"method.pilot": False, "method.ridge.size": 500}, device="cpu")
+    told = model.learn(tmp_path / "train" / "taught")
+    assert told.accuracy is not None and told.accuracy > 0.5
+    assert model.score(tmp_path / "test" / "taught") > 0.5
+    scores = [[a.score for a in model.answers(tmp_path / "test" / part)] for part in ("taught", "other")]
+    assert np.mean(scores[0]) > np.mean(scores[1])
