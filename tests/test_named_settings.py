@@ -30,6 +30,7 @@ BARE = re.compile(r"(?<![\w.\-/\"'{}<])([a-z_]+)=(?![=\"'<>$])")
 def python_arguments() -> set[str]:
     """Names of arguments of what the package offers, and the options of ``open_stream`` and ``from_arrays``."""
     functions = [getattr(safecl, name) for name in safecl.__all__ if inspect.isfunction(getattr(safecl, name))]
+    functions += [method for _, method in inspect.getmembers(safecl.ContinualClassifier, inspect.isfunction)]
     found = {name for function in (*functions, make_stream) for name in inspect.signature(function).parameters}
     kinds = stream_settings.KINDS.values()
     return found | {name for kind in kinds for name in kind.model_fields}
