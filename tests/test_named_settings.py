@@ -33,6 +33,7 @@ def python_arguments() -> set[str]:
     """Names of arguments of what the package offers and hands to a method, and the options of ``open_stream``."""
     functions = [getattr(safecl, name) for name in safecl.__all__ if inspect.isfunction(getattr(safecl, name))]
     functions += [make_stream, Fit.__call__, Recipe, Backbone.features]
+    functions += [method for _, method in inspect.getmembers(safecl.ContinualClassifier, inspect.isfunction)]
     found = {name for function in functions for name in inspect.signature(function).parameters}
     kinds = stream_settings.KINDS.values()
     return found | {name for kind in kinds for name in kind.model_fields}

@@ -68,17 +68,14 @@ class OnRows(ContinualClassifier):
         return tags
 
 
-# What cannot hold, and why.
-CANNOT = {
-    "check_methods_subset_invariance": "float32 features of a picture differ in the last bits with the size of its "
-    "batch, and probabilities by 1e-5; the check wants 1e-7"
-}
+LEFT_OUT = {"check_methods_subset_invariance": "float32 sums of the network depend on the size of a batch, by rounding"}
 
 
 @parametrize_with_checks([OnRows()])
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
-    if check.func.__name__ in CANNOT:
-        pytest.skip(CANNOT[check.func.__name__])
+    name = getattr(check, "func", check).__name__
+    if name in LEFT_OUT:
+        pytest.skip(LEFT_OUT[name])
     check(estimator)
 
 

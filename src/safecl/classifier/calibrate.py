@@ -68,7 +68,7 @@ def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tens
     """softmax(z / T) with a T for each picture, such that its largest probability is the corrected one: (N, C)."""
     if not calibration or logits.shape[1] < 2:
         return torch.softmax(logits, dim=1)
-    z = logits / calibration["temperature"]
+    z = logits.double() / calibration["temperature"]
     p = torch.softmax(z, dim=1)
     line = calibration["slope"] * torch.logit(p.amax(dim=1), eps=EPS) + calibration["offset"]
     wanted = torch.sigmoid(line).clamp(min=1 / z.shape[1], max=1 - EPS)[:, None]
@@ -77,7 +77,7 @@ def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tens
         middle = (low + high) / 2
         under = torch.softmax(z * middle.exp(), dim=1).amax(dim=1, keepdim=True) < wanted
         low, high = torch.where(under, middle, low), torch.where(under, high, middle)
-    return torch.softmax(z * ((low + high) / 2).exp(), dim=1)
+    return torch.softmax(z * ((low + high) / 2).exp(), dim=1).to(logits)
 
 
 def fit_trust(sure: Tensor, right: Tensor) -> tuple[float, float]:
