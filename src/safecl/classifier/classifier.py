@@ -141,7 +141,7 @@ class ContinualClassifier:
         """
         limit, classes, found = self._limit(unknown), self.classes_, [np.zeros(0, dtype=int)]
         strange = [np.zeros(0, dtype=bool)]
-        for _, _, main in self._logits(unlabelled(pictures)):
+        for _, main in self._logits(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
             strange.append((unknown_score(main) < limit).numpy())
         answers: np.ndarray = classes[np.concatenate(found)]
@@ -152,7 +152,7 @@ class ContinualClassifier:
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C)."""
-        found = [p.numpy() for _, p, _ in self._logits(unlabelled(pictures))]
+        found = [probabilities(main, self._calibration).numpy() for _, main in self._logits(unlabelled(pictures))]
         return np.concatenate(found) if found else np.zeros((0, len(self._fitted.classes)))
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
@@ -169,7 +169,8 @@ class ContinualClassifier:
         """The answers one by one; only a few batches of pictures are in memory at a time."""
         model, method = self._fitted, self._predictor()
         limit, classes, main = self._limit(unknown), model.classes, method.outputs[-1]
-        for logits, p, found in self._logits(unlabelled(pictures)):
+        for logits, found in self._logits(unlabelled(pictures)):
+            p = probabilities(found, self._calibration)
             best, known = p.max(dim=1), unknown_score(found)
             alpha = _weights(method, logits) if detail else None
             opinion = {name: probabilities(rows, self._calibration) for name, rows in logits.items()} if detail else {}
@@ -197,16 +198,15 @@ class ContinualClassifier:
         return threshold((self._calibration or {}).get("scores", []), unknown)
 
     @torch.no_grad()
-    def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
-        """(logits by output, probabilities, logits of the answer) of a batch at a time, on the CPU."""
+    def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """(logits by output, those of the answer) of a batch at a time, on the CPU."""
         method, transform = self._predictor(), self._fitted.transform
         device = method.backbone.device
         waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
 
-        def arrived() -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        def arrived() -> tuple[dict[str, Tensor], Tensor]:
             logits = {name: rows.float().cpu() for name, rows in waiting.items()}
-            main = logits[method.outputs[-1]]
-            return logits, probabilities(main, self._calibration), main
+            return logits, logits[method.outputs[-1]]
 
         size, pin = BATCH.get(device.type, 64), device.type == "cuda"
         for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
