@@ -14,7 +14,7 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
-from safecl.classifier.data import labelled, shorter_side, unlabelled
+from safecl.classifier.data import labelled, unlabelled
 from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
 from safecl.classifier.state import State
@@ -55,7 +55,7 @@ class ContinualClassifier:
     the kind of tuning; the method's own if not given. ``epochs``: chosen by the number of pictures if not given.
     ``memory``: with "features" the model also keeps a byte for each feature of each picture, and can forget a class
     wholly and merge at any time. ``keep``: sessions that can be rolled back. ``image_size``: side of the input; chosen
-    by the backbone, and for micro by the pictures, if not given. ``settings``: anything else by dotted key, such as
+    by the backbone if not given. ``settings``: anything else by dotted key, such as
     {"train.lr": 0.02, "method.ridge.size": 2000}. ``show``: "auto" draws progress bars.
     """
 
@@ -108,7 +108,7 @@ class ContinualClassifier:
             raise SafeclError(
                 f"There is nothing new in {source}: all of its {len(pictures)} pictures were learned before."
             )
-        backbone, model = self._start(fresh)
+        backbone, model = self._start()
         shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
         if folder is not None:
             begin(folder, self._identity(model, fresh), shown.say)
@@ -376,13 +376,13 @@ class ContinualClassifier:
             self._loaded = key, open_backbone(settings, self.device)
         return self._loaded[1]
 
-    def _start(self, pictures: Pictures) -> tuple[Backbone, Model]:
+    def _start(self) -> tuple[Backbone, Model]:
         """The backbone and the model to go on with; a new one where nothing was learned."""
         if self._model is not None:
             if self._model.frozen:
                 raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
             return self._backbone(), self._model
-        settings = self._resolved(pictures)
+        settings = self._resolved()
         backbone = self._open(settings)
         header = new_header(settings, backbone, Transform(backbone.size))
         return backbone, Model(header, State())
@@ -394,13 +394,11 @@ class ContinualClassifier:
         again: dict[str, Any] = json.loads(json.dumps(made))  # as it will be read
         return again
 
-    def _resolved(self, pictures: Pictures) -> ModelSettings:
-        """The settings of a new model. Here is where the size of its inputs is chosen."""
+    def _resolved(self) -> ModelSettings:
+        """The settings of a new model."""
         more = nested(self.settings or {})
-        backbone = {"name": self.backbone, "image_size": self.image_size or _default_size(self.backbone, pictures)}
-        backbone |= more.pop("backbone", {})
-        if backbone["image_size"] is None:
-            del backbone["image_size"]
+        size = {} if self.image_size is None else {"image_size": self.image_size}
+        backbone = {"name": self.backbone, **size, **more.pop("backbone", {})}
         method = {"name": self.method, **more.pop("method", {})}
         if self.pet is not None:
             method.setdefault("pet", {"kind": self.pet})
@@ -409,14 +407,6 @@ class ContinualClassifier:
         values = {"epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed}
         train = {"save_seconds": 10, **more.pop("train", {})}
         return resolve({**values, **more, "backbone": backbone, "method": method, "train": train})
-
-
-def _default_size(backbone: str, pictures: Pictures) -> int | None:
-    """The side of the inputs of the embedded backbone for these pictures; None: the backbone's own."""
-    from safecl.backbone import micro
-
-    choose = getattr(micro, "default_size", None)
-    return int(choose(shorter_side(pictures))) if choose is not None and _embedded(backbone) else None
 
 
 def _embedded(backbone: str) -> bool:

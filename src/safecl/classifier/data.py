@@ -16,7 +16,7 @@ from safecl.streams.cache import cache_folder, cached
 from safecl.streams.decoding import EXTENSIONS
 from safecl.streams.files import File, FilePictures, printable
 from safecl.streams.folder import read_folder, scan
-from safecl.streams.images import Label, Pictures, Transform, Wrapped, spread
+from safecl.streams.images import Label, Pictures, Transform, Wrapped
 from safecl.streams.manifest import read_manifest
 from safecl.streams.sources import HuggingFacePictures, TorchPictures, array_pictures, as_image, plain_label
 
@@ -145,12 +145,6 @@ def hashes(pictures: Pictures) -> Tensor:
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
     return torch.tensor([number(i) for i in range(len(pictures))], dtype=torch.int64)
-
-
-def shorter_side(pictures: Pictures) -> int:
-    """The median of the shorter sides, by a sample."""
-    sides = [min(pictures.size_of(i)) for i in spread(len(pictures))]
-    return int(np.median(sides)) if sides else 0
 
 
 def _from_path(path: Path) -> tuple[Pictures, str]:

@@ -1,5 +1,6 @@
 """``safecl …``: every command calls one function of the library. Heavy imports wait until a command needs them."""
 
+import gc
 import os
 import shlex
 import sys
@@ -249,6 +250,7 @@ def _write_page(folders: list[Path], target: Path, title: str) -> Path:
 def main() -> None:
     """Run a command; an error that a user can meet is one sentence and exit code 2."""
     accept_any_text()
+    gc.set_threshold(200_000)  # importing torch and timm makes many objects, all of which stay: half a second less
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])

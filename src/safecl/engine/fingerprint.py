@@ -41,8 +41,8 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
     if found is not None:
         kind = "a finished run" if (folder / "summary.json").exists() else "a run"
         raise SafeclError(
-            f"{folder} holds {kind} with {found}; choose another folder with --folder, or start anew with --fresh, "
-            "which deletes what was learned."
+            f"{folder} holds {kind} with {found}; choose another folder with --folder, teach a model instead "
+            "(safecl learn), or start anew with --fresh, which deletes what was learned."
         )
 
 
