@@ -76,6 +76,33 @@ def test_what_stays_of_a_forgotten_class_is_said(
         model.forget("e")
 
 
+def test_a_model_that_was_never_saved_merges_with_one_from_a_file(
+    new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model = new_model("simplecil")
+    model.learn(*lesson("ab"))
+    model.save(tmp_path / "m.safecl")
+    other = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    other.learn(*lesson("c"))
+    model.learn(*lesson("d"))
+    assert sorted(model.merged(other).classes_) == list("abcd")
+
+
+@pytest.mark.parametrize("name", ["siprompts", "ease", "ssiat", "lae", "l2p"])
+def test_a_method_forgets_a_class_or_says_that_it_cannot(name: str, new_model: New, lesson: Lesson) -> None:
+    model = new_model(name)
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("c"))
+    images = lesson("abc", seed=5)[0]
+    assert model.predict_proba(images).shape[1] == 3
+    if name == "siprompts":
+        with pytest.raises(SafeclError, match="cannot forget a single class"):
+            model.forget("a")
+    else:
+        model.forget("a")
+        assert model.predict_proba(images).shape == (len(images), 2) and model.classes_.tolist() == ["b", "c"]
+
+
 @pytest.mark.parametrize("name", ["simplecil", "aper", "ranpac", "finetune"])
 def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New, lesson: Lesson) -> None:
     base = new_model(name)

@@ -121,22 +121,53 @@ def test_a_stopped_session_goes_on_and_another_one_starts_anew(
     assert ModelFile(tmp_path / "m.safecl").header["classes"] == ["e", "f"]
 
 
-def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(
-    tmp_path: Path, asset: Callable[[str], Path]
-) -> None:
+@pytest.fixture
+def pictures(tmp_path: Path, asset: Callable[[str], Path]) -> Path:
+    """Eight training and eight test pictures of six classes of CIFAR-100, in SPLIT/PART/CLASS."""
     from safecl.streams.datasets.archive import open_source
 
     source = open_source(asset("pictures/cifar100_50x10.zip"))
-    classes = ("apple", "bus", "cloud", "fox", "rose", "whale")
+    parts = {"apple": "taught", "bus": "taught", "cloud": "taught", "fox": "taught", "rose": "later", "whale": "other"}
     for member in sorted(name for name in source.names() if name.endswith(".png")):
         split, label = member.split("/")[-3:-1]
-        target = tmp_path / split / ("taught" if label in classes[:4] else "other") / label / Path(member).name
-        if label in classes and len(list(target.parent.glob("*"))) < 8:
+        target = tmp_path / split / parts.get(label, "") / label / Path(member).name
+        if label in parts and len(list(target.parent.glob("*"))) < 8:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read(member))
-    model = ContinualClassifier(epochs=1, settings={"method.pilot": False, "method.ridge.size": 500}, device="cpu")
-    told = model.learn(tmp_path / "train" / "taught")
+    return tmp_path
+
+
+QUICK = {"method.pilot": False, "method.ridge.size": 500}
+
+
+def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(pictures: Path) -> None:
+    model = ContinualClassifier(epochs=1, settings=QUICK, device="cpu")
+    told = model.learn(pictures / "train" / "taught")
     assert told.accuracy is not None and told.accuracy > 0.5
-    assert model.score(tmp_path / "test" / "taught") > 0.5
-    scores = [[a.score for a in model.answers(tmp_path / "test" / part)] for part in ("taught", "other")]
+    assert model.score(pictures / "test" / "taught") > 0.5
+    scores = [[a.score for a in model.answers(pictures / "test" / part)] for part in ("taught", "other")]
     assert np.mean(scores[0]) > np.mean(scores[1])
+
+
+def test_a_model_on_real_weights_and_pictures_lives_its_whole_life(
+    pictures: Path, asset: Callable[[str], Path]
+) -> None:
+    weights = {"backbone.weights": str(asset("weights/vit_tiny_p8_64.safetensors"))}
+    model = ContinualClassifier(
+        "vit_tiny_patch16_224", epochs=1, settings={**QUICK, **weights}, image_size=32, device="cpu"
+    )
+    model.learn(pictures / "train" / "taught")
+    first = model.predict_proba(pictures / "test" / "taught")
+    model.save(pictures / "m.safecl")
+    other = ContinualClassifier.load(pictures / "m.safecl", device="cpu")
+    model.learn(pictures / "train" / "later")
+    other.learn(pictures / "train" / "other")
+    assert model.score(pictures / "test" / "taught") > 0.5
+    both = model.merged(other)
+    assert set(both.classes_) == {"apple", "bus", "cloud", "fox", "rose", "whale"}
+    assert both.score(pictures / "test" / "taught") > 0.5 and both.score(pictures / "test" / "other") > 0.3
+    both.rename("whale", "orca")
+    both.forget("bus")
+    assert sorted(both.classes_) == ["apple", "cloud", "fox", "orca", "rose"]
+    model.rollback()
+    assert np.array_equal(model.predict_proba(pictures / "test" / "taught"), first)

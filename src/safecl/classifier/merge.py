@@ -69,7 +69,7 @@ def _shared(one: Model, other: Model) -> int:
             raise SafeclError(f"The models differ in {key}, so they cannot be merged.")
     if one.header["backbone"]["weights"] != other.header["backbone"]["weights"]:
         raise SafeclError("The models were taught with different weights of the backbone, so they cannot be merged.")
-    if one.header["transform"] != other.header["transform"]:
+    if one.transform != other.transform:
         raise SafeclError("The models see pictures at different sizes, so they cannot be merged.")
     if kind.anchor is None:
         title = one.settings.method.title
