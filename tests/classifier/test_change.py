@@ -88,6 +88,19 @@ def test_a_model_that_was_never_saved_merges_with_one_from_a_file(
     assert sorted(model.merged(other).classes_) == list("abcd")
 
 
+def test_models_that_renamed_or_forgot_a_common_class_are_not_merged(new_model: New, lesson: Lesson) -> None:
+    base = new_model("simplecil")
+    base.learn(*lesson("abc"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("d"))
+    other.learn(*lesson("e"))
+    one.rename("a", "z")
+    with pytest.raises(SafeclError, match=r"differ in classes that both began with \(a, z\)"):
+        one.merged(other)
+    other.rename("a", "z")
+    assert sorted(one.merged(other).classes_) == list("bcdez")
+
+
 @pytest.mark.parametrize("name", ["siprompts", "ease", "ssiat", "lae", "l2p"])
 def test_a_method_forgets_a_class_or_says_that_it_cannot(name: str, new_model: New, lesson: Lesson) -> None:
     model = new_model(name)

@@ -197,7 +197,7 @@ def test_a_frozen_file_predicts_the_same_and_only_predicts(
     images = lesson("abcdef")[0]
     assert (frozen.predict_proba(images) == taught.predict_proba(images)).all()
     for change in (lambda: frozen.learn(*lesson("xy")), frozen.rollback, lambda: frozen.forget("a")):
-        with pytest.raises(SafeclError, match="frozen"):
+        with pytest.raises(SafeclError, match="is frozen: it only predicts"):
             change()
 
 

@@ -102,6 +102,8 @@ class ContinualClassifier:
 
         pictures, source = labelled(data, labels)
         known, skipped = self._model, 0
+        if known is not None and known.frozen:
+            raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
         check_labels(known.classes if known else [], pictures.labels, source)
         fresh, marks, skipped = new_pictures(None if again else known, pictures)
         if not len(fresh):
@@ -379,8 +381,6 @@ class ContinualClassifier:
     def _start(self) -> tuple[Backbone, Model]:
         """The backbone and the model to go on with; a new one where nothing was learned."""
         if self._model is not None:
-            if self._model.frozen:
-                raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
             return self._backbone(), self._model
         settings = self._resolved()
         backbone = self._open(settings)

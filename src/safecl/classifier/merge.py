@@ -76,6 +76,14 @@ def _shared(one: Model, other: Model) -> int:
         raise SafeclError(f"{title} keeps no network the same from session to session, so its models cannot be merged.")
     pasts = [[entry["id"] for entry in model.header["history"]] for model in (one, other)]
     count = next((i for i, (a, b) in enumerate(zip(*pasts, strict=False)) if a != b), min(map(len, pasts)))
+    common = [
+        {label for entry in model.header["history"][:count] for label, _ in entry["classes"]} for model in (one, other)
+    ]
+    if common[0] != common[1]:
+        names = ", ".join(sorted(map(str, common[0] ^ common[1])))
+        raise SafeclError(
+            f"The models differ in classes that both began with ({names}): rename or forget them in both alike."
+        )
     tuned = [
         {k: v for k, v in model.state.tensors.items() if k.startswith(f"{kind.anchor}.")} for model in (one, other)
     ]

@@ -192,6 +192,7 @@ def merge(
     """
     for path in (one, other):
         _check_model(path)
+        _check_other(out, path)
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.classifier.store import locked
 
@@ -211,6 +212,7 @@ def freeze(
     Example:  safecl freeze pets.safecl -o pets-frozen.safecl
     """
     _check_model(model)
+    _check_other(out, model)
     from safecl.classifier.model import Model
 
     Model.open(model).save(out, frozen=True)
@@ -267,6 +269,12 @@ def _check_model(path: Path) -> None:
     from safecl.classifier.store import ModelFile
 
     ModelFile(path)
+
+
+def _check_other(out: Path, source: Path) -> None:
+    """Refuse to write over what is read."""
+    if out.expanduser().resolve() == source.expanduser().resolve():
+        raise SafeclError(f"{out} would be written over itself; give another file as --out.")
 
 
 def _check_class(path: Path, label: str) -> None:
