@@ -1,6 +1,11 @@
 """Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +98,44 @@ def _make_stream() -> Callable[..., Stream]:
 @pytest.fixture(name="scramble", scope="session")
 def _scramble() -> Callable[..., None]:
     return scramble
+
+
+class ForkServer:
+    """A process that forks another on demand, so that all of them import torch once.
+
+    A line in says what to do. A line out: the process that does it; another, when it has ended: its exit code.
+    """
+
+    def __init__(self, *command: str, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+        )
+
+    def run(self, line: str, kill_after: float | None = None) -> tuple[int, float]:
+        """Do it, with a SIGKILL after some seconds; gives the exit code and the seconds it took."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(line, file=self.process.stdin, flush=True)
+        child, started = int(self.process.stdout.readline()), time.monotonic()
+        # The server cannot reap the child, nor its number be given away, before the code is read below.
+        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        if timer is not None:
+            timer.start()
+        code = int(self.process.stdout.readline())
+        took = time.monotonic() - started
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        return code, took
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> type[ForkServer]:
+    return ForkServer
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,6 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,40 +21,24 @@ MAKE = [
 ]  # fmt: skip
 
 
-class Server:
-    """Runs commands, each in a process of its own that may be killed."""
+class Commands:
+    """Runs commands of safecl, each in a process of its own that may be killed."""
 
-    def __init__(self, folder: Path) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-            cwd=folder,
-        )  # fmt: skip
+    def __init__(self, server: Any) -> None:
+        self.server = server
 
     def run(self, *words: str, kill_after: float | None = None) -> tuple[int, float]:
         """(exit code, seconds) of a command."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(json.dumps(words), file=self.process.stdin, flush=True)
-        child, started = int(self.process.stdout.readline()), time.monotonic()
-        # The server cannot reap the child, nor its number be given away, before the code is read below.
-        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
-        if timer is not None:
-            timer.start()
-        code = int(self.process.stdout.readline())
-        took = time.monotonic() - started
-        if timer is not None:
-            timer.cancel()
-            timer.join()
-        return code, took
+        found: tuple[int, float] = self.server.run(json.dumps(words), kill_after)
+        return found
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    started = Server(tmp_path)
-    yield started
-    assert started.process.stdin is not None
-    started.process.stdin.close()
-    started.process.wait(timeout=30)
+def server(tmp_path: Path, fork_server: Any) -> Iterator[Commands]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    started = fork_server(str(SCRIPT), env=environment, cwd=tmp_path)
+    yield Commands(started)
+    started.close()
 
 
 def probabilities(path: Path, images: Any) -> np.ndarray:
@@ -67,7 +46,7 @@ def probabilities(path: Path, images: Any) -> np.ndarray:
 
 
 def test_a_model_lives_through_kills_and_changes(
-    server: Server, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
 ) -> None:
     write_folder(tmp_path / "one", "abcd", 4)
     write_folder(tmp_path / "two", "ef", 4, seed=1)
@@ -105,7 +84,7 @@ def test_a_model_lives_through_kills_and_changes(
 
 
 def test_a_stopped_session_goes_on_and_another_one_starts_anew(
-    server: Server, tmp_path: Path, write_folder: Callable[..., Path]
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path]
 ) -> None:
     write_folder(tmp_path / "one", "abcd", 4)
     write_folder(tmp_path / "two", "ef", 4, seed=1)
