@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written aside, synced, renamed. The only place that writes files so."""
+"""Files that are either whole or not there, written aside, synced, renamed; and locks that one process holds."""
 
 import contextlib
 import json
@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
+
+from filelock import FileLock, Timeout
 
 from safecl.errors import SafeclError
 
@@ -30,6 +32,27 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None) -> Iterator[None]:
+    """Hold ``lock`` meanwhile, or refuse with the sentence ``busy`` if another process holds it. The file stays.
+
+    ``place``: what cannot be written if the lock cannot. ``folder``: is made first.
+    """
+    held = FileLock(lock, timeout=0)
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        held.acquire()
+    except Timeout:
+        raise SafeclError(busy) from None
+    except OSError as error:
+        raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def write_bytes(path: Path, *parts: Buffer) -> None:

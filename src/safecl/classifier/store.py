@@ -9,13 +9,11 @@ import contextlib
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from filelock import FileLock, Timeout
-
-from safecl.atomic import Buffer, replacing
+from safecl.atomic import Buffer, exclusive, replacing
 from safecl.errors import SafeclError
 
 if TYPE_CHECKING:
@@ -93,20 +91,10 @@ def rewrite_header(file: ModelFile, header: Header, path: Path | None = None) ->
     write_model(path or file.path, header, {name: [file.raw(name)] for name in file.sizes if name != HEADER})
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> contextlib.AbstractContextManager[None]:
     """The model at ``path``, as long as no other process is changing it. The lock file stays."""
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise SafeclError(f"Another command is changing {path}; wait for it to end.") from None
-    except OSError as error:
-        raise SafeclError(f"{path} cannot be written ({error.strerror or error}).") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    busy = f"Another command is changing {path}; wait for it to end."
+    return exclusive(path.with_name(f".{path.name}.lock"), busy, str(path))
 
 
 def _checked(text: bytes, name: str) -> Header:
