@@ -102,8 +102,8 @@ class ContinualClassifier:
 
         pictures, source = labelled(data, labels)
         known, skipped = self._model, 0
-        if known is not None and known.frozen:
-            raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
+        if known is not None:
+            known.require_learning()
         check_labels(known.classes if known else [], pictures.labels, source)
         fresh, marks, skipped = new_pictures(None if again else known, pictures)
         if not len(fresh):

@@ -67,11 +67,16 @@ class Model:
     def method(self, backbone: Backbone, *, learning: bool = False) -> Method:
         """The method in this state."""
         self.require(backbone)
-        if learning and self.frozen:
-            raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
+        if learning:
+            self.require_learning()
         state = self.state if learning else self.predicting
         sizes = self.header["statistics"]
         return build(self.settings, backbone, state, self.classes, learning=learning, sizes=sizes)
+
+    def require_learning(self) -> None:
+        """Refuse a model that only predicts."""
+        if self.frozen:
+            raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
 
     def require(self, backbone: Backbone) -> None:
         """Refuse another backbone than the one the model was taught with."""
