@@ -10,6 +10,11 @@ PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-"
          "“": '"', "”": '"', "✓": "+", "✗": "x", NBSP: " ", "\u202f": " "}  # fmt: skip
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """ "1 class" or "3 classes"; ``several``: ``one`` with an s if not given."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
 def spelt(text: str, encoding: str | None) -> str:
     """The text with characters that ``encoding`` lacks replaced by similar ones, or by question marks.
 

@@ -14,6 +14,7 @@ from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
 from safecl.cli.terminal import text_for
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
+from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
 from safecl.streams.settings import FORMS, data_root, names
@@ -51,7 +52,7 @@ def describe() -> list[tuple[str, str]]:
 
 def devices() -> list[str]:
     """The processors that torch could compute on, found without it."""
-    found = [f"cpu ({os.cpu_count()} {'core' if os.cpu_count() == 1 else 'cores'})"]
+    found = [f"cpu ({counted(os.cpu_count() or 1, 'core')})"]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("mps")
     cards = graphics_cards()

@@ -12,6 +12,7 @@ import torch
 
 import safecl
 from safecl.engine.processes import Processes
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.streams.stream import Stream
 
@@ -49,9 +50,7 @@ def hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     cores, threads = os.cpu_count() or 1, torch.get_num_threads()
-    return f"{platform.machine()}, {cores} {'core' if cores == 1 else 'cores'}, " + (
-        "1 thread" if threads == 1 else f"{threads} threads"
-    )
+    return f"{platform.machine()}, {counted(cores, 'core')}, {counted(threads, 'thread')}"
 
 
 def revision() -> str | None:

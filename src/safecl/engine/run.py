@@ -33,6 +33,7 @@ from safecl.engine.progress import Progress, Quiet
 from safecl.engine.settings import TrainSettings
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.settings import flatten
 from safecl.streams.stream import Stream
@@ -162,7 +163,7 @@ def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
             f"{shown.get(name, name)} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values
         )
 
-    classes = f"{line['classes_seen']} {'class' if line['classes_seen'] == 1 else 'classes'}"
+    classes = counted(line["classes_seen"], "class", "classes")
     if stream.protocol == "domain":
         return f"{classes}  learned so far: {told('seen')}; all domains: {told('pooled')}"
     return f"{classes}  {told('pooled')}"

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
+from safecl.lines import counted
 from safecl.streams.settings import FolderSettings, HuggingFaceSettings, StreamSettings, TableSettings
 from safecl.streams.stream import Stream
 
@@ -27,7 +28,7 @@ def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator
         yield "Note: no class has a test picture, so there will be no accuracy; a class needs at least two pictures."
     elif few:
         least, name = few[0]
-        pictures = "no test picture" if not least else "1 test picture" if least == 1 else f"{least} test pictures"
+        pictures = counted(least, "test picture") if least else "no test picture"
         yield (
             f"Note: {len(few)} of {len(labels)} classes have fewer than {FEW} test pictures ({name!r} has {pictures}), "
             "so accuracies will be rough."
@@ -37,7 +38,7 @@ def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator
 def cut(stream: Stream) -> str:
     """The sessions in words: "12 classes in 6 sessions of 2", "5 classes in 3 sessions, 2 a session, 1 in the last"."""
     labels, sessions = len(stream.labels), [len(classes) for _, classes in stream.sessions]
-    classes = f"{labels} {'class' if labels == 1 else 'classes'}"
+    classes = counted(labels, "class", "classes")
     if len(sessions) == 1:
         return f"{classes} in 1 session"
     if stream.protocol != "class":

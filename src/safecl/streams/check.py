@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import counted, naming, same_content, unreadable_files
+from safecl.lines import counted
+from safecl.streams.clean import naming, same_content, unreadable_files
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import SEEDED, Dataset
 from safecl.streams.files import File, FilePictures

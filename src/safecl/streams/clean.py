@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.streams.files import File, FilePictures, printable
 from safecl.streams.labels import label_problems
 from safecl.streams.settings import Duplicates, Unreadable
@@ -113,11 +114,6 @@ def unreadable_files(bad: Sequence[tuple[str, str]], skippable: bool) -> str:
     reasons = [(where, why.removeprefix("it is ").removeprefix("there is ")) for where, why in bad]
     names = naming(f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})" for where, why in reasons)
     return f"{counted(len(bad), 'picture', 'pictures')} cannot be read: {names}; remove or replace {them}{hint}"
-
-
-def counted(number: int, one: str, several: str) -> str:
-    """ "1 class" or "3 classes"."""
-    return f"{number} {one if number == 1 else several}"
 
 
 def naming(names: Iterable[str]) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import Refuse, clean, counted, naming, refuse
+from safecl.lines import counted
+from safecl.streams.clean import Refuse, clean, naming, refuse
 from safecl.streams.collection import Collection, with_test
 from safecl.streams.decoding import EXTENSIONS
 from safecl.streams.files import File, FilePictures, as_text, printable

@@ -7,6 +7,7 @@ from matplotlib.font_manager import findSystemFonts
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from safecl.lines import counted
 from safecl.streams.drawing import font_folder
 from safecl.streams.stream import Session, Stream, positions
 
@@ -34,7 +35,7 @@ def sheet(session: Session, per_class: int, side: int, classes: int) -> Image.Im
     image = Image.new("RGB", (width, LINE + MARGIN + len(rows) * (step + LINE)), "white")
     draw = ImageDraw.Draw(image)
     more = f", {len(rows)} shown" if len(rows) < len(session.classes) else ""
-    count = "1 class" if len(session.classes) == 1 else f"{len(session.classes)} classes"
+    count = counted(len(session.classes), "class", "classes")
     write(draw, 0, f"{session.number}: {session.name}", f" ({count}{more})", width)
     for row, label in enumerate(rows):
         top = LINE + MARGIN + row * (step + LINE)
