@@ -76,6 +76,21 @@ def test_what_stays_of_a_forgotten_class_is_said(
         model.forget("e")
 
 
+def test_a_head_without_projection_is_saved_and_goes_on(new_model: New, lesson: Lesson, tmp_path: Path) -> None:
+    model = new_model("ranpac", settings={"method.ridge": {"project": False}})
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("c"))
+    model.save(tmp_path / "m.safecl")
+    again = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    images = lesson("abc", seed=5)[0]
+    expected = again.predict_proba(images)
+    again.learn(*lesson("d"))
+    again.rollback()
+    assert np.array_equal(again.predict_proba(images), expected)
+    again.forget("a")
+    assert again.classes_.tolist() == ["b", "c"]
+
+
 def test_a_model_that_was_never_saved_merges_with_one_from_a_file(
     new_model: New, lesson: Lesson, tmp_path: Path
 ) -> None:

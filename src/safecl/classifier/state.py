@@ -162,7 +162,7 @@ def changed_by(method: Method, found: Mapping[str, Tensor], added: Sequence[Adde
     for one in added:
         head = heads[one.head]
         name = next(name for name, own in unique.items() if own is head.statistics)
-        sums = Statistics(head.settings.size, head.projection.device)
+        sums = Statistics(head.size, head.projection.device)
         sums.gram = found[name]
         head.accumulate(sums, one.values.to(head.projection), one.targets.to(head.projection.device))
         found[name] = sums.gram
