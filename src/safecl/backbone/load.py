@@ -1,5 +1,6 @@
 """Build a timm ViT, fill it with weights, and make a backbone of it."""
 
+import difflib
 import json
 import warnings
 from pathlib import Path
@@ -19,6 +20,7 @@ from safecl.backbone.backbone import Backbone, PerChannel
 from safecl.backbone.settings import (
     EMBEDDED,
     PAPER,
+    SIZES,
     SUFFIXES,
     BackboneSettings,
     Normalisation,
@@ -76,7 +78,7 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
 
     if not timm.is_model(name):
-        raise unknown("backbone", name, [*timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED])
+        raise _no_backbone(name)
     architecture, _, tag = name.partition(".")
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
@@ -103,6 +105,17 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     except TypeError as error:
         raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
     return _check_vit(name, vit)
+
+
+def _no_backbone(name: str) -> SafeclError:
+    """Names the sizes first: a list of timm's hundreds of ViTs helps nobody."""
+    known = [*SIZES, *timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return SafeclError(
+        f"There is no backbone {name!r}; choose one of {', '.join(SIZES)}, or a timm ViT with a CLS token by its own "
+        f"name{hint}."
+    )
 
 
 def _skeleton(name: str) -> nn.Module:

@@ -16,9 +16,11 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import labelled, unlabelled
 from safecl.classifier.model import Model, new_header, open_backbone
-from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
+from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
 from safecl.classifier.work import begin
+from safecl.configure.layers import canonical, overlay
+from safecl.configure.words import nested
 from safecl.engine.device_loader import moved
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
@@ -396,17 +398,17 @@ class ContinualClassifier:
 
     def _resolved(self) -> ModelSettings:
         """The settings of a new model."""
-        more = nested(self.settings or {})
-        size = {} if self.image_size is None else {"image_size": self.image_size}
-        backbone = {"name": self.backbone, **size, **more.pop("backbone", {})}
-        method = {"name": self.method, **more.pop("method", {})}
+        method: dict[str, Any] = {"name": self.method}
         if self.pet is not None:
-            method.setdefault("pet", {"kind": self.pet})
+            method["pet"] = {"kind": self.pet}
         if self.method == "safe" and _embedded(self.backbone):
-            method.setdefault("transfer", "none")  # with it, the pilots of the first session take twice as long
-        values = {"epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed}
-        train = {"save_seconds": 10, **more.pop("train", {})}
-        return resolve({**values, **more, "backbone": backbone, "method": method, "train": train})
+            method["transfer"] = "none"  # with it, the pilots of the first session take twice as long
+        size = {} if self.image_size is None else {"image_size": self.image_size}
+        values = {
+            "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,
+            "backbone": {"name": self.backbone, **size}, "method": method, "train": {"save_seconds": 10},
+        }  # fmt: skip
+        return resolve(overlay(values, canonical(nested(self.settings or {}))))
 
 
 def _embedded(backbone: str) -> bool:

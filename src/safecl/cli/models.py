@@ -38,7 +38,9 @@ def learn(
     """
     if memory not in (None, "statistics", "features"):
         raise SafeclError(f"--memory is statistics or features, not {memory}.")
-    settings = _settings(set_ or [])
+    from safecl.configure.words import parse_words
+
+    settings = parse_words(set_ or [])
     _check_new(folder, model, settings)
     from safecl.classifier.files import learn_file
     from safecl.cli.model_words import lesson_lines
@@ -242,18 +244,6 @@ def add_commands(app: typer.Typer) -> None:
         app.command()(command)
     app.command("eval")(evaluate)
     app.command("export-run")(export_run)
-
-
-def _settings(words: list[str]) -> dict[str, Any]:
-    import yaml
-
-    found = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise SafeclError(f"{word!r} is not of the form key=value, for example train.lr=0.02.")
-        found[key] = yaml.safe_load(text)
-    return found
 
 
 def _there(path: Path) -> Path:
