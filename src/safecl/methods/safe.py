@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +36,7 @@ class SAFE(Method):
 
     outputs = ("slow", "fast", "safe")
     anchor = "slow"
+    heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
     averaged = ("fast",)
     settings: SafeSettings
 
