@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import sys
 import warnings
 from pathlib import Path
 from pickle import UnpicklingError
@@ -83,9 +84,10 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
         raise unknown("backbone", name, tagged)
+    if not _builds_vits(architecture):
+        raise _no_vit(name)
     if pretrained:
         warn_of_other_tag(name)
-        _check_vit(name, _skeleton(name))
     try:
         # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), hub.quiet_hub():
@@ -93,6 +95,7 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
             torch.manual_seed(0)  # random weights must be the same again when a run is resumed
             if pretrained:
                 hub.check_hub(name)
+                _check_vit(name, _skeleton(name))  # before the download
             vit = timm.create_model(name, pretrained=pretrained, **options)
     except (OSError, RuntimeError) as error:
         if not pretrained:
@@ -132,8 +135,18 @@ def _skeleton(name: str) -> nn.Module:
 
 def _check_vit(name: str, network: nn.Module) -> VisionTransformer:
     if not isinstance(network, VisionTransformer) or network.cls_token is None:
-        raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
+        raise _no_vit(name)
     return network
+
+
+def _builds_vits(architecture: str) -> bool:
+    """Whether the module of timm that builds this network knows VisionTransformers; building one takes a second."""
+    module = sys.modules[timm.model_entrypoint(architecture).__module__]
+    return any(isinstance(value, type) and issubclass(value, VisionTransformer) for value in vars(module).values())
+
+
+def _no_vit(name: str) -> SafeclError:
+    return SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
 
 
 def warn_of_other_tag(name: str) -> None:

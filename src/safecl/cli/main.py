@@ -83,8 +83,6 @@ def run(
     import_timm()
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
-    from safecl.report.page import write_page
-    from safecl.report.words import results
 
     options = ["--folder", str(folder)] if folder else []
     options += [word for tracker in track or [] for word in ("--track", tracker)]
@@ -99,6 +97,9 @@ def run(
         fresh=fresh,
     )
     if first:
+        from safecl.report.page import write_page
+        from safecl.report.words import results
+
         page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
             say(line)
