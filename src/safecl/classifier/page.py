@@ -21,7 +21,7 @@ h2 { margin-top: 2em; } figure { margin: 1em 0; max-width: 30em; } figcaption { 
 th, td { padding: .2em 1em .2em 0; text-align: left; vertical-align: top; }
 td.n, th.n { text-align: right; } tr + tr { border-top: 1px solid var(--faint); }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-svg .count { font-size: 10px; fill: var(--soft); } svg .bar { fill: var(--bar); }
+svg .count { font-size: 10px; fill: var(--ink); stroke: var(--paper); stroke-width: 2px; paint-order: stroke; } svg .bar { fill: var(--bar); }
 svg .grid { stroke: var(--faint); } svg .even { stroke: var(--ink); stroke-dasharray: 4 3; }
 """
 
@@ -71,23 +71,27 @@ def reliability(bins: list[Any], what: str) -> str:
             f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{100 * share:.0f} %</text>",
             f"<text x='{x}' y='{bottom + 17}' text-anchor='middle'>{100 * share:.0f} %</text>",
         ]
+    numbers = []
     for confidence, accuracy, count in bins:
         x, h = left + min(int(confidence * BINS), BINS - 1) * wide, accuracy * side
         said = f"{counted(count, 'picture')}: {100 * confidence:.0f} % sure, {100 * accuracy:.0f} % right"
-        parts += [
+        parts.append(
             f"<rect class='bar' x='{x + 1:.1f}' y='{bottom - h:.1f}' width='{wide - 2:.1f}' height='{h:.1f}'>"
-            f"<title>{said}</title></rect>",
-            f"<text class='count' x='{x + wide / 2:.1f}' y='{bottom - h - 4:.1f}' text-anchor='middle'>{count}</text>",
-        ]
+            f"<title>{said}</title></rect>"
+        )
+        numbers.append(
+            f"<text class='count' x='{x + wide / 2:.1f}' y='{bottom - h - 4:.1f}' text-anchor='middle'>{count}</text>"
+        )
     middle = left + side / 2
     parts += [
         f"<line class='even' x1='{left}' y1='{bottom}' x2='{left + side}' y2='{top}'/>",
         f"<text x='{middle}' y='{bottom + 36}' text-anchor='middle'>how sure the model is</text>",
         f"<text transform='translate(14 {top + side / 2}) rotate(-90)' text-anchor='middle'>how often it is right"
         "</text>",
+        *numbers,
     ]
     return (
-        f"<figure><svg viewBox='0 0 {left + side + 16} {bottom + 44}' role='img' "
+        f"<figure><svg viewBox='0 0 {left + side + 28} {bottom + 44}' role='img' "
         f"aria-label='How often the model is right against how sure it is, on {escape(what)}'>{''.join(parts)}</svg>"
         f"<figcaption>On {escape(what)}. Each bar stands for answers of about the same certainty, the number above it "
         "says how many. A bar that ends at the dashed line is honest: of answers with 80 %, 80 % are right. Below "
@@ -125,5 +129,6 @@ def _table(heads: tuple[str, ...], rows: list[list[str]], first_number: int | No
         return f"<{tag}{' class=n' if i >= numbers else ''}>{escape(text)}</{tag}>"
 
     head = "".join(cell("th", i, text) for i, text in enumerate(heads))
+    head = f"<tr>{head}</tr>" if any(heads) else ""
     body = "".join("<tr>" + "".join(cell("td", i, t) for i, t in enumerate(row)) + "</tr>" for row in rows)
-    return f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
+    return f"<div class=wide><table>{head}{body}</table></div>"
