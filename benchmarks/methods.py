@@ -10,9 +10,10 @@ batch size, the rest is as their presets say. The last session is learned once t
 times from the same state; the fastest counts. Joint training has one session, of all pictures.
 
 A pass is as many operations as a forward pass of the bare backbone takes for one picture: the operations (by the
-formulas of torch.utils.flop_counter) of the training steps and of all other calls of the network, divided by those of
-such a pass. A step is counted in its first, plain call for each shape of its inputs; replays of a CUDA graph do the
-same work. Work without the network (ridge regressions, k-means) takes time and counts no pass.
+formulas of torch.utils.flop_counter, which has none for attention on the CPU) of the training steps and of all other
+calls of the network, divided by those of such a pass. A step is counted in its first, plain call for each shape of its
+inputs; replays of a CUDA graph do the same work. Work without the network (ridge regressions, k-means) takes time and
+counts no pass.
 
 ``ratio``: seconds over what SAFE takes for as many passes, by the line through SAFE's own session with the given number
 of epochs and with twice as many; its intercept is the work that does not grow with the passes. ``per_pass``: seconds
@@ -397,7 +398,7 @@ def main(words: Sequence[str] | None = None) -> list[dict[str, Any]]:
     backbone = load_backbone(options.weights).to(device, choose_precision("auto", device))
     stream = stream_in_memory(options.pictures, backbone.size, options.classes, options.sessions, options.each)
     bench = Bench(accelerator, backbone, stream, operations_of_pass(backbone), options.times)
-    print(f"{hardware(device)}, torch {torch.__version__}; {backbone}; {stream}; {options.epochs} epochs of batches of "
+    print(f"{hardware(device)}, torch {torch.__version__}; {backbone}; {stream}; epochs: {options.epochs}, batches of "
           f"{options.batch or 'their own'}; {bench.unit / 1e9:.2f} GFLOP a pass", flush=True)  # fmt: skip
     rows = compare(bench, chosen_presets(options.methods), options)
     print(verdict(rows), flush=True)
