@@ -21,7 +21,8 @@ h2 { margin-top: 2em; } figure { margin: 1em 0; max-width: 30em; } figcaption { 
 th, td { padding: .2em 1em .2em 0; text-align: left; vertical-align: top; }
 td.n, th.n { text-align: right; } tr + tr { border-top: 1px solid var(--faint); }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-svg .count { font-size: 10px; fill: var(--ink); stroke: var(--paper); stroke-width: 2px; paint-order: stroke; } svg .bar { fill: var(--bar); }
+svg .count { font-size: 10px; stroke: var(--paper); stroke-width: 2px; paint-order: stroke; }
+svg .bar { fill: var(--bar); }
 svg .grid { stroke: var(--faint); } svg .even { stroke: var(--ink); stroke-dasharray: 4 3; }
 """
 
