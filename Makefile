@@ -14,7 +14,7 @@ export OMP_NUM_THREADS := $(shell n=`nproc 2>/dev/null || sysctl -n hw.ncpu 2>/d
 	if [ "$$n" -gt 8 ]; then echo 8; else echo "$$n"; fi)
 endif
 
-.PHONY: help demo test lint format setup clean
+.PHONY: help demo test test-lowest lint format setup clean
 
 help:
 	@echo 'make demo    SAFE on an embedded stream with an embedded backbone: a table, and a page to open'
@@ -27,8 +27,15 @@ help:
 demo: setup
 	@$(BIN)/safecl demo $(ARGS)
 
+# All tests in parallel, some of them in one process.
 test: lint
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --maxprocesses 4 --dist worksteal)
+
+# With the oldest versions that pyproject.toml allows.
+test-lowest: setup
+	@$(BIN)/python -c 'import os, venv; os.path.isdir(".venv-lowest") or venv.create(".venv-lowest", with_pip=True)'
+	.venv-lowest/bin/python -m pip install --disable-pip-version-check -q -c constraints-lowest.txt -e '.[dev]'
+	.venv-lowest/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --maxprocesses 4 --dist worksteal)
 
 lint: setup
 	$(BIN)/python -m ruff check .
@@ -51,5 +58,5 @@ setup:
 	echo "No Python found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python." >&2; exit 2
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -117,6 +117,7 @@ def test_bf16_features_and_gradients_point_where_float32_ones_do(
     for dtype in (torch.float32, torch.bfloat16):
         backbone = make_backbone().to(CUDA, dtype)
         view, pet = attach(backbone.vit, pet_settings(kind))
+        pet.eval()
         scramble(pet)
         features = backbone.features(images.to(CUDA), view)
         gradients = torch.autograd.grad(features.pow(3).mean(), list(pet.parameters()))

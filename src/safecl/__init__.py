@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from safecl.backbone.load import load_backbone as load_backbone
     from safecl.errors import SafeclError as SafeclError
     from safecl.experiments.config import RunSettings as RunSettings
-    from safecl.experiments.launch import launch as launch
+    from safecl.experiments.launch import Result as Result
+    from safecl.experiments.launch import run as run
     from safecl.learner import Learner as Learner
     from safecl.methods.method import Method as Method
+    from safecl.methods.settings import MethodSettings
+
+    METHODS: dict[str, type[MethodSettings]]
     from safecl.streams.catalog import open_stream as open_stream
     from safecl.streams.sources import from_arrays as from_arrays
     from safecl.streams.sources import from_hugging_face as from_hugging_face
@@ -24,20 +28,23 @@ _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
     "Learner": "safecl.learner:Learner",
     "Method": "safecl.methods.method:Method",
+    "Result": "safecl.experiments.launch:Result",
     "RunSettings": "safecl.experiments.config:RunSettings",
     "SafeclError": "safecl.errors:SafeclError",
     "Stream": "safecl.streams.stream:Stream",
     "from_arrays": "safecl.streams.sources:from_arrays",
     "from_hugging_face": "safecl.streams.sources:from_hugging_face",
     "from_torch": "safecl.streams.sources:from_torch",
-    "launch": "safecl.experiments.launch:launch",
     "load_backbone": "safecl.backbone.load:load_backbone",
     "open_stream": "safecl.streams.catalog:open_stream",
+    "run": "safecl.experiments.launch:run",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["METHODS", "__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "METHODS":  # the settings class of every method by its name
+        return importlib.import_module("safecl.methods.catalog").method_settings()
     if name not in _PUBLIC:
         raise AttributeError(f"module 'safecl' has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")

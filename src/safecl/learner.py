@@ -30,6 +30,10 @@ class Learner(nn.Module):
         self._merged_at: tuple[Any, ...] | None = None
         self.to(backbone.device).eval()  # only the engine, while it trains, turns dropout on
 
+    def __repr__(self) -> str:
+        numbers = sum(parameter.numel() for parameter in self.pet.parameters())
+        return f"<Learner: {self._settings.kind} of {numbers} numbers on {self.backbone.name}>"
+
     def features(
         self, images: Tensor, *, prompts: Tensor | None = None, prefixes: Mapping[int, Prefix] | None = None
     ) -> Tensor:

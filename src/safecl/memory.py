@@ -1,9 +1,9 @@
 """How much memory is free, so that too large a request is refused before the system ends the process."""
 
 import contextlib
-import os
 from pathlib import Path
 
+import psutil
 import torch
 
 
@@ -20,8 +20,8 @@ def free_on_host(root: Path = Path("/")) -> int:
     limits = _left_in_groups(root)
     try:
         limits.append(1024 * _value(root / "proc/meminfo", "MemAvailable:"))
-    except (OSError, ValueError):  # not Linux: no more than there is in all
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError):  # not Linux
+        limits.append(int(psutil.virtual_memory().available))
     return max(min(limits), 0)
 
 

@@ -21,6 +21,14 @@ from safecl.cli import main as cli
         (["run", "safe", "pet=sff"], "did you mean 'ssf'?"),
         (["run", "safe", "seed"], "key=value"),
         (["run", "safe", "stream=folder:"], "after the colon"),
+        (["run", "safe", "stream="], "stream= has no value; for example stream=folder:photos, or leave the word away"),
+        (["run", "safe", "seed="], "write seed=null for none"),
+        (["run", "safe", "train.accumulate=1000"], "train.accumulate=1000 must divide train.batch_size=48"),
+        (["run", "safe", "ridge.size=1000000"], "set ridge.size to"),
+        (["run", "safe", "backbone=resnet50"], "resnet50 is no timm VisionTransformer with a CLS token"),
+        (["run", "safe", "stream=parquet:a.csv"], "a.csv"),
+        (["info", "--keys", "saef"], "did you mean 'safe'?"),
+        (["info", "safe"], "safecl info --keys safe"),
         (["data", "check", "glyphs"], "nothing to check"),
     ],
 )
@@ -41,3 +49,14 @@ def test_every_command_has_an_example() -> None:
         for command in app.registered_commands:
             assert command.callback is not None
             assert "Example:" in (command.callback.__doc__ or ""), command.callback.__name__
+
+
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_without_a_word_there_is_help_and_no_error(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["safecl", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr()
+    assert stop.value.code == 0 and "Usage" in said.out and said.err == ""

@@ -52,7 +52,8 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
     assert {"given.yaml", "resolved.yaml", "facts.json", "metrics.jsonl", "losses.jsonl", "summary.json"} <= made
     assert {"report.html", "examples", "state"} <= made
     given = (tmp_path / "runs/ranpac/given.yaml").read_text()
-    assert given.startswith("# safecl run ranpac backbone=vit_tiny") and yaml.safe_load(given)["method"] == "ranpac"
+    assert given.startswith("# safecl run ranpac backbone=vit_tiny") and given.count("--folder runs/ranpac\n") == 1
+    assert yaml.safe_load(given)["method"] == {"name": "ranpac", "ridge": {"size": 50}}
     (tmp_path / "runs/broken").mkdir()
     (tmp_path / "runs/broken/resolved.yaml").write_text("seed: 1\n")
 
@@ -78,7 +79,7 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
         (["show", "nowhere"], "There is no run folder nowhere"),
         (["run", "safe", "--resume", "--folder", "new"], "There is nothing to resume in new"),
         (["run", "safe", *TINY, "--track", "wandbb"], "did you mean 'wandb'?"),
-        (["run", "safe", *TINY, "train.accumulate=7"], "must divide batch_size=48"),
+        (["run", "safe", *TINY, "train.accumulate=7"], "train.accumulate=7 must divide train.batch_size=48"),
     ],
 )
 def test_mistakes_are_one_sentence(words: list[str], sentence: str, safecl: Safecl) -> None:
@@ -111,4 +112,5 @@ def test_a_signal_stops_a_run_within_seconds_and_the_same_command_goes_on(safecl
     assert not (tmp_path / "run" / "summary.json").exists()
     assert "unfinished" in safecl("runs", str(tmp_path)).out
     rest = safecl(*command, "--resume")
-    assert rest.code == 0 and "on all classes at the end" in rest.out
+    assert rest.code == 0 and "Going on in session 1 of 2, ranpac, at step " in rest.out
+    assert "test pictures of 4 classes at the end" in rest.out

@@ -276,6 +276,22 @@ def test_a_loss_that_is_never_finite_is_a_sentence(backbone: Backbone, session: 
 # -- the rate -------------------------------------------------------------------------------------------------------
 
 
+def test_features_that_are_not_finite_are_blamed_on_the_training_or_on_the_weights(
+    backbone: Backbone, session: Session
+) -> None:
+    fit, tuned = new_fit(), Tuned(backbone)
+    fit.method.backbone = backbone
+    with torch.no_grad():
+        next(tuned.pet.parameters()).fill_(float("inf"))
+    with pytest.raises(SafeclError, match=r"^Training diverged in session 1: .*; lower train\.lr\.$"):
+        fit.features(session, tuned.learner)
+    backbone.vit.norm.bias.data.fill_(float("nan"))
+    for network in (backbone, tuned.learner):
+        with pytest.raises(SafeclError, match=r"^The backbone tiny gives features .* check its weights") as caught:
+            fit.features(session, network)
+        assert "train.lr" not in str(caught.value)
+
+
 def test_later_sessions_have_their_own_settings(backbone: Backbone, make_stream: MakeStream) -> None:
     settings = TrainSettings(epochs=3, later_epochs=1, lr=0.05, later_lr=0.01, batch_size=9, clip=None, later_clip=1e-9)
     stream = make_stream([LABELS, LABELS], train=3)
@@ -326,7 +342,7 @@ def test_a_batch_in_pieces_is_the_batch(accumulate: int, backbone: Backbone, ses
 
 
 def test_pieces_must_divide_the_batch() -> None:
-    with pytest.raises(ValueError, match="accumulate=5 must divide batch_size=48"):
+    with pytest.raises(ValueError, match=r"train\.accumulate=5 must divide train\.batch_size=48"):
         TrainSettings(accumulate=5)
 
 

@@ -37,7 +37,27 @@ def test_pooled_accuracy_is_that_over_all_pictures_whatever_the_sizes(seed: int,
 def test_pooled_and_mean_differ_where_sizes_do() -> None:
     assert pooled([1.0, 0.0], [9, 1]) == pytest.approx(0.9)
     assert task_mean([1.0, 0.0]) == pytest.approx(0.5)
-    assert pooled([], []) == 0.0
+
+
+def test_without_a_test_picture_there_is_no_accuracy_and_no_forgetting() -> None:
+    assert pooled([], []) is None and pooled([None], [0]) is None and task_mean([None]) is None
+    history = History(("safe",))
+    history.add({"safe": [None]}, [0])
+    line = history.add({"safe": [None, None]}, [0, 0])
+    assert line["pooled"]["safe"] is None and line["seen"]["safe"] is None and line["forgetting"]["safe"] is None
+    summary = history.summary()
+    assert summary["final"]["safe"] is None and summary["average"]["safe"] is None and summary["bwt"]["safe"] is None
+    json.dumps(summary)
+
+
+def test_a_session_without_test_pictures_is_left_out_of_every_mean() -> None:
+    history = History(("safe",))
+    history.add({"safe": [0.8]}, [10])
+    history.add({"safe": [0.6, None]}, [10, 0])
+    line = history.add({"safe": [0.4, None, 1.0]}, [10, 0, 30])
+    assert line["pooled"]["safe"] == pytest.approx((4 + 30) / 40) and line["task_mean"]["safe"] == pytest.approx(0.7)
+    assert line["forgetting"]["safe"] == pytest.approx(0.4)  # of session 1 alone
+    assert history.summary()["bwt"]["safe"] == pytest.approx(-0.4)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 7), st.booleans())

@@ -115,10 +115,8 @@ def test_a_parameter_without_a_gradient_keeps_none() -> None:
 
 
 def test_two_processes_are_one(tmp_path: Path) -> None:
-    """Every method, class- and domain-incremental, under ``accelerate launch``, against the same in one process."""
-    options = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
-    quiet = ["--mixed_precision", "no", "--dynamo_backend", "no"]
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", *options, *quiet]
+    """Every method, class- and domain-incremental, under ``torchrun``, against the same in one process."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name, command in (("one", [sys.executable]), ("two", launcher)):
         (tmp_path / name).mkdir()

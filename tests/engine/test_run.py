@@ -423,12 +423,15 @@ def stopped_after_one(go: Callable[..., tuple[Any, Method]], folder: Path, monke
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sessions": [["a", "b"], ["x"], ["d", "a"]]}, "session 2 had the classes c and now has x"),
+        ({"sessions": [*SESSIONS, ["x"]]}, "other data: the class x is new and not learned;"),
+        ({"sessions": [["a", "b"], ["x"], ["d", "a"]]}, "the class x is new and not learned and the class c is gone;"),
         ({"sessions": [["b", "a"], ["c"], ["d", "a"]]}, "session 1 had the classes a, b and now has b, a"),
-        ({"sessions": SESSIONS[:2]}, "3 sessions, and now there are 2"),
-        ({"train": 4}, "session 1 had 6 train pictures and now has 8"),
+        ({"sessions": SESSIONS[:2]}, "the class d is gone"),
+        ({"sessions": [*SESSIONS, ["a"]]}, "3 sessions, and now there are 4"),
+        ({"train": 4}, "session 1 had 6 training pictures and now has 8, and the new ones were not learned;"),
+        ({"train": 2}, "session 1 had 6 training pictures and now has 4;"),
         ({"test": 3}, "session 1 had 4 test pictures and now has 6"),
-        ({"seed": 1}, "train pictures of session 1 have changed"),
+        ({"seed": 1}, "training pictures of session 1 have changed"),
         ({"settings": {"train": {"epochs": 2}}}, "train.epochs=1 (now 2)"),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
@@ -447,6 +450,7 @@ def test_other_data_or_settings_are_refused_and_the_run_stays_as_it_was(
     with pytest.raises(SafeclError) as caught:
         go(tmp_path, **change)
     assert told in str(caught.value) and "--folder" in str(caught.value) and "--fresh" in str(caught.value)
+    assert ("holds a finished run" if finished else "holds a run") in str(caught.value)
     assert {path: path.read_bytes() for path in before} == before
     assert go(tmp_path)[0]["sessions"] == 3  # with what it began with it goes on
     assert go(tmp_path, fresh=True, **change)[0]["sessions"] == len(change.get("sessions", SESSIONS))
@@ -487,6 +491,100 @@ def test_a_fresh_start_empties_a_run_and_nothing_else(go: Callable[..., tuple[An
     with pytest.raises(SafeclError, match="no run, so it is not emptied"):
         go(tmp_path / "other", fresh=True)
     assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+def test_the_predictions_of_the_last_session_are_kept_picture_by_picture(
+    go: Callable[..., tuple[Any, Method]], make_stream: MakeStream, tmp_path: Path
+) -> None:
+    summary, method = go(tmp_path, "safe")
+    found = [json.loads(text) for text in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    tests = [make_stream(SESSIONS).test(number) for number in (1, 2, 3)]
+    assert [(line["session"], line["label"]) for line in found] == [
+        (number, label) for number, test in enumerate(tests, 1) for label in test.labels
+    ]
+    for output in method.outputs:
+        right = [line["predicted"][output] == line["label"] for line in found]
+        assert np.mean(right) == pytest.approx(summary["final"][output])
+    views = [test.plain(range(len(test)), make_stream(SESSIONS).transform).float() / 255 for test in tests]
+    largest = method.logits(torch.cat(views)).sort(dim=1, descending=True).values
+    margins = (largest[:, 0] - largest[:, 1]).tolist()
+    assert [line["margin"] for line in found] == pytest.approx(margins, abs=1e-4)
+
+
+def test_pictures_are_kept_by_chance_and_of_the_classes_that_are_answered_worst(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RanPAC.all_logits
+    monkeypatch.setattr(RanPAC, "all_logits", lambda self, x: {"ranpac": real(self, x)["ranpac"].roll(1, dims=1)})
+    go(tmp_path)  # the index of every answer is one too high
+    found = json.loads((tmp_path / "examples.json").read_text())
+    assert {example["why"] for example in found} == {"chance", "worst"}
+    for example in found:
+        assert (tmp_path / example["file"]).stat().st_size and 0 <= example["surer_than"] <= 1
+        if example["why"] == "worst":
+            assert example["predictions"]["ranpac"] != example["label"]
+
+
+def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    notes = Notes()
+    summary, _ = go(tmp_path, test=0, progress=notes)
+    assert summary["final"] == {"ranpac": None} and summary["average"] == {"ranpac": None}
+    assert summary["test_pictures"] == 0 and (tmp_path / "predictions.jsonl").read_text() == ""
+    assert any("ranpac –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
+
+
+def test_a_domain_stream_tells_both_accuracies(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    notes = Notes()
+    go(tmp_path, sessions=[["a", "b"]] * 2, protocol="domain", progress=notes)
+    told = [text for text in notes.said if text.startswith("Session")]
+    assert len(told) == 2 and all("learned so far: ranpac" in text and "all domains: ranpac" in text for text in told)
+
+
+def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
+    go(tmp_path / "safe", "safe", sessions=[["a", "b", "c", "d"], ["e"], ["f"]])
+    first, *later = (line["notes"] for line in lines(tmp_path / "safe"))
+    assert first.keys() == {"pilots", "transfer", "kept"} and first["pilots"] is True
+    for number, line in enumerate(later, 2):
+        assert line.keys() == {"released", "average", "trusted"}
+        assert line["average"] == pytest.approx(1 / (3 + number))  # classes of one size: those of the session over all
+    go(tmp_path / "ranpac")
+    assert not any("notes" in line for line in lines(tmp_path / "ranpac"))
+
+
+def test_a_run_that_fails_keeps_its_sentence_until_it_is_started_again(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise SafeclError("The picture cat.png has gone.")
+
+    with monkeypatch.context() as patch, pytest.raises(SafeclError):
+        patch.setattr(RanPAC, "learn", fail)
+        go(tmp_path)
+    assert json.loads((tmp_path / "failed.json").read_text()) == {"error": "The picture cat.png has gone."}
+    go(tmp_path)
+    assert not (tmp_path / "failed.json").exists()
+    with pytest.raises(SafeclError):  # a run that is refused has not failed
+        go(tmp_path, seed=1)
+    assert not (tmp_path / "failed.json").exists()
+
+
+def test_a_run_that_goes_on_inside_a_session_says_at_once_where(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, steps = torch.optim.SGD.step, [0]
+
+    def killed(self: Any, *arguments: Any) -> Any:
+        steps[0] += 1
+        if steps[0] == 4:  # two of session 1, and one of session 2
+            raise Killed
+        return real(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(torch.optim.SGD, "step", killed)
+        go(tmp_path, "finetune", train=8, sessions=[["a"], ["b"]])
+    notes = Notes()
+    go(tmp_path, "finetune", train=8, sessions=[["a"], ["b"]], progress=notes)
+    assert notes.said[0] == "Going on in session 2 of 2, finetune, at step 1 of 2."
 
 
 def test_a_summary_that_is_damaged_is_computed_again(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from safecl.errors import SafeclError
 from safecl.report import page as page_module
 from safecl.report.page import write_page
+from safecl.report.words import accuracy
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +20,10 @@ def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "inline_svg", lambda *_: Markup("<svg></svg>"))
 
 
-def pooled(folder: Path, output: str) -> str:
+def known(folder: Path, output: str, kind: str = "pooled") -> str:
     line = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-    return f"{100 * line['pooled'][output]:.1f} %"
+    pictures = sum(line["test_counts"][: line["session"] if kind == "seen" else None])
+    return accuracy(line[kind][output], pictures).replace("\u00a0", " ")
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -30,7 +32,7 @@ def edit(path: Path, **changes: Any) -> None:
 
 def test_headline_gives_each_methods_final_accuracy(make_run: Any, page: Any) -> None:
     folders = [make_run(method, method=method) for method in ("safe", "ranpac", "finetune")]
-    safe, ranpac, finetune = (pooled(folder, folder.name) for folder in folders)
+    safe, ranpac, finetune = (known(folder, folder.name) for folder in folders)
     sentence = f"After 5 sessions and 50 classes SAFE knows {safe}, RanPAC {ranpac} and fine-tuning {finetune}."
     assert sentence in page(folders).text
 
@@ -86,9 +88,90 @@ def test_runs_at_different_moments_are_not_compared_as_equals(make_run: Any, pag
 
 
 def test_domain_stream_speaks_of_domains(make_run: Any, page: Any) -> None:
-    text = page([make_run(protocol="domain", sessions=6, done=4)]).text
-    assert "After 4 of 6 domains of the same 10 classes SAFE knows" in text
+    folder = make_run(protocol="domain", sessions=6, done=4)
+    text = page([folder]).text
+    assert f"After 4 of 6 domains of the same 10 classes SAFE knows {known(folder, 'safe', 'seen')}." in text
     assert "Hatched: not learned yet." in text
+
+
+def test_domain_stream_gives_both_accuracies_under_their_names(make_run: Any, page: Any) -> None:
+    folder = make_run(protocol="domain", sessions=4)
+    text = page([folder]).text
+    assert "everything learned so far" not in text and "everything seen" not in text
+    assert "On the test pictures of all domains, also those to come, after each session." in text
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for kind, name in (("pooled", "on all domains, also those to come"), ("seen", "on the domains learned so far")):
+        table = text[text.index(f"in percent: {name}") :]
+        rows = table[: table.index("4 · style 4") + 60]
+        for line in lines:
+            assert f"{100 * line[kind]['safe']:.1f}" in rows
+    assert "Average over sessions, all domains" in text
+    assert "Average over sessions, domains learned so far" in text
+
+
+def test_class_stream_has_one_accuracy(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=2)]).text
+    assert "On the test pictures of everything learned so far, after each session." in text and "domain" not in text
+
+
+def test_without_a_test_picture_there_are_dashes_and_the_reason(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=1)
+    line = json.loads((folder / "metrics.jsonl").read_text())
+    nothing = {"safe": None, "slow": None, "fast": None}
+    line.update(
+        test_counts=[0], accuracy={o: [None] for o in nothing}, pooled=nothing, seen=nothing, forgetting=nothing
+    )
+    (folder / "metrics.jsonl").write_text(json.dumps(line))
+    (folder / "predictions.jsonl").write_text("")
+    text = page([folder]).text
+    assert "No test picture, so no accuracy." in text and "none can be held out" in text
+    assert "0.0 %" not in text.partition("Time and memory")[0].partition("What the method decided")[0]
+
+
+def test_most_confused_classes_and_the_worst_with_their_mistakes_are_shown(make_run: Any, page: Any) -> None:
+    seen = page([make_run(sessions=2)])
+    assert "Where it goes wrong" in seen.text
+    _, _, confused = seen.text.partition("Classes that are confused most often")
+    assert confused.index("2 of 10") < confused.index("1 of 10")
+    assert "7 of 10 right" in seen.text and seen.tags["img"] == 8 + 3
+    table = seen.text[seen.text.index("Accuracy by class") :]
+    assert table.index("70.0 ± 13.6 %") < table.index("100.0 ± 8.0 %")  # the worst first
+
+
+def test_what_the_method_decided_is_told(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=4)]).text
+    table = text[text.index("What the method decided") :]
+    for word in ("not used", "75.0 %", "dropped", "50.0 %"):
+        assert word in table
+    assert "What the method decided" not in page([make_run("other", method="ranpac")]).text
+
+
+def test_parts_that_are_the_method_itself_are_drawn_once_with_the_reason(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=2)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        for kind in ("accuracy", "pooled", "seen", "forgetting"):
+            line[kind] = dict.fromkeys(line[kind], line[kind]["safe"])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    seen = page([folder])
+    assert "Slow and Fast have the accuracy of SAFE after every session." in seen.text
+    assert "kept at most 25.0 % of a session's tuning" in seen.text  # half of the mean, of which half was trusted
+    assert seen.tags["figcaption"] < page([make_run("apart", sessions=2)]).tags["figcaption"]
+
+
+def test_answers_that_agree_are_one_line_and_sureness_compares(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=2, examples=1)
+    examples = json.loads((folder / "examples.json").read_text())
+    examples[0].update(label="a", predictions={"slow": "b", "fast": "a", "safe": "a"}, surer_than=0.62)
+    (folder / "examples.json").write_text(json.dumps(examples[:1]))
+    text = page([folder]).text
+    assert "SAFE, Fast✓ right surer than 62 %" in text and "Slow✗ wrong: “b”" in text
+
+
+def test_a_run_that_failed_says_why(make_run: Any, page: Any) -> None:
+    folder = make_run(done=2)
+    (folder / "failed.json").write_text(json.dumps({"error": "The disk is full."}))
+    assert "SAFE failed: The disk is full." in page([folder]).text
 
 
 def test_runs_of_one_method_are_told_apart(make_run: Any, page: Any) -> None:
@@ -119,7 +202,8 @@ def test_command_is_given_as_one_would_type_it(make_run: Any, page: Any) -> None
     [
         ("facts.json", "{"),
         ("facts.json", '{"method": "safe"}'),
-        ("summary.json", "[1, 2"),
+        ("predictions.jsonl", '{"session": 1}\n'),
+        ("failed.json", "[1, 2"),
         ("examples.json", '[{"file": 3}]'),
         ("examples.json", '[{"file": "../../secret.png", "label": "a"}]'),
         ("metrics.jsonl", '{"session": 1\n{"session": 2}\n'),
@@ -133,6 +217,12 @@ def test_damaged_file_is_named_in_one_sentence(make_run: Any, page: Any, name: s
     with pytest.raises(SafeclError) as caught:
         page([folder])
     assert str(folder / name) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_damaged_summary_is_not_missed(make_run: Any, page: Any) -> None:
+    whole, damaged = make_run("a", protocol="domain"), make_run("b", protocol="domain")
+    (damaged / "summary.json").write_text('{"final": {')
+    assert page([whole]).text == page([damaged]).text
 
 
 def test_missing_and_empty_folders_are_named(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def damaged(data: bytes, at: int) -> bytes:
         ("x.tgz", gzip.compress(tarred()), gzip.compress(tarred())[:-9]),
         ("x.tar.gz", gzip.compress(tarred()), damaged(gzip.compress(tarred()), len(gzip.compress(tarred())) - 6)),
     ],
+    ids=["zip damaged", "zip cut", "zip is a page", "tar cut", "tgz cut", "tar.gz damaged"],
 )
 def test_an_archive_that_is_not_whole_is_not_given_its_name(
     tmp_path: Path, site: Site, name: str, good: bytes, bad: bytes

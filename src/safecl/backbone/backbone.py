@@ -50,6 +50,10 @@ class Backbone:
         self.dtype, self._prepared = dtype, Once()  # forgets pictures of the device and precision before
         return self
 
+    def __repr__(self) -> str:
+        precision = str(self.dtype).removeprefix("torch.")
+        return f"<Backbone {self.name}: inputs of {self.size}, {self.width} features, {precision} on {self.device}>"
+
     @cached_property
     def digest(self) -> str:
         """The fingerprint of the weights as they were loaded: blake2b of their names, shapes and float32 values."""

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from importlib import resources
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, cast
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
-from safecl.backbone.settings import EMBEDDED, PAPER, SUFFIXES, BackboneSettings, Normalisation
+from safecl.backbone.settings import EMBEDDED, PAPER, SUFFIXES, BackboneSettings, Normalisation, embedded_weights
 from safecl.errors import SafeclError, unknown
 
 
@@ -58,14 +57,6 @@ def _weight_file(settings: BackboneSettings) -> Path | None:
     if settings.name == EMBEDDED:
         return embedded_weights()
     return None
-
-
-def embedded_weights() -> Path:
-    """The weights that ship inside the package."""
-    file = Path(str(resources.files("safecl.backbone") / "weights" / f"{EMBEDDED}.safetensors"))
-    if not file.is_file():
-        raise SafeclError(f"The embedded weights are missing from the installation ({file}); install safecl again.")
-    return file
 
 
 def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTransformer:

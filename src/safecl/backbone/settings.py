@@ -1,9 +1,12 @@
 """Which backbone: the settings, and the names that go with them."""
 
+from importlib import resources
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from safecl.errors import SafeclError
 from safecl.settings import Settings
 
 EMBEDDED = "safecl_micro"
@@ -24,3 +27,11 @@ class BackboneSettings(Settings):
     weights: str | None = Field(None, description="a local weight file, or 'random'; the model's own if not given")
     image_size: int | None = Field(None, gt=0, description="side of the input; the model's own if not given")
     normalisation: Normalisation = Field("auto", description="of pixels in [0, 1]: none, half, imagenet, or auto")
+
+
+def embedded_weights() -> Path:
+    """The weights that ship inside the package."""
+    file = Path(str(resources.files("safecl.backbone") / "weights" / f"{EMBEDDED}.safetensors"))
+    if not file.is_file():
+        raise SafeclError(f"The embedded weights are missing from the installation ({file}); install safecl again.")
+    return file

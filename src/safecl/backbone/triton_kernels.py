@@ -71,7 +71,7 @@ def _power(n):
     return max(16, triton.next_power_of_2(n))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _norm(x, weight, bias, y, mean, spread, rows, width, eps, count: tl.constexpr, block: tl.constexpr):
     row, column = tl.program_id(0) * count + tl.arange(0, count), tl.arange(0, block)
     inside = column < width
@@ -87,7 +87,7 @@ def _norm(x, weight, bias, y, mean, spread, rows, width, eps, count: tl.constexp
     tl.store(spread + row, r, mask=row < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _norm_back(g, x, weight, mean, spread, by_x, rows, width, count: tl.constexpr, block: tl.constexpr):
     row, column = tl.program_id(0) * count + tl.arange(0, count), tl.arange(0, block)
     inside = column < width
@@ -116,7 +116,7 @@ def _gelu(x):
     return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "parts"])
 def _sum(
     g, z, by_z, mean, spread, sums, n, width, parts,
     norm: tl.constexpr, gelu: tl.constexpr, count: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
@@ -153,7 +153,7 @@ def _totals(sums, column, width, parts, step: tl.constexpr, block: tl.constexpr)
     return tl.sum(one, axis=0), tl.sum(along, axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def _finish_norm(
     sums, weight, bias, by_scale, by_shift, width, parts,
     has_bias: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
@@ -168,7 +168,7 @@ def _finish_norm(
     tl.store(by_shift + column, total, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "parts"])
 def _finish(
     sums, by_z, x, weight, bias, scale, shift, by_scale, by_shift, n, inputs, width, parts, tiny, ratio,
     has_bias: tl.constexpr, gelu: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr,

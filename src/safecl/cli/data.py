@@ -21,25 +21,25 @@ def list_(root: Root = None) -> None:
 
     Example:  safecl data list
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from safecl.streams.catalog import data_root
+    from safecl.cli.terminal import Column, make_console, print_table
     from safecl.streams.datasets import DATASETS
     from safecl.streams.datasets.dataset import record
-    from safecl.streams.settings import FORMS
+    from safecl.streams.settings import FORMS, data_root
 
-    table = Table("name", "classes", "train / test", "sessions", "prepared", "licence")
-    table.add_row("glyphs", "any", "drawn", "any", "needs nothing", "—")
+    rows = [["glyphs", "any", "drawn", "drawn", "any", "needs nothing", "–"]]
     for d in DATASETS.values():
         train, test = next(iter(d.counts.values()))
-        sessions = "6 domains" if d.protocol == "domain" else f"{d.first} + {d.step} …"
+        sessions = "6 domains" if d.protocol == "domain" else f"{(d.classes - d.first) // d.step + 1} of {d.step}"
         place = data_root(root) / d.folder
         state = str(record(place).get("split", "by hand")) if place.is_dir() else "no"
-        table.add_row(d.name, str(d.classes), f"{train} / {test}", sessions, state, d.licence)
-    console = Console()
-    console.print(table)
-    console.print(f"Your own pictures: {', '.join(FORMS)}", markup=False)
+        rows.append([d.name, str(d.classes), f"{train:,}", f"{test:,}", sessions, state, d.licence])
+    heads = ("name", "classes", "training", "test", "sessions", "prepared", "licence")
+    right, folds = ("classes", "training", "test"), ("prepared", "licence")
+    columns = [Column(head, head in right, head in folds) for head in heads]
+    console, root = make_console(), data_root(root)
+    drop = ("test", "training", "sessions", "licence")
+    print_table(console, f"Streams (prepared in {root})", columns, rows, drop=drop)
+    console.print(f"Your own pictures: {', '.join(FORMS)}", markup=False, highlight=False)
 
 
 @app.command()
@@ -55,9 +55,9 @@ def prepare(
     Example:  safecl data prepare cifar100 --from cifar-100-python.tar.gz --root data
     """
     from safecl.errors import SafeclError
-    from safecl.streams.catalog import data_root
     from safecl.streams.download import download as fetch
     from safecl.streams.prepare import prepare as lay_out
+    from safecl.streams.settings import data_root
 
     dataset = _dataset(name)
     place = data_root(root)
@@ -80,9 +80,10 @@ def check(
     It reads what a run with the same settings would read.
     Example:  safecl data check folder:photos   or   safecl data check folder:photos stream.unreadable=skip
     """
+    settings = _settings(name, words, root)  # before anything heavy is imported: a wrong word is answered at once
     from safecl.streams.catalog import check_stream
 
-    report = check_stream(_settings(name, words, root), workers)
+    report = check_stream(settings, workers)
     for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
         for line in lines:
             typer.echo(sign + line)
@@ -101,10 +102,10 @@ def show(
 
     Example:  safecl data show glyphs --out sheets   or   safecl data show folder:photos stream.step=10
     """
+    settings = _settings(name, words, root)
     from safecl.streams.catalog import open_stream
     from safecl.streams.show import show as draw
 
-    settings = _settings(name, words, root)
     if "cache" in type(settings).model_fields:
         settings = settings.model_copy(update={"cache": False})
     for path in draw(open_stream(settings), out, per_class=per_class):

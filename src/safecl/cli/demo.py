@@ -1,37 +1,48 @@
 """The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream, a table, and a page."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from safecl.cli.terminal import Column, make_console, print_table
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
-from safecl.experiments.config import load
+from safecl.experiments.config import given_text, load
 from safecl.experiments.launch import launch
 from safecl.experiments.layers import method_groups
 from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
+from safecl.report.words import NONE, results
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
+PLACE = Path("runs/demo")
+NEXT = """
+Next, on your own pictures (PATH holds one folder of pictures a class):
+  safecl data check folder:PATH                    is every picture readable?
+  safecl run safe stream=folder:PATH               learn session by session
+  safecl run safe stream=folder:PATH pet=adapter   with another kind of tuning"""
 
 
-def run_demo(words: list[str], folder: Path, show: Show = "auto", fresh: bool = False) -> Path:
+def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> Path:
     """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
     progress, histories = make_progress(show), {}
+    command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
     for method, title in METHODS.items():
-        settings = load("demo", [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)])
-        progress.say(f"{title} on {settings.stream.title}, backbone {settings.backbone.name}, PET {settings.pet}")
-        place = folder / method
-        launch(settings, place, progress, facts={"command": " ".join(["safecl demo", *words])}, fresh=fresh)
-        histories[method] = History.read(place)
+        chosen = [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)]
+        settings = load("demo", chosen)
+        progress.say(f"{title}, backbone {settings.backbone.name}, PET {settings.pet}")
+        given = f"# {command}\n{given_text('demo', chosen)}"
+        launch(settings, folder / method, progress, facts={"command": command}, given=given, fresh=fresh)
+        histories[method] = History.read(folder / method)
     page = write_page([folder / method for method in METHODS], folder / "index.html", "safecl demo")
-    console = Console()
-    console.print(table(histories))
-    console.print(f"\nThe page with curves and pictures: [bold]{page}[/bold]", highlight=False)
-    console.print(NEXT, highlight=False)
+    console = make_console()
+    print_sessions(histories, console)
+    for method in METHODS:
+        console.print(results(folder / method)[0], highlight=False, markup=False)
+    console.print(f"\nThe page with curves and pictures: {page}", highlight=False, markup=False)
+    console.print(NEXT, highlight=False, markup=False)
     return page
 
 
@@ -41,33 +52,23 @@ def fitting(words: list[str], method: str) -> list[str]:
     return [word for word in words if word.partition("=")[0].partition(".")[0] not in missing]
 
 
-NEXT = """
-Next, on your own pictures (PATH holds one folder of pictures a class):
-  [bold]safecl data check folder:PATH[/bold]                    is every picture readable?
-  [bold]safecl run safe stream=folder:PATH[/bold]               learn session by session
-  [bold]safecl run safe stream=folder:PATH pet=adapter[/bold]   with another kind of tuning"""
-
-
-def table(histories: dict[str, History]) -> Table:
+def print_sessions(histories: dict[str, History], console: Console) -> None:
     """After each session: accuracy on all classes seen so far, forgetting so far, seconds. Fits into 80 columns."""
-    drawn = Table(
-        title="Accuracy in percent on all classes seen so far",
-        caption="seen: classes; f: forgetting, points lost on earlier sessions; s: seconds",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
     names = ("", "seen", "slow", "fast", "SAFE", "f", "s", "RanPAC", "f", "s", "fine-tuned", "f", "s")
-    for name in names:
-        drawn.add_column(name, justify="right", style="bold" if name == "SAFE" else "dim" if name in ("f", "s") else "")
+    styles = {"SAFE": "bold", "f": "dim", "s": "dim"}
+    columns = [Column(name, right=True, style=styles.get(name, "")) for name in names]
+    rows = []
     safe, ranpac, tuned = (histories[method].lines for method in METHODS)
     for lines in zip(safe, ranpac, tuned, strict=True):
         cells = [_percent(lines[0], "pooled", output) for output in ("slow", "fast")]
         for line, output in zip(lines, METHODS, strict=True):
             cells += [_percent(line, "pooled", output), _percent(line, "forgetting", output)]
             cells.append(f"{line['seconds']['total']:.0f}")
-        drawn.add_row(str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells)
-    return drawn
+        rows.append([str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells])
+    caption = "seen: classes; f: forgetting, points lost on earlier sessions; s: seconds"
+    print_table(console, "Accuracy in percent on all classes seen so far", columns, rows, leads=2, caption=caption)
 
 
 def _percent(line: dict[str, Any], kind: str, output: str) -> str:
-    return f"{100 * line[kind][output]:.1f}"
+    value = line[kind][output]
+    return NONE if value is None else f"{100 * value:.1f}"

@@ -1,93 +1,81 @@
-"""What ``safecl info`` says."""
+"""What ``safecl info`` says. Nothing heavy is imported: it answers at once."""
 
 import os
 import platform
+import subprocess
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
 
-import timm
-import torch
-from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import safecl
-from safecl.backbone.load import embedded_weights
-from safecl.backbone.settings import PAPER
+from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
 from safecl.errors import SafeclError
-from safecl.experiments.config import RunSettings, presets
-from safecl.experiments.layers import TAGS
-from safecl.experiments.sentences import all_keys
+from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
-from safecl.streams.catalog import data_root
-from safecl.streams.settings import FORMS, names
+from safecl.streams.settings import FORMS, data_root, names
 
 
-def describe() -> str:
-    """Version, devices, backbones and weights, streams, methods, folders: a line or two each."""
-    lines = [
-        f"safecl {safecl.__version__}  (Python {platform.python_version()}, torch {torch.__version__}, "
-        f"timm {timm.__version__})",
-        f"devices     {', '.join(devices())}",
-        f"backbones   {embedded()}",
-        f"            any timm ViT with a CLS token; the paper's: {', '.join(PAPER.values())}",
-        f"            downloaded weights: {', '.join(downloaded()) or 'none yet'}",
-        f"PET         {', '.join(PETS)}",
-        f"methods     {', '.join(method_settings())}",
-        f"presets     {', '.join(presets())}",
-        f"streams     {', '.join(names())}",
-        f"            own pictures: {', '.join(FORMS)}",
-        f"runs        {Path('runs').resolve()}",
-        f"datasets    {data_root(None).resolve()}  (SAFECL_DATA)",
-        f"weights     {hub()}  (HF_HOME)",
-    ]
-    return "\n".join(lines)
+def print_info(console: Console) -> None:
+    """Version, devices, backbones and weights, streams, methods, folders."""
+    grid = Table.grid(padding=(0, 2))
+    for key, value in describe():
+        grid.add_row(Text(key, style="bold"), Text(value, overflow="fold"))
+    console.print(grid)
 
 
-def describe_keys(method: str | None = None) -> str:
-    """Every setting with its choices, default and meaning; of one method or of all, and of every kind of a group."""
-    lines: dict[str, list[str]] = {}
-    for key, field, owner in all_keys(RunSettings, method):
-        if key in ("preset", *TAGS) or isinstance(field.default, BaseModel):
-            continue
-        value = "required" if field.is_required() else _value(field.default)
-        kind = _kind(owner)
-        line = f"{key} = {value}{f'  [{kind}]' if kind else ''}  {_choices(field.annotation)}{field.description or ''}"
-        lines.setdefault(key.partition(".")[0], []).append(line.rstrip())
-    return "\n\n".join("\n".join(dict.fromkeys(group)) for group in lines.values())
-
-
-def _value(default: Any) -> str:
-    return "null" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def _kind(owner: type[BaseModel]) -> str:
-    """Which kind of method, PET or stream a settings class is for."""
-    for tag in set(TAGS.values()) & owner.model_fields.keys():
-        kinds = get_args(owner.model_fields[tag].annotation)
-        if kinds:
-            return ", ".join(map(str, kinds))
-    return ""
-
-
-def _choices(annotation: Any) -> str:
-    """The words that may stand there, in brackets."""
-    words = [
-        value for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal for value in get_args(part)
-    ]
-    return f"({' | '.join(dict.fromkeys(map(str, words)))}) " if words else ""
+def describe() -> list[tuple[str, str]]:
+    """Lines of a key and what there is; a line without a key goes on with the one before."""
+    return [
+        ("safecl", f"{safecl.__version__} on Python {platform.python_version()}, torch {version('torch')}, "
+                   f"timm {version('timm')}"),
+        ("devices", ", ".join(devices())),
+        ("backbones", embedded()),
+        ("", "any timm ViT with a CLS token; the paper's:"),
+        *(("", f"{name}: {model}") for name, model in PAPER.items()),
+        ("", f"downloaded: {', '.join(downloaded()) or 'none yet'}"),
+        ("PET", ", ".join(PETS)),
+        ("methods", ", ".join(method_settings())),
+        ("presets", ", ".join(presets())),
+        ("streams", ", ".join(names())),
+        ("", f"your own pictures: {', '.join(FORMS)}"),
+        ("settings", "safecl info --keys lists them all, safecl info --keys safe those of one method or preset"),
+        ("runs", str(Path("runs").resolve())),
+        ("datasets", f"{data_root().resolve()}  (SAFECL_DATA)"),
+        ("weights", f"{hub()}  (HF_HOME)"),
+    ]  # fmt: skip
 
 
 def devices() -> list[str]:
+    """The processors that torch could compute on, found without it."""
     found = [f"cpu ({os.cpu_count()} cores)"]
-    found += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    return [*found, "mps"] if torch.backends.mps.is_available() else found
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        found.append("mps")
+    cards = graphics_cards()
+    without = " (this torch is built without CUDA)" if version("torch").endswith("+cpu") else ""
+    return found + [f"cuda:{i} ({name}){without}" for i, name in enumerate(cards)]
+
+
+def graphics_cards(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """The names of NVIDIA's cards, from the driver's own program or from what it says in ``root``."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        said = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
+        return [line.strip() for line in said.splitlines() if line.strip()]
+    except (OSError, subprocess.SubprocessError):
+        files = sorted(root.glob("*/information"))
+        lines = [line for file in files for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+        return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
 
 
 def embedded() -> str:
     try:
-        return f"safecl_micro (embedded, {embedded_weights().stat().st_size / 1e6:.1f} MB)"
+        return f"{EMBEDDED} (embedded, {embedded_weights().stat().st_size / 1e6:.1f} MB)"
     except SafeclError as error:
-        return f"safecl_micro: {error}"
+        return f"{EMBEDDED}: {error}"
 
 
 def hub() -> Path:

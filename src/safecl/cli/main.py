@@ -11,6 +11,7 @@ import typer
 
 from safecl import __version__
 from safecl.cli.data import app as data_app
+from safecl.cli.encoding import accept_any_text
 from safecl.errors import SafeclError, Stopped
 
 app = typer.Typer(
@@ -63,28 +64,34 @@ def run(
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
-    from safecl.experiments.config import default_folder, load, source_text
+    from safecl.experiments.config import default_folder, given_text, load
 
     settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
     place = folder or default_folder(settings)
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started; one speaks for all
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
+    from safecl.report.page import write_page
+    from safecl.report.words import results
 
-    progress = make_progress("quiet" if quiet else "auto")
-    command = shlex.join(["safecl", "run", config, *(words or [])])
-    given = f"# {command}\n{source_text(config)}"
-    summary = launch(
-        settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh
+    options = ["--folder", str(folder)] if folder else []
+    options += [word for tracker in track or [] for word in ("--track", tracker)]
+    command = shlex.join(["safecl", "run", config, *(words or []), *options])
+    launch(
+        settings,
+        place,
+        make_progress("quiet" if quiet else "auto"),
+        facts={"command": command},
+        given=f"# {command}\n{given_text(config, words or [])}",
+        trackers=track or [],
+        fresh=fresh,
     )
-    if not first:
-        return
-    _write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
-    for output, value in summary["final"].items():
-        typer.echo(f"{output}: {value:.2%} on all classes at the end, {summary['average'][output]:.2%} on average")
-    typer.echo(f"{place / 'report.html'}")
+    if first:
+        page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
+        for line in (*results(place), str(page)):
+            typer.echo(line)
 
 
 @app.command()
@@ -107,7 +114,8 @@ def runs(
 
     Example:  safecl runs   or   safecl runs experiments
     """
-    from safecl.cli.runs import list_runs, make_console
+    from safecl.cli.runs import list_runs
+    from safecl.cli.terminal import make_console
 
     list_runs(root, make_console())
 
@@ -118,7 +126,8 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
 
     Example:  safecl show runs/demo/safe
     """
-    from safecl.cli.runs import make_console, show_run
+    from safecl.cli.runs import show_run
+    from safecl.cli.terminal import make_console
 
     show_run(folder, make_console())
 
@@ -132,7 +141,8 @@ def compare(
 
     Example:  safecl compare runs/demo/safe runs/demo/ranpac --page compare.html
     """
-    from safecl.cli.runs import compare_runs, make_console
+    from safecl.cli.runs import compare_runs
+    from safecl.cli.terminal import make_console
 
     compare_runs(folders, make_console())
     if page is not None:
@@ -141,15 +151,20 @@ def compare(
 
 @app.command()
 def info(
-    keys: Annotated[bool, typer.Option("--keys", help="List every setting with its default.")] = False,
+    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="With --keys: of this method alone.")] = None,
+    keys: Annotated[bool, typer.Option("--keys", help="List every setting with its meaning and default.")] = False,
 ) -> None:
     """Say what is here: version, devices, backbones and weights, streams, methods, presets, folders.
 
-    Example:  safecl info   or   safecl info --keys
+    Example:  safecl info   or   safecl info --keys   or   safecl info --keys safe
     """
-    from safecl.cli.info import describe, describe_keys
+    from safecl.cli.info import print_info
+    from safecl.cli.keys import print_keys
+    from safecl.cli.terminal import make_console
 
-    typer.echo(describe_keys() if keys else describe())
+    if method is not None and not keys:
+        raise SafeclError(f"safecl info {method} is not complete; write safecl info --keys {method} for its settings.")
+    print_keys(method, make_console()) if keys else print_info(make_console())
 
 
 def _version(wanted: bool) -> None:
@@ -173,8 +188,10 @@ def _write_page(folders: list[Path], target: Path, title: str) -> Path:
 
 def main() -> None:
     """Run a command; an error that a user can meet is one sentence and exit code 2."""
+    accept_any_text()
     warnings.showwarning = _note
     try:
+        _check_words(sys.argv[1:])
         code = app(standalone_mode=False)
     except typer.Abort:
         code = 130
@@ -182,8 +199,9 @@ def main() -> None:
         typer.echo(f"safecl: {error}", err=True)
         code = 2
     except USAGE as error:
-        typer.echo(f"safecl: {error.format_message()} See safecl --help.", err=True)
-        code = 2
+        code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
+        if code:
+            typer.echo(f"safecl: {error.format_message()} See safecl --help.", err=True)
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
         if error.errno is None or os.environ.get("SAFECL_DEBUG"):
@@ -192,13 +210,23 @@ def main() -> None:
         typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
         code = 2
     except Stopped:
-        if os.environ.get("RANK", "0") == "0":  # one of several processes speaks for all
+        if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
             typer.echo("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
         code = 130
     except KeyboardInterrupt:
         typer.echo("safecl: stopped.", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse bytes that this locale cannot read as text: they would break later, in a file or in a message."""
+    for word in words:
+        if not word.isprintable() and any("\ud800" <= character <= "\udfff" for character in word):
+            raise SafeclError(
+                f"The word {word!a} is not text in this locale; set a UTF-8 locale such as LC_ALL=C.UTF-8, or "
+                "rename the folder."
+            )
 
 
 def _note(message: Any, *_: Any, **__: Any) -> None:

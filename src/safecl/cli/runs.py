@@ -4,22 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
+from safecl.cli.terminal import Column, print_table
 from safecl.errors import SafeclError
 from safecl.report import tables, words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import all_series, display, run_names
+from safecl.report.series import all_series, run_names
 from safecl.settings import flatten
-
-
-def make_console() -> Console:
-    """The terminal; where there is none, lines are as long as they need to be."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
 
 
 def list_runs(root: Path, console: Console) -> None:
@@ -29,17 +23,31 @@ def list_runs(root: Path, console: Console) -> None:
     found = sorted({file.parent for file in root.rglob("resolved.yaml")}, key=lambda f: f.stat().st_mtime)
     if not found:
         raise SafeclError(f"There are no runs in {root}; 'safecl run' makes them.")
-    right = ("seed", "sessions", "final", "average", "time")
-    drawn = _table(f"Runs in {root}", ["run", "method", "stream", "PET", *right, "state"], right)
+    rows, said = [], []
     for folder in found:
         name = str(folder.relative_to(root)) if folder != root else folder.name
         try:
-            drawn.add_row(name, *_row(read_run(folder)))
+            run = read_run(folder)
+            rows.append([name, *_row(run)])
+            if run.state == "failed":
+                said.append(f"{name} failed: {run.failed}")
         except SafeclError as error:
             started = (folder / "facts.json").exists()
-            state = f"damaged: {error}" if started else "not begun"
-            drawn.add_row(name, *[words.NONE] * 8, state)
-    console.print(drawn)
+            rows.append([name, *[words.NONE] * 9, "damaged" if started else "not begun"])
+            if started:
+                said.append(f"{name} is damaged: {error}")
+    heads = ("run", "method", "stream", "PET", "seed", "sessions", "final", "learned", "average", "time", "state")
+    right = ("seed", "sessions", "final", "learned", "average", "time")
+    columns = [Column(head, head in right, head in ("run", "stream")) for head in heads]
+    domains = any(row[7] != words.NONE for row in rows)
+    if not domains:  # only a domain-incremental run is tested on what it has not learned
+        columns, rows = columns[:7] + columns[8:], [row[:7] + row[8:] for row in rows]
+    caption = "final: accuracy on all test pictures; ± is its standard error; average: the mean over sessions"
+    caption += "; learned: on the domains learned so far" if domains else ""
+    drop = ["sessions", "method", *(["learned"] if domains else []), "average", "stream", "time", "PET", "seed"]
+    print_table(console, f"Runs in {root}", columns, rows, drop=drop, caption=caption)
+    for sentence in said:
+        console.print(Text(words.plain(sentence)))
 
 
 def show_run(folder: Path, console: Console) -> None:
@@ -48,9 +56,10 @@ def show_run(folder: Path, console: Console) -> None:
     facts, series = run.facts, all_series([run])
     about = {
         "run": str(folder),
-        "state": _state(run),
-        "method": display(facts.method),
+        "state": f"failed: {run.failed}" if run.state == "failed" else run.state,
+        "method": run_names([run])[0],
         "stream": f"{facts.stream.name}, {facts.stream.protocol}-incremental, {words.plural(run.total, 'session')}",
+        "tested on": words.plural(run.tested, "picture") if run.last else "",
         "backbone": facts.backbone.name,
         "PET": facts.pet or "none",
         "seed": str(facts.seed),
@@ -62,12 +71,17 @@ def show_run(folder: Path, console: Console) -> None:
     }
     grid = Drawn.grid(padding=(0, 2))
     for key, value in about.items():
-        grid.add_row(Text(key, style="bold"), Text(value))
+        if value:
+            grid.add_row(Text(key, style="bold"), Text(words.plain(value), overflow="fold"))
     console.print(grid)
+    console.print()
     if run.metrics:
+        decided = [table] if (table := tables.decisions(run, "What was decided")) else []
         costs = tables.costs(run, "Time and memory")
-        for table in (tables.at_the_end(series), *tables.after_each_session(series), costs):
-            console.print(_draw(table))
+        for table in (tables.at_the_end(series), *tables.after_each_session(series), *decided, costs):
+            _print(table, console)
+        for sentence in words.caveats([run]):
+            console.print(Text(words.plain(sentence)))
 
 
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
@@ -76,42 +90,35 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
     series = all_series(runs)
     if any(run.metrics for run in runs):
         for table in (tables.at_the_end(series), *tables.after_each_session(series)):
-            console.print(_draw(table))
+            _print(table, console)
+    for sentence in words.caveats(runs):
+        console.print(Text(words.plain(sentence)))
     names = run_names(runs)
     settings = [{key: str(value) for key, value in flatten(yaml.safe_load(run.config) or {}).items()} for run in runs]
     shared = [key for key in settings[0] if all(key in each for each in settings)]
     differ = [key for key in shared if len({each[key] for each in settings}) > 1]
-    drawn = _table("Settings in which they differ", ["setting", *names], ())
-    for key in differ:
-        drawn.add_row(key, *(Text(each[key]) for each in settings))
-    console.print(drawn if differ else "All settings are the same.")
+    if not differ:
+        console.print("All settings are the same.")
+        return
+    columns = [Column(name, folds=True) for name in ("setting", *names)]
+    rows = [[key, *(each[key] for each in settings)] for key in differ]
+    print_table(console, "Settings in which they differ", columns, rows)
 
 
 def _row(run: Run) -> list[str]:
     facts, main = run.facts, next(one for one in all_series([run]) if one.main)
-    numbers = [words.percent(main.final), words.percent(main.average), words.duration(run.seconds)]
-    about = [display(facts.method), facts.stream.name, facts.pet or "none", str(facts.seed)]
-    return [*about, f"{run.done}/{run.total}", *numbers, _state(run)]
+    learned = words.percent(main.final_seen) if facts.stream.protocol == "domain" else words.NONE
+    about = [run_names([run])[0], facts.stream.name, facts.pet or "none", str(facts.seed), f"{run.done}/{run.total}"]
+    final, average = words.accuracy(main.final, run.tested), words.percent(main.average)
+    return [words.plain(text) for text in (*about, final, learned, average, words.duration(run.seconds), run.state)]
 
 
-def _state(run: Run) -> str:
-    return "finished" if run.summary is not None and run.done == run.total else "unfinished"
-
-
-def _draw(table: tables.Table) -> Drawn:
+def _print(table: tables.Table, console: Console) -> None:
     """A table of the report, for the terminal."""
     named = [(group.name, column) for group in table.groups for column in group.columns]
     if len(table.groups) > 1:
         named = [(name, f"{name} {'accuracy' if column == name else column}") for name, column in named]
-    columns = [column for _, column in named]
-    drawn = _table(table.title, [*table.leads, *columns], [*table.leads[1:], *columns])
-    for row in table.rows:
-        drawn.add_row(*(Text(cell.text, style="bold" if cell.best else "") for cell in row))
-    return drawn
-
-
-def _table(title: str, columns: Sequence[str], right: Sequence[str]) -> Drawn:
-    drawn = Drawn(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left")
-    return drawn
+    columns = [Column(table.leads[0], folds=True)]
+    columns += [Column(head, right=True) for head in (*table.leads[1:], *(column for _, column in named))]
+    rows = [[Text(words.plain(cell.text), style="bold" if cell.best else "") for cell in row] for row in table.rows]
+    print_table(console, table.title, columns, rows)

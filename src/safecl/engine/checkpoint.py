@@ -21,7 +21,7 @@ DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", to
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and facts in one safetensors file. A tensor that stands under two names, or mirrored, is stored once."""
+    """Tensors and facts in one safetensors file. A tensor with two names is stored once, a symmetric one by half."""
     first: dict[Any, str] = {}
     alias: dict[str, str] = {}
     unique: dict[str, Tensor] = {}
@@ -66,6 +66,16 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors | aliases, json.loads(header["facts"])
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts alone, without reading or checking the tensors."""
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["facts"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
+    return facts if isinstance(facts, dict) else {}
 
 
 def _on_host(tensor: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ Values = dict[str, Tensor]
 
 
 class Shared:
-    """What all recordings of this process have in common, so that a long life takes no more than a short one.
+    """Stream and memory pool of all recordings of this process.
 
-    Libraries keep a workspace for every stream they ever saw, and the memory of a recording is its own: both would
-    pile up, one for each phase of training.
+    cuBLAS keeps a workspace for every stream it has been used on, and a recording has a memory pool of its own: with
+    new ones for every phase of training, memory would grow with the number of phases.
     """
 
     stream: ClassVar[Any] = None
@@ -23,12 +23,12 @@ class Shared:
 
 
 class CudaGraph:
-    """``function`` of tensors on one device, with fixed shapes mostly and no look at a value on the host.
+    """A function of tensors as a CUDA graph: recorded once for each shape of its inputs, then replayed.
 
-    A small network is done with a kernel sooner than Python has launched the next one; a graph is launched whole.
-    The first call with inputs of some shape is a plain one, in which libraries choose their kernels; the second is
-    recorded. The result of a call is overwritten by the next one. Elsewhere than on CUDA, or with ``on`` false, this is
-    the function itself, and also where recording fails, which ``say`` is told. One is in use at a time.
+    The kernels of a small network take less time than Python needs to launch them; a graph is one launch. ``function``
+    must not read a value on the host. The first call with inputs of a shape is a plain one, in which libraries choose
+    their kernels; the second is recorded. A call overwrites the result of the one before. On other devices, with ``on``
+    false, and after a recording that failed (``say`` gets a sentence then), calls are plain. Use one at a time.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CudaGraph:
         return graph, places, values
 
     def _give_up(self, error: RuntimeError) -> None:
-        """Go on with plain calls. A recording that broke off leaves the generator and the memory marked as in use."""
+        """Go on with plain calls. A recording that broke off leaves generator and memory pool in capture mode."""
         self.on = False
         self._recorded.clear()
         generator = torch.cuda.default_generators[torch.cuda.current_device()]

@@ -1,40 +1,99 @@
-"""How many pictures each output of a method gets right."""
+"""What each output of a method answers to test pictures, and how many of the answers are right."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from safecl.atomic import write_lines
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
+from safecl.engine.metrics import Accuracy
 from safecl.methods.method import Method
-from safecl.streams.images import Pictures
+from safecl.streams.images import Label, Pictures
 
-Accuracy = dict[str, list[float]]  # by output, one number a collection
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to several collections of pictures, one after the other, n pictures in all.
+
+    ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a class that the method
+    does not know. ``margins``, (n,): largest minus second largest logit of the last output, the method's own answer.
+    """
+
+    collections: Sequence[Pictures]
+    classes: Sequence[Label]
+    targets: Tensor
+    predicted: dict[str, Tensor]
+    margins: Tensor
+
+    @property
+    def counts(self) -> list[int]:
+        return [len(pictures) for pictures in self.collections]
+
+    @property
+    def main(self) -> Tensor:
+        """The method's own answers, (n,)."""
+        return list(self.predicted.values())[-1]
+
+    def accuracy(self) -> dict[str, list[Accuracy]]:
+        """By output, one number a collection; ``None`` for one without pictures."""
+        found: dict[str, list[Accuracy]] = {}
+        for output, predicted in self.predicted.items():
+            parts = torch.split(predicted == self.targets, self.counts)
+            found[output] = [int(right.sum()) / len(right) if len(right) else None for right in parts]
+        return found
+
+    def surer_than(self, index: int) -> float | None:
+        """The share of the other answers whose margin is smaller: comparable between methods of any scale."""
+        others = len(self.margins) - 1
+        return int((self.margins < self.margins[index]).sum()) / others if others else None
+
+    def write(self, path: Path) -> None:
+        """A JSON line a picture: its session, where it comes from, its label, each output's answer, the margin."""
+        labels = {output: [self.classes[i] for i in found.tolist()] for output, found in self.predicted.items()}
+        lines: list[dict[str, Any]] = []
+        margins = self.margins.tolist()
+        for session, pictures in enumerate(self.collections, 1):
+            for i, label in enumerate(pictures.labels):
+                said = {output: found[len(lines)] for output, found in labels.items()}
+                about = {"session": session, "picture": pictures.where(i), "label": label}
+                lines.append({**about, "predicted": said, "margin": round(margins[len(lines)], 6)})
+        write_lines(path, lines)
 
 
 @torch.no_grad()
-def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what: str) -> tuple[Accuracy, list[int]]:
-    """Accuracy by output on each of ``collections``, and how many pictures there are; ``what`` names it for progress.
+def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what: str) -> Answers:
+    """The answers to ``collections``; ``what`` names it for progress.
 
     Every process looks at its share of the pictures; the answers are gathered, each picture's once.
     """
     index = {label: i for i, label in enumerate(method.classes)}
-    accuracy: Accuracy = {output: [] for output in method.outputs}
-    counts = [len(pictures) for pictures in collections]
+    targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels])
+    main, found = method.outputs[-1], {output: [torch.empty(0, dtype=torch.long)] for output in method.outputs}
+    margins = [torch.empty(0)]
     method.eval()
-    with fit.progress.phase(f"Session {fit.session}  {what}", sum(counts)) as shown:
-        for pictures, count in zip(collections, counts, strict=True):
-            targets = torch.tensor([index.get(label, -1) for label in pictures.labels], dtype=torch.long)
-            found: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
+    with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
+        for pictures in filter(len, collections):
+            parts: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
+            surplus: list[Tensor] = []
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
                 for output, logits in method.all_logits(images).items():
-                    found[output].append(logits.argmax(dim=1))
+                    parts[output].append(logits.argmax(dim=1))
+                    if output == main:
+                        surplus.append(margin(logits))
                 shown.advance(len(images) * fit.processes.count)
-            for output, chunks in found.items():
-                right = 0
-                if count:
-                    guesses = fit.processes.gather(torch.cat(chunks), count).cpu()
-                    right = int((guesses == targets).sum())
-                accuracy[output].append(right / max(count, 1))
-    return accuracy, counts
+            for output, chunks in parts.items():
+                found[output].append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
+            margins.append(fit.processes.gather(torch.cat(surplus), len(pictures)).cpu())
+    predicted = {output: torch.cat(chunks) for output, chunks in found.items()}
+    return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins))
+
+
+def margin(logits: Tensor) -> Tensor:
+    """Largest minus second largest logit: (N, C) → (N,); 0 where there is one class."""
+    largest = logits.float().topk(min(2, logits.shape[1]), dim=1).values
+    return largest[:, 0] - largest[:, -1]

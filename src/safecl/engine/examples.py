@@ -1,57 +1,68 @@
-"""A few test pictures with what the method says of them, for the page of a run."""
+"""Test pictures with what the method says of them, for the page of a run."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
 from safecl.atomic import write_json
-from safecl.engine.device_loader import DeviceLoader
+from safecl.engine.evaluate import Answers
 from safecl.errors import SafeclError
-from safecl.methods.method import Method
 from safecl.streams.images import Transform
-from safecl.streams.stream import Stream
 
-EXAMPLES = 24
+EXAMPLES = 24  # drawn by chance
+CLASSES, EACH = 6, 4  # the classes that are answered worst, and wrong answers shown of each
+SIDE = 144  # largest side of a stored picture
 
 
-@torch.no_grad()
-def write_examples(folder: Path, method: Method, stream: Stream, device: torch.device) -> None:
-    """Draw test pictures evenly from the sessions, by chance and not by result."""
+def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
+    """Keep pictures of two kinds: drawn evenly from the sessions by chance, and mistakes of the worst classes."""
+    chosen = {"chance": by_chance(answers.counts), "worst": worst(answers)}
     try:
-        write_json(folder / "examples.json", _draw(folder, method, stream, stream.transform, device))
+        (folder / "examples").mkdir(exist_ok=True)
+        notes: list[dict[str, Any]] = []
+        for why, positions in chosen.items():
+            for position in positions:
+                notes.append(_example(folder, f"examples/{len(notes):02d}.png", answers, position, transform, why))
+        write_json(folder / "examples.json", notes)
     except OSError as error:
         raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
 
 
-def _draw(
-    folder: Path, method: Method, stream: Stream, transform: Transform, device: torch.device
-) -> list[dict[str, Any]]:
-    (folder / "examples").mkdir(exist_ok=True)
-    each = max(EXAMPLES // len(stream), 1)
-    notes: list[dict[str, Any]] = []
-    for number in range(1, len(stream) + 1):
-        test = stream.test(number)
-        chosen = np.random.RandomState(number).permutation(len(test))[:each].tolist()
-        for images in DeviceLoader(test, transform, device).plain(chosen):
-            answers = {output: logits.cpu() for output, logits in method.all_logits(images).items()}
-            for k, image in enumerate(images):
-                file = f"examples/{len(notes):02d}.png"
-                to_pil_image(image.cpu()).save(folder / file)
-                notes.append(
-                    {
-                        "file": file,
-                        "label": test.labels[chosen[k]],
-                        "session": number,
-                        "predictions": {o: method.classes[int(z[k].argmax())] for o, z in answers.items()},
-                        "confidence": _confidence(answers[method.outputs[-1]][k]),
-                    }
-                )
-    return notes
+def by_chance(counts: list[int]) -> list[int]:
+    """Positions among all pictures, as many of each collection, drawn without a look at the answers."""
+    each, start, found = max(EXAMPLES // max(len(counts), 1), 1), 0, []
+    for number, count in enumerate(counts, 1):
+        found += [start + int(i) for i in np.random.RandomState(number).permutation(count)[:each]]
+        start += count
+    return found
 
 
-def _confidence(logits: Tensor) -> float:
-    return float(logits.softmax(dim=0).max())
+def worst(answers: Answers) -> list[int]:
+    """Positions of wrong answers to the classes with the lowest accuracy, the worst class first."""
+    targets, right = answers.targets.numpy(), (answers.main == answers.targets).numpy()
+    rates = {int(c): float(right[targets == c].mean()) for c in np.unique(targets)}
+    classes = sorted((rate, c) for c, rate in rates.items() if rate < 1)[:CLASSES]
+    return [int(i) for _, c in classes for i in np.flatnonzero((targets == c) & ~right)[:EACH]]
+
+
+def _example(
+    folder: Path, file: str, answers: Answers, position: int, transform: Transform, why: str
+) -> dict[str, Any]:
+    session, inside = 1, position
+    while inside >= len(answers.collections[session - 1]):
+        inside -= len(answers.collections[session - 1])
+        session += 1
+    pictures = answers.collections[session - 1]
+    image = to_pil_image(pictures.plain([inside], transform)[0])
+    image.thumbnail((SIDE, SIDE))
+    image.save(folder / file)
+    return {
+        "file": file,
+        "why": why,
+        "label": pictures.labels[inside],
+        "session": session,
+        "predictions": {output: answers.classes[int(found[position])] for output, found in answers.predicted.items()},
+        "surer_than": answers.surer_than(position),
+    }

@@ -1,4 +1,4 @@
-"""What a reader of a run's folder will want to know of where its numbers come from."""
+"""Where the numbers of a run come from: versions, hardware, revision, sizes."""
 
 import contextlib
 import os
@@ -24,6 +24,7 @@ def describe(processes: Processes, method: Method, stream: Stream, seed: int) ->
     return {
         "version": safecl.__version__,
         "method": method.name,
+        "title": method.settings.title,
         "main": method.outputs[-1],
         "outputs": list(method.outputs),
         "stream": {"name": stream.name, "protocol": stream.protocol, "split": stream.split, "sessions": sessions},

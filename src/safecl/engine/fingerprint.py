@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from safecl.errors import SafeclError
@@ -34,12 +35,14 @@ def digest(found: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Any) -> None:
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
     """Refuse with a sentence on the first kind of difference."""
     found = difference(before, now)
     if found is not None:
+        kind = "a finished run" if (folder / "summary.json").exists() else "a run"
         raise SafeclError(
-            f"{folder} holds a run with {found}; choose another folder with --folder, or start anew with --fresh."
+            f"{folder} holds {kind} with {found}; choose another folder with --folder, or start anew with --fresh, "
+            "which deletes what was learned."
         )
 
 
@@ -62,6 +65,11 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 
 def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> str | None:
+    had, has = _labels(before), _labels(now)
+    news, gone = [label for label in has if label not in had], [label for label in had if label not in has]
+    if news or gone:
+        told = [f"{_classes(news)} new and not learned"] if news else []
+        return "other data: " + " and ".join([*told, *([f"{_classes(gone)} gone"] if gone else [])])
     for number, (old, new) in enumerate(zip(before, now, strict=False), 1):
         if old == new:
             continue
@@ -70,17 +78,29 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
                 f"other data: session {number} had the classes {_names(old.get('classes', []))} and now has "
                 f"{_names(new['classes'])}"
             )
-        for part in ("train", "validation", "test"):
+        for part, name in (("train", "training"), ("validation", "validation"), ("test", "test")):
             was, here = old.get(part, {}), new[part]
             if was.get("pictures") != here["pictures"]:
-                counts = f"{was.get('pictures')} {part} pictures and now has {here['pictures']}"
-                return f"other data: session {number} had {counts}"
+                counts = f"{was.get('pictures')} {name} pictures and now has {here['pictures']}"
+                more = part == "train" and here["pictures"] > (was.get("pictures") or 0)
+                return (
+                    f"other data: session {number} had {counts}{', and the new ones were not learned' if more else ''}"
+                )
             if was != here:
-                return f"other data: {part} pictures of session {number} have changed"
+                return f"other data: {name} pictures of session {number} have changed"
         return f"other data: session {number} was {old.get('name')!r} and is now {new['name']!r}"
     if len(before) != len(now):
         return f"other data: {len(before)} sessions, and now there are {len(now)}"
     return None
+
+
+def _labels(data: list[dict[str, Any]]) -> dict[Any, None]:
+    """Every class once, in order."""
+    return dict.fromkeys(label for part in data for label in part.get("classes", []))
+
+
+def _classes(labels: list[Any]) -> str:
+    return f"the class {labels[0]} is" if len(labels) == 1 else f"the classes {_names(labels)} are"
 
 
 def _names(labels: list[Any]) -> str:

@@ -193,8 +193,9 @@ class Trainer:
                     epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
                     self._note(phase.name, checkpoint.step, epoch, means, rate)
-                    terms = "  ".join(f"{key} {mean:.3f}" for key, mean in means.items())
-                    shown.advance(0, f"epoch {epoch + 1}/{recipe.epochs}  {terms}  {speed:.0f} images/s")
+                    terms = "".join(f"  {key} {mean:.3f}" for key, mean in means.items() if key != "loss")
+                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:.3f}  {speed:.0f} images/s{terms}"
+                    shown.advance(0, note)
                 shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
                     due = self.stop() or time.monotonic() - saved > self.settings.save_seconds
@@ -220,10 +221,27 @@ class Trainer:
                 for network, chunks in zip(networks, found, strict=True):
                     chunks.append(network.features(images))
                 shown.advance(len(images) * self.processes.count)
-        return targets, *(self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found)
+        gathered = [self.processes.gather(torch.cat(chunks), len(targets)) for chunks in found]
+        for network, features in zip(networks, gathered, strict=True):
+            if not features.isfinite().all():
+                raise self._not_finite(network, loader)
+        return targets, *gathered
+
+    def _not_finite(self, network: Network, loader: DeviceLoader) -> SafeclError:
+        """Whose fault it is that ``network`` gives features that are not finite: the backbone's or the training's."""
+        own = self.method.backbone.features(next(loader.plain(range(min(len(loader.pictures), 64)))))
+        if network is self.method.backbone or not own.isfinite().all():
+            return SafeclError(
+                f"The backbone {self.method.backbone.name} gives features that are not finite; check its weights, or "
+                "set precision=fp32."
+            )
+        return SafeclError(
+            f"Training diverged in session {self.session}: the tuned network gives features that are not finite; "
+            "lower train.lr."
+        )
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
-        """The plain views of this process's share of the pictures; a stop is heard between two batches."""
+        """The plain views of this process's share of the pictures; a stop is noticed between two batches."""
         n, count = len(loader.pictures), self.processes.count
         own = loader.plain(range(n)[self.processes.share(n)])
         for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
@@ -263,7 +281,7 @@ class Trainer:
     def _save(self, phase: Phase, checkpoint: PhaseCheckpoint, optimiser: Optimiser) -> None:
         file = phase.file
         if file is not None:
-            self.processes.once(lambda: checkpoint.save(file, phase.module, optimiser))
+            self.processes.once(lambda: checkpoint.save(file, phase.module, optimiser, phase.steps))
 
     def _note(self, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
         terms = {key: value for key, value in means.items() if key != "loss"}

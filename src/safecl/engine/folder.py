@@ -10,14 +10,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from safecl.atomic import read_lines, write_bytes, write_json
-from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.checkpoint import load_state, read_facts, save_state
 from safecl.engine.fingerprint import check_same, digest
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 
 # What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
-WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "examples.json", "examples",
-           "report.html", "trackers", "fingerprint.json", "given.yaml", "resolved.yaml")  # fmt: skip
+WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
+           "examples", "report.html", "failed.json", "trackers", "fingerprint.json", "given.yaml",
+           "resolved.yaml")  # fmt: skip
 
 Lines = list[dict[str, Any]]
 
@@ -74,6 +75,31 @@ def begin(folder: Path, fingerprint: Mapping[str, Any], documents: Mapping[str, 
     for name, text in documents.items():
         write_bytes(folder / name, text.encode())
     write_json(file, fingerprint)
+
+
+@contextlib.contextmanager
+def noting_failure(folder: Path, main: bool = True) -> Iterator[None]:
+    """Keep the sentence of an error that ends a run in failed.json, until the run is started again."""
+    file = folder / "failed.json"
+    if main:
+        file.unlink(missing_ok=True)
+    try:
+        yield
+    except SafeclError as error:
+        if main:
+            with contextlib.suppress(SafeclError):  # where nothing can be written, the error itself says so
+                write_json(file, {"error": str(error)})
+        raise
+
+
+def newest_phase(folder: Path, session: int) -> tuple[str, int, int] | None:
+    """Name, steps taken and all steps of the phase of a session that was saved last; None where there is none."""
+    files = sorted((folder / "state").glob(f"fit_{session}_*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
+    for file in reversed(files):
+        with contextlib.suppress(SafeclError, KeyError):  # a damaged one is explained when its phase begins
+            facts = read_facts(file)
+            return file.stem.split("_", 2)[2], facts["step"], facts["steps"]
+    return None
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

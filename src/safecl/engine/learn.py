@@ -1,4 +1,4 @@
-"""A method learns one session: the one way to teach, whoever asks for it."""
+"""A method learns one session; runs and the classifier both teach through this function."""
 
 import time
 from typing import Any
@@ -17,6 +17,7 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
     began = time.monotonic()
     fit.begin(session.number)
     method.register_classes(session.classes)
+    method.notes = {}
     method.learn(session, fit)
     method.sessions += 1
     method.eval()
@@ -28,4 +29,5 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
         "seconds": {"fit": fitted, "statistics": time.monotonic() - began - fit.spent},
         "phases": fit.phases,
         "images_per_second": images / fitted if fitted else None,
+        **({"notes": method.notes} if method.notes else {}),
     }

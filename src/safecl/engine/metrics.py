@@ -1,42 +1,60 @@
-"""Numbers of a run, from R: R_ti is the accuracy on the test pictures of session i after session t."""
+"""Numbers of a run, from R: R_ti is the accuracy on the test pictures of session i after session t.
+
+Where there is no test picture there is no accuracy: it is ``None``, and means are over what there is.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-Rows = Sequence[Sequence[float]]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
-
-
-def pooled(accuracies: Sequence[float], counts: Sequence[int]) -> float:
-    """Acc_t: accuracy over all test pictures, Σ n_i R_ti / Σ n_i."""
-    return sum(n * r for n, r in zip(counts, accuracies, strict=True)) / max(sum(counts), 1)
+Accuracy: TypeAlias = float | None
+Row: TypeAlias = Sequence[Accuracy]
+Rows: TypeAlias = Sequence[Row]  # row t − 1 holds R_t1, R_t2, … (as far as there are classes to test)
 
 
-def task_mean(accuracies: Sequence[float]) -> float:
+def mean(values: Iterable[Accuracy]) -> Accuracy:
+    """Of those that there are; ``None`` where there are none."""
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
+
+
+def pooled(accuracies: Row, counts: Sequence[int]) -> Accuracy:
+    """Acc_t: accuracy over all test pictures, Σ n_i R_ti / Σ n_i; ``None`` where there are none."""
+    right = sum(n * r for n, r in zip(counts, accuracies, strict=True) if n and r is not None)
+    return right / sum(counts) if sum(counts) else None
+
+
+def task_mean(accuracies: Row) -> Accuracy:
     """A_t: the mean of the sessions' accuracies, whatever their sizes."""
-    return sum(accuracies) / len(accuracies)
+    return mean(accuracies)
 
 
-def forgetting(best: Sequence[float], now: Sequence[float]) -> float:
+def forgetting(best: Row, now: Row) -> Accuracy:
     """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session.
 
     ``best``: the largest accuracy on each earlier session since it was learned, (t − 1,); ``now``: row t of R.
     """
-    return sum(most - after for most, after in zip(best, now, strict=False)) / len(best) if best else 0.0
+    return mean(_minus(most, after) for most, after in zip(best, now, strict=False)) if best else 0.0
 
 
-def backward_transfer(rows: Rows) -> float:
+def backward_transfer(rows: Rows) -> Accuracy:
     """BWT = 1/(t−1) Σ_{i<t} (R_ti − R_ii); 0 after the first session."""
-    t = len(rows)
-    return sum(rows[-1][i] - rows[i][i] for i in range(t - 1)) / (t - 1) if t > 1 else 0.0
+    return mean(_minus(rows[-1][i], rows[i][i]) for i in range(len(rows) - 1)) if len(rows) > 1 else 0.0
 
 
-def forward_transfer(rows: Rows, reference: Sequence[float]) -> float:
+def forward_transfer(rows: Rows, reference: Sequence[float]) -> Accuracy:
     """FWT = 1/(t−1) Σ_{i=2…t} (R_{i−1,i} − b_i), b the accuracy of an untrained reference on each session."""
-    t = len(rows)
-    return sum(rows[i - 1][i] - reference[i] for i in range(1, t)) / (t - 1) if t > 1 else 0.0
+    return mean(_minus(rows[i - 1][i], reference[i]) for i in range(1, len(rows))) if len(rows) > 1 else 0.0
+
+
+def _larger(one: Accuracy, other: Accuracy) -> Accuracy:
+    return one if other is None else other if one is None else max(one, other)
+
+
+def _minus(one: Accuracy, other: Accuracy) -> Accuracy:
+    return None if one is None or other is None else one - other
 
 
 @dataclass
@@ -47,14 +65,14 @@ class History:
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._best: dict[str, list[float]] = {output: [] for output in self.outputs}
+        self._best: dict[str, list[Accuracy]] = {output: [] for output in self.outputs}
         for line in self.lines:
             self._remember(line["accuracy"])
 
     @classmethod
     def read(cls, folder: Path) -> "History":
         """The history that a run left in its folder."""
-        lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_bytes().splitlines()]
         return cls(tuple(lines[-1]["accuracy"]), lines)
 
     def rows(self, output: str) -> Rows:
@@ -62,10 +80,10 @@ class History:
 
     def add(
         self,
-        accuracy: dict[str, list[float]],
+        accuracy: dict[str, list[Accuracy]],
         counts: list[int],
         seen: int | None = None,
-        validation: tuple[dict[str, list[float]], list[int]] | None = None,
+        validation: tuple[dict[str, list[Accuracy]], list[int]] | None = None,
         **notes: Any,
     ) -> dict[str, Any]:
         """Note the accuracies after a session; gives the line as it is written.
@@ -104,6 +122,7 @@ class History:
             "fwt": self._fwt(),
             "sessions": len(self.lines),
             "classes": last.get("classes_seen"),
+            "test_pictures": sum(last["test_counts"]),
             "seconds": sum(line["seconds"]["total"] for line in self.lines if "seconds" in line),
         }
         if all("validation" in line for line in self.lines):
@@ -111,16 +130,16 @@ class History:
             summary["validation"] = {"final": found[-1], "average": self._mean(found)}
         return summary
 
-    def _mean(self, values: list[dict[str, float]]) -> dict[str, float]:
-        return {output: sum(value[output] for value in values) / len(values) for output in self.outputs}
+    def _mean(self, values: list[dict[str, Accuracy]]) -> dict[str, Accuracy]:
+        return {output: mean(value[output] for value in values) for output in self.outputs}
 
-    def _remember(self, accuracy: dict[str, list[float]]) -> None:
+    def _remember(self, accuracy: dict[str, list[Accuracy]]) -> None:
         for output, best in self._best.items():
             row = accuracy[output]
-            best[:] = [max(most, now) for most, now in zip(best, row, strict=False)]
+            best[:] = [_larger(most, now) for most, now in zip(best, row, strict=False)]
             best.extend(row[len(best) : len(best) + 1])  # the session that was just learned
 
-    def _fwt(self) -> dict[str, float] | None:
+    def _fwt(self) -> dict[str, Accuracy] | None:
         """Where each session was tested before it was learned; the reference is a guess among the classes known then.
 
         None for class-incremental streams: classes that have not been shown cannot be answered.

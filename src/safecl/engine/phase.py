@@ -49,12 +49,13 @@ class PhaseCheckpoint:
     means: Means = field(default_factory=Means)
     tensors: dict[str, Tensor] = field(default_factory=dict)  # as loaded, until they are restored
 
-    def save(self, file: Path, module: nn.Module, optimiser: Optimiser) -> None:
+    def save(self, file: Path, module: nn.Module, optimiser: Optimiser, steps: int) -> None:
+        """``steps``: of the whole phase."""
         tensors = {f"module/{name}": tensor for name, tensor in module.state_dict().items()}
         tensors |= {f"optimiser/{name}": tensor for name, tensor in optimiser.state().items()}
         tensors |= {f"loss/{key}": total for key, total in self.means.sums.items()}
         numbers = {"step": self.step, "slower": self.slower, "seconds": self.seconds, "count": self.means.count}
-        save_state(file, tensors, {**numbers, "losses": self.losses})
+        save_state(file, tensors, {**numbers, "steps": steps, "losses": self.losses})
 
     @classmethod
     def load(cls, file: Path, module: nn.Module, say: Callable[[str], None]) -> "PhaseCheckpoint":

@@ -48,7 +48,7 @@ class Processes:
             parameter.grad = part.view_as(parameter)
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says so."""
+        """Whether the flag is set in any process."""
         if self.count == 1:
             return flag
         said = self.accelerator.reduce(torch.tensor(float(flag), device=self.device), "sum")

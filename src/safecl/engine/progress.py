@@ -7,20 +7,23 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+    from rich.progress import Task, TaskID
 
 Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
+BAR = 6, 16  # characters of a progress bar, at least and at most
 
 
 class Phase(Protocol):
     """A piece of work of known length."""
 
-    def advance(self, steps: int = 1, note: str = "") -> None: ...
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """``note``: numbers, the most important first, two spaces between any two."""
 
 
 class Progress(Protocol):
-    """Shows phases and says sentences."""
+    """Shows phases and prints sentences."""
 
     def say(self, text: str) -> None: ...
 
@@ -62,7 +65,7 @@ class Plain:
 class _PlainPhase:
     def __init__(self, plain: Plain, title: str, total: int, done: int) -> None:
         self.plain, self.title, self.total, self.done, self.note = plain, title, total, done, ""
-        self.skipped = done  # by an earlier process; it says nothing of how fast this one is
+        self.skipped = done  # by an earlier process: not counted in the estimate of the time left
         self.started = self.said = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -75,7 +78,7 @@ class _PlainPhase:
 
 
 class Live:
-    """A progress bar a phase."""
+    """One line a phase, drawn anew while it goes on; it stays on the screen if it had something to say."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -83,23 +86,20 @@ class Live:
         self.console = Console()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, markup=False)
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.progress import ProgressColumn, Task
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        with Bar(*columns, console=self.console) as progress:
+        class Line(ProgressColumn):
+            """All of the line in one column, which alone knows what to leave out."""
+
+            def render(self, task: Task) -> "_Line":
+                return _Line(task)
+
+        with Bar(Line(), console=self.console) as progress:
             phase = _LivePhase(progress, progress.add_task(title, total=total, completed=done, note=""))
             yield phase
             progress.live.transient = not phase.note  # a line that had nothing to say makes room for the next
@@ -112,6 +112,58 @@ class _LivePhase:
     def advance(self, steps: int = 1, note: str = "") -> None:
         self.note = note or self.note
         self.progress.update(self.task, advance=steps, note=self.note)
+
+
+class _Line:
+    """Phase, bar, count, time spent, time left and note of a task, as far as the terminal is wide.
+
+    What does not fit is left out whole, so that no number is cut: the note from its end, then the time spent, then the
+    count; the bar shrinks before the time left goes.
+    """
+
+    def __init__(self, task: "Task") -> None:
+        self.task = task
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
+        task, width = self.task, options.max_width
+        total, done = int(task.total or 0), int(task.completed)
+        spent, left = clock(task.finished_time if task.finished else task.elapsed), f"left {clock(task.time_remaining)}"
+        parts = {"title": task.description, "left": left, "count": f"{done}/{total}", "spent": spent}
+        room = width - len(task.description) - BAR[0] - 1
+        shown = {"title"}
+        for name in ("left", "count", "spent"):
+            if len(parts[name]) + 1 > room:
+                break
+            room -= len(parts[name]) + 1
+            shown.add(name)
+        bar = min(BAR[1], BAR[0] + max(room, 0))
+        room -= bar - BAR[0]
+        notes = []
+        for piece in filter(None, str(task.fields["note"]).split("  ")):
+            if len(piece) + 2 > room:
+                break
+            room -= len(piece) + 2
+            notes.append(f"  {piece}")
+        full = round(bar * done / total) if total else bar
+        line = Text(task.description[:width], no_wrap=True)
+        if len(task.description) + 1 + bar <= width:
+            sign = "#" if options.ascii_only else "━"
+            line.append(" ").append(sign * full, style="bar.complete")
+            line.append(("-" if options.ascii_only else "─") * (bar - full), style="bar.back")
+        for name in ("count", "spent", "left"):
+            if name in shown:
+                line.append(f" {parts[name]}")
+        yield line.append("".join(notes))
+
+
+def clock(seconds: float | None) -> str:
+    """75 → "1:15"; "-:--" where it is not known."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
 def make_progress(show: Show = "auto") -> Progress:

@@ -10,12 +10,22 @@ from typing import Any
 from accelerate import Accelerator
 
 from safecl.atomic import append_lines, read_lines, write_json, write_lines
-from safecl.engine.evaluate import evaluate
+from safecl.engine.evaluate import Answers, evaluate
 from safecl.engine.examples import write_examples
 from safecl.engine.facts import describe, sizes
 from safecl.engine.fingerprint import fingerprint
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import begin, claimed, clear, keep_state, read_json, restore_newest, tidy
+from safecl.engine.folder import (
+    begin,
+    claimed,
+    clear,
+    keep_state,
+    newest_phase,
+    noting_failure,
+    read_json,
+    restore_newest,
+    tidy,
+)
 from safecl.engine.learn import learn
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
@@ -27,14 +37,8 @@ from safecl.methods.method import Method
 from safecl.settings import flatten
 from safecl.streams.stream import Stream
 
-LOGGED = (
-    "pooled",
-    "task_mean",
-    "forgetting",
-    "seconds",
-    "peak_memory",
-    "bytes_kept",
-)  # of a session's numbers, what experiment trackers get
+# Of a session's numbers, what experiment trackers get.
+LOGGED = ("pooled", "seen", "task_mean", "forgetting", "seconds", "peak_memory", "bytes_kept")
 
 
 def run(
@@ -68,6 +72,7 @@ def run(
         if fresh:
             processes.once(lambda: clear(folder))
         processes.once(lambda: begin(folder, identity, documents or {}))
+        stack.enter_context(noting_failure(folder, processes.main))
         stop = stack.enter_context(stoppable())
         state, lines = processes.once(lambda: restore_newest(folder, identity, method, progress.say))
         if state and not processes.main:
@@ -77,41 +82,49 @@ def run(
         if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
             progress.say(f"{folder} is finished already: {done} sessions.")
             return history.summary()
-        if done:
-            progress.say(f"Going on after session {done} of {len(stream)}.")
         known = {**(facts or {}), **describe(processes, method, stream, seed)}
         processes.once(lambda: _prepare(folder, known, done))
+        where = processes.once(lambda: _where(folder, done, len(stream)))
+        if where:
+            progress.say(where)
         fit = Trainer(accelerator, method, train, stream.transform, seed, progress, folder / "state", stop)
         fit.steps = lines[-1]["steps"] if done else 0
+        answers = None
         for number in range(done + 1, len(stream) + 1):
-            line = _session(method, stream, number, fit, history)
+            line, answers = _session(method, stream, number, fit, history)
             processes.once(partial(_keep, folder, method, identity, line, fit.losses, known))
             chosen = flatten({kind: line[kind] for kind in LOGGED})
-            accelerator.log({key.replace(".", "/"): value for key, value in chosen.items()}, step=fit.steps)
-            scores = "  ".join(f"{output} {line['pooled'][output]:.1%}" for output in method.outputs)
-            progress.say(f"Session {number} of {len(stream)}: {len(method.classes)} classes  {scores}")
+            logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
+            accelerator.log(logged, step=fit.steps)
+            progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream)}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
+        if answers is None:  # an earlier process learned the last session
+            fit.begin(len(stream))
+            answers = _test(method, stream, len(stream), fit)
+        processes.once(lambda: answers.write(folder / "predictions.jsonl"))
+        processes.once(lambda: write_examples(folder, answers, stream.transform))
         summary = history.summary()
-        processes.once(lambda: write_examples(folder, method, stream, processes.device))
         processes.once(lambda: write_json(folder / "summary.json", summary))
         return summary
 
 
-def _session(method: Method, stream: Stream, number: int, fit: Trainer, history: History) -> dict[str, Any]:
-    """Learn one session and test; gives its line of the metrics."""
+def _session(
+    method: Method, stream: Stream, number: int, fit: Trainer, history: History
+) -> tuple[dict[str, Any], Answers]:
+    """Learn one session and test; gives its line of the metrics and the answers to the test."""
     notes = learn(method, session := stream.open(number), fit)
     learned = time.monotonic()
     tested, seen = stream.tested(number), len(stream.brought(number))
-    accuracy, counts = evaluate(method, [stream.test(i) for i in tested], fit, "evaluation")
+    answers = _test(method, stream, number, fit)
     validation = [stream.validation(i) for i in tested]
     checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None
     seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - learned}
-    return history.add(
-        accuracy,
-        counts,
+    line = history.add(
+        answers.accuracy(),
+        answers.counts,
         seen,
-        checked,
+        (checked.accuracy(), checked.counts) if checked else None,
         name=session.name,
         classes_seen=len(method.classes),
         seconds={**seconds, "total": sum(seconds.values())},
@@ -120,6 +133,36 @@ def _session(method: Method, stream: Stream, number: int, fit: Trainer, history:
         parameters=sizes(method),
         **method.facts(),
     )
+    return line, answers
+
+
+def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
+    return evaluate(method, [stream.test(i) for i in stream.tested(number)], fit, "evaluation")
+
+
+def _where(folder: Path, done: int, sessions: int) -> str:
+    """Where a run that was stopped goes on, in words; nothing where it starts."""
+    if done == sessions:
+        return f"Going on after session {done} of {sessions}, the last one."
+    found = newest_phase(folder, done + 1)
+    if found is not None:
+        phase, step, steps = found
+        place = f"at step {step} of {steps}" if step < steps else "which is trained already"
+        return f"Going on in session {done + 1} of {sessions}, {phase}, {place}."
+    return f"Going on after session {done} of {sessions}." if done else ""
+
+
+def _scores(line: Mapping[str, Any], stream: Stream) -> str:
+    """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
+
+    def told(kind: str) -> str:
+        values = line[kind].items()
+        return "  ".join(f"{name} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values)
+
+    classes = f"{line['classes_seen']} {'class' if line['classes_seen'] == 1 else 'classes'}"
+    if stream.protocol == "domain":
+        return f"{classes}  learned so far: {told('seen')}; all domains: {told('pooled')}"
+    return f"{classes}  {told('pooled')}"
 
 
 def _prepare(folder: Path, facts: Mapping[str, Any], done: int) -> None:

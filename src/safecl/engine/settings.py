@@ -23,7 +23,7 @@ class TrainSettings(Settings):
     schedule: Literal["cosine", "constant", "steps"] = Field("cosine", description="how the learning rate falls")
     every: Literal["step", "epoch"] = Field("step", description="how often the learning rate changes")
     later_horizon: PositiveInt | None = Field(None, description="epochs over which the later cosine would reach 0")
-    milestones: tuple[PositiveInt, ...] = Field((), description="epochs at which the rate falls, with schedule=steps")
+    milestones: tuple[PositiveInt, ...] = Field((), description="epochs at which it falls, with train.schedule=steps")
     decay: float = Field(0.1, gt=0, lt=1, description="factor on the rate at a milestone")
     warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
     clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
@@ -34,5 +34,5 @@ class TrainSettings(Settings):
     @model_validator(mode="after")
     def _pieces(self) -> "TrainSettings":
         if self.batch_size % self.accumulate:
-            raise ValueError(f"accumulate={self.accumulate} must divide batch_size={self.batch_size}")
+            raise ValueError(f"train.accumulate={self.accumulate} must divide train.batch_size={self.batch_size}")
         return self

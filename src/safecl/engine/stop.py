@@ -21,7 +21,7 @@ def stoppable() -> Iterator[Callable[[], bool]]:
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever started it decides
+    except ValueError:  # only the main thread can install handlers
         before = {}
     try:
         yield lambda: bool(asked)

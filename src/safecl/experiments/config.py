@@ -1,8 +1,9 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
 import hashlib
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -30,6 +31,12 @@ from safecl.settings import Settings
 from safecl.streams.settings import GlyphsSettings, StreamSettings, parse_stream
 
 ALIASES = {"default": "safe"}
+EXAMPLES = {
+    "method": "safe",
+    "stream": "folder:photos",
+    "backbone": "safecl_micro",
+    "pet": "ssf",
+}  # of groups, which cannot be null
 
 if TYPE_CHECKING:
     AnyMethod = MethodSettings
@@ -57,20 +64,40 @@ class RunSettings(Settings):
         return str(getattr(getattr(self.method, "pet", None), "kind", "none"))
 
 
-def load(source: str, words: Sequence[str] = ()) -> RunSettings:
-    """The settings of a preset or a YAML file, with ``key=value`` words on top."""
-    base, given = canonical(_read(source)), canonical(_parse(words))
-    name = ALIASES.get(source, Path(source).stem)
-    before = method_name(base)
-    base = apply_variants(base, given)
-    values = overlay(base, given)
-    values["preset"] = "" if method_name(values) != before else base.get("preset") or name
-    settings = validate(values, source)
-    if not settings.method.trains and "train" in given:
-        raise SafeclError(
-            f"{settings.method.title} does not train, so train.{next(iter(given['train']))} means nothing."
-        )
+def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> RunSettings:
+    """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
+    base, top = canonical(_read(source)), _on_top(words, values)
+    name, before = ALIASES.get(source, Path(source).stem), method_name(base)
+    together = _together(base, top)
+    together["preset"] = "" if method_name(together) != before else base.get("preset") or name
+    settings = validate(together, source)
+    if not settings.method.trains and "train" in top:
+        raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
     return settings
+
+
+def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> str:
+    """What a preset or file and the words on top of it say, as YAML without any default."""
+    together = _together(canonical(_read(source)), _on_top(words, values))
+    return yaml.safe_dump(_plain(together), sort_keys=False, allow_unicode=True)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists and paths as words: YAML has neither."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _on_top(words: Sequence[str], values: Mapping[str, Any] | None) -> Values:
+    """Words and values as one; a value goes over a word."""
+    return overlay(canonical(_parse(words)), canonical(_nested(values or {})))
+
+
+def _together(base: Values, top: Values) -> Values:
+    return overlay(apply_variants(base, top), top)
 
 
 def validate(values: Values, source: str = "the configuration") -> RunSettings:
@@ -87,11 +114,14 @@ def validate(values: Values, source: str = "the configuration") -> RunSettings:
         raise sentence(error.errors(), source, name, RunSettings) from error
 
 
-def default_folder(settings: RunSettings, root: Path = Path("runs")) -> Path:
-    """A folder of its own for every configuration, so that the same command goes on where it was."""
+def default_folder(settings: RunSettings, root: Path = Path("runs"), title: str | None = None) -> Path:
+    """A folder of its own for every configuration, so that the same command goes on where it was.
+
+    ``title``: of a stream that the settings do not name.
+    """
     # Only what is not a default: a setting that a later version adds leaves the folders of older runs where they are.
     text = yaml.safe_dump(settings.model_dump(mode="json", exclude_defaults=True, exclude={"preset"}))
-    stream = re.sub(r"\W+", "-", settings.stream.title).strip("-").lower()
+    stream = re.sub(r"\W+", "-", title or settings.stream.title).strip("-").lower()
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     return root / f"{settings.preset or settings.method.name}-{stream}-{settings.pet}-seed{settings.seed}-{digest}"
 
@@ -109,13 +139,13 @@ def source_text(source: str) -> str:
         if not path.is_file():
             raise SafeclError(f"The configuration {source} does not exist.")
         try:
-            return path.read_text()
+            return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
     name = ALIASES.get(source, source)
     if name not in presets():
         raise unknown("preset", source, [*presets(), *ALIASES])
-    return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text()
+    return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def _read(source: str) -> Values:
@@ -131,24 +161,33 @@ def _read(source: str) -> Values:
 
 
 def _parse(words: Sequence[str]) -> Values:
-    """``key=value`` words as nested values. A whole group may stand before or after what is inside it."""
+    """``key=value`` words as nested values."""
     values: Values = {}
-    for word in sorted(words, key=lambda word: word.partition("=")[0].count(".")):
+    for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise SafeclError(f"{word!r} is not of the form key=value, for example seed=1 or train.epochs=5.")
         if not text:
-            raise SafeclError(f"{key}= has no value; write {key}=null for none, or leave the word away.")
+            example = EXAMPLES.get(key)
+            hint = f"for example {key}={example}" if example else f"write {key}=null for none"
+            raise SafeclError(f"{key}= has no value; {hint}, or leave the word away.")
         try:
-            value: Any = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
+            values[key] = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from error
+    return _nested(values)
+
+
+def _nested(flat: Mapping[str, Any]) -> Values:
+    """Values by dotted keys as nested ones. A whole group may stand before or after what is inside it."""
+    values: Values = {}
+    for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
         *groups, last = key.split(".")
         inside = values
         for depth, group in enumerate(groups):
             below = short_form(group, inside.get(group, {}))
-            if not isinstance(below, dict):
-                raise SafeclError(f"{key}={text} is wrong: {'.'.join(groups[: depth + 1])} has no settings inside it.")
+            if not isinstance(below, Mapping):
+                raise SafeclError(f"{key}={value} is wrong: {'.'.join(groups[: depth + 1])} has no settings inside it.")
             inside[group] = dict(below)
             inside = inside[group]
         inside[last] = value

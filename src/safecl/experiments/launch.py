@@ -1,6 +1,7 @@
-"""From settings to a finished run: the one function behind ``safecl run``."""
+"""From settings to a finished run: what stands behind ``safecl run`` and ``safecl.run``."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,67 @@ from safecl.backbone import micro
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED
 from safecl.engine.device import choose_precision, make_accelerator
-from safecl.engine.progress import Progress, Quiet
-from safecl.engine.run import run
-from safecl.experiments.config import RunSettings
+from safecl.engine.progress import Progress, Quiet, Show, make_progress
+from safecl.engine.run import run as run_method
+from safecl.experiments.announce import announce
+from safecl.experiments.config import RunSettings, default_folder, given_text, load
 from safecl.methods.catalog import make_method
+from safecl.report.page import write_page
+from safecl.report.words import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read
-from safecl.streams.collection import Collection
 from safecl.streams.settings import GlyphsSettings
 from safecl.streams.stream import Stream
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A finished run: its folder, its page, and its numbers (``summary.json``), each by output."""
+
+    folder: Path
+    page: Path
+    summary: dict[str, Any]
+
+    @property
+    def final(self) -> dict[str, float | None]:
+        """Accuracy on all test pictures after the last session; None where there is no test picture."""
+        return dict(self.summary["final"])
+
+    @property
+    def average(self) -> dict[str, float | None]:
+        """The mean over sessions of the accuracy after each."""
+        return dict(self.summary["average"])
+
+    def __repr__(self) -> str:
+        return "\n".join([*results(self.folder), f"folder: {self.folder}", f"page: {self.page}"])
+
+
+def run(
+    preset: str = "safe",
+    *words: str,
+    stream: Stream | str | None = None,
+    folder: str | Path | None = None,
+    fresh: bool = False,
+    show: Show = "auto",
+    **settings: Any,
+) -> Result:
+    """Run a method over a stream, as ``safecl run`` does; the same call again goes on where it was stopped.
+
+    ``preset``: a preset or a YAML file. ``words``: settings as on the command line, ``"train.epochs=5"``.
+    ``settings``: the same by name, ``pet="adapter"``, ``train={"epochs": 5}``. ``stream``: one of ``from_arrays``,
+    ``from_torch``, ``open_stream`` and the like, or a short form such as ``"folder:photos"``. ``folder``: where the run
+    is kept; below runs/ if not given. ``fresh``: forget what the folder holds. ``show``: ``"quiet"`` says nothing.
+    """
+    given = stream if isinstance(stream, Stream) else None
+    if isinstance(stream, str):
+        settings["stream"] = stream
+    chosen = load(preset, words, settings)
+    place = Path(folder) if folder is not None else default_folder(chosen, title=given.name if given else None)
+    text = given_text(preset, words, settings)
+    summary = launch(chosen, place, make_progress(show), given=text, fresh=fresh, stream=given)
+    name = given.name if given else chosen.stream.title
+    page = write_page([place], place / "report.html", f"{chosen.method.title} on {name}")
+    return Result(place, page, summary)
 
 
 def launch(
@@ -36,20 +89,28 @@ def launch(
 
     ``given``: the configuration as the user wrote it, kept beside what became of it. ``trackers``: of experiments, to
     which the numbers go as well. ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that
-    the settings name.
+    the settings name; it is read from its start, at the size of the backbone's inputs.
     """
-    progress = progress or Quiet()
     accelerator = make_accelerator(settings.device, trackers, folder)
+    progress = progress if progress is not None and accelerator.is_main_process else Quiet()
     precision = choose_precision(settings.precision, accelerator.device)
-    if stream is None and not isinstance(settings.stream, GlyphsSettings):
+    data = None
+    if stream is not None:
+        settings = with_image_size(settings, stream.shorter_side, progress)
+    elif not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
         data = read(settings.stream)
-        settings = with_image_size(settings, data, progress)
-    else:
-        data = None
+        settings = with_image_size(settings, data.train.shorter_side, progress)
     backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
-    stream = stream or open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
-    method = make_method(settings.method, backbone, settings.seed)
     resolved = settings.model_dump(mode="json")
+    if stream is None:
+        stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
+        sentences = announce(stream, settings.stream)
+    else:
+        stream, sentences = stream.copy(backbone.size), announce(stream)
+        resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
+    method = make_method(settings.method, backbone, settings.seed)
+    for sentence in sentences:
+        progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
     documents = {"resolved.yaml": yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)}
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
@@ -60,7 +121,7 @@ def launch(
         }
         accelerator.init_trackers("safecl", {"folder": folder.name, **flat})
     try:
-        return run(
+        return run_method(
             method,
             stream,
             folder,
@@ -78,12 +139,11 @@ def launch(
             each.finish()
 
 
-def with_image_size(settings: RunSettings, data: Collection, progress: Progress) -> RunSettings:
-    """The settings with the input size of the embedded backbone, chosen by the size of the pictures if not given."""
+def with_image_size(settings: RunSettings, shorter: int, progress: Progress) -> RunSettings:
+    """The settings with the input size of the embedded backbone, chosen by the pictures' shorter side if not given."""
     chosen = settings.backbone
     if chosen.name != EMBEDDED or chosen.weights is not None or chosen.image_size is not None:
         return settings
-    shorter = data.train.shorter_side
     size = micro.default_size(shorter)
     other = f"backbone.image_size={micro.SIZE} takes a quarter of the time"
     if size == micro.SIZE:

@@ -1,19 +1,15 @@
 """What we add to SAFE so that its fast learner gains where tuning helps and holds still where it does not."""
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl import losses
+from safecl.backbone.backbone import Backbone
 from safecl.heads.ridge import RidgeHead
-from safecl.learner import Tuning
+from safecl.learner import Learner, Tuning
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session
-
-if TYPE_CHECKING:
-    from safecl.methods.safe import SAFE
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SURE = 3.0  # standard errors by which an alternative must be better: many, because several are tried
@@ -31,32 +27,34 @@ class Release(nn.Module):
         super().__init__()
         self.register_buffer("free", torch.tensor(False))
 
-    def weigh(self, method: "SAFE", f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
-        """λ_cos of this session. ``f_slow``: the slow learner's features (N, d) of its pictures."""
-        s = method.settings
-        if s.release and s.lambda_cos and s.teacher == "slow" and not self.free:
-            _, f_ptm = fit.features(session, method.backbone)
-            self.free.fill_(helped(method.ridge_slow, f_ptm, f_slow, targets))
-        return 0.0 if self.free else s.lambda_cos
+    def weigh(
+        self, lambda_cos: float, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor,
+        session: Session, fit: Fit,
+    ) -> float:  # fmt: skip
+        """λ_cos of this session: as given, or 0. ``f_slow``: the slow learner's features (N, d) of its pictures."""
+        if lambda_cos and not self.free:
+            _, f_ptm = fit.features(session, ptm)
+            self.free.fill_(helped(ridge, f_ptm, f_slow, targets))
+        return 0.0 if self.free else lambda_cos
 
 
-def stay_near(method: "SAFE", f_slow: Tensor, start: Tuning, session: Session, fit: Fit) -> Tensor:
+def stay_near(
+    fast: Learner, f_slow: Tensor, start: Tuning, most: float, trust: float | None, session: Session, fit: Fit
+) -> tuple[Tensor, float]:
     """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
     The fast learner's statistics of earlier sessions are of features that it cannot compute again; they stay useful
-    while it moves little, compared with how far pictures are apart. So its tuning becomes the mean, over all pictures
-    so far, of where their sessions took it (``average``), or less than that (``trust``). Its cosine head stays as it
-    was trained.
+    while it moves little, compared with how far pictures are apart. So of its tuning in this session at most the share
+    ``most`` is kept, and less than that if it ends further from the slow learner than ``trust`` times that distance:
+    the share of ``most`` that was kept comes second.
     """
-    s, fast, end, guided = method.settings, method.fast, method.fast.tuning(), method.settings.teacher == "slow"
-    apart = 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
-    most = len(f_slow) / float(method.w_fast.counts.sum()) if s.average and guided else 1.0
+    end, apart = fast.tuning(), 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
     for share in SHARES:
         fast.interpolate(start, end, share * most)
         _, f_fast = fit.features(session, fast)
-        if s.trust is None or not guided or losses.alignment(f_slow, f_fast) <= s.trust * apart:
+        if trust is None or losses.alignment(f_slow, f_fast) <= trust * apart:
             break
-    return f_fast
+    return f_fast, share
 
 
 def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:

@@ -123,6 +123,13 @@ class Method(nn.Module, ABC):
         self.backbone, self.settings, self.seed = backbone, settings, seed
         self.classes: list[Label] = []  # the user's labels in the order they were met; an index is a position here
         self.sessions = 0  # learned so far, counted by the engine; part of the state
+        self.notes: dict[str, Any] = {}  # what ``learn`` decided in this session, fit for JSON; goes into the metrics
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.sessions} sessions and {len(self.classes)} classes learned, on "
+            f"{self.backbone.name}>"
+        )
 
     @property
     def name(self) -> str:

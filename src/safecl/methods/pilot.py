@@ -2,39 +2,54 @@
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from safecl.heads.cosine import CosineHead
+from safecl.heads.ridge import RidgeHead
+from safecl.learner import Learner
 from safecl.methods.guards import FEWEST, SHARES, surely_less
-from safecl.methods.method import Fit
+from safecl.methods.method import Batch, Fit
 from safecl.streams.stream import Session
 
-if TYPE_CHECKING:
-    from safecl.methods.safe import SAFE
+SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
-def choose_tuning(method: "SAFE", session: Session, fit: Fit) -> tuple[bool, float]:
-    """Whether to use the transfer loss in the first session, and the share of the tuning to keep.
+class Choice(NamedTuple):
+    """How the slow learner is tuned: with the transfer loss or not, the share that is kept, whether pilots decided."""
+
+    transfer: bool
+    share: float = 1.0
+    piloted: bool = False
+
+
+def choose_tuning(
+    slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, wanted: bool, session: Session, fit: Fit
+) -> Choice:
+    """Whether to use the transfer loss in the first session, if it is ``wanted``, and the share of the tuning to keep.
 
     Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
     backbone. So pilots are tuned on one half of the classes, with and without the transfer loss, and the classes of
     the other half judge them: the squared errors of a ridge head that leaves out one picture at a time. In doubt there
     is no transfer and all of the tuning is kept.
     """
-    wanted = method.settings.transfer != "none"
-    if not method.settings.pilot or not method.slow.tuning():  # without a PET nothing is tuned
-        return wanted, 1.0
+    if not slow.tuning():  # without a PET nothing is tuned
+        return Choice(transfer=wanted)
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
     one, other = session.part(classes[::2]), session.part(classes[1::2])
     if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
-        return False, 1.0
+        return Choice(transfer=False)
     ways = [False, True] if wanted else [False]
     pilots = [  # half by half, so that the pictures of a half are read once for all of its pilots
-        {way: _Pilot(method, way, tuned, judging, fit, f"pilot{k * len(ways) + i}") for i, way in enumerate(ways, 1)}
+        {
+            way: _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{k * len(ways) + i}")
+            for i, way in enumerate(ways, 1)
+        }
         for k, (tuned, judging) in enumerate(((one, other), (other, one)))
     ]
 
@@ -53,17 +68,26 @@ def choose_tuning(method: "SAFE", session: Session, fit: Fit) -> tuple[bool, flo
         consider(way, 1.0)
     for share in SHARES[1:]:
         consider(chosen[0], share)
-    return chosen
+    return Choice(*chosen, piloted=True)
 
 
 class _Pilot:
     """A copy of the slow learner that is tuned on the classes of ``tuned`` and judged by those of ``judging``."""
 
-    def __init__(self, method: "SAFE", transfer: bool, tuned: Session, judging: Session, fit: Fit, name: str) -> None:
-        self.learner, self.ridge, self.judging, self.fit = method.slow.copy(), method.ridge_slow, judging, fit
-        head, self.start = copy.deepcopy(method.w_slow), self.learner.tuning()
-        loss = partial(method.slow_loss, transfer, self.learner, head)
-        fit(name, nn.ModuleList([self.learner, head]), tuned, loss)
+    def __init__(
+        self,
+        slow: Learner,
+        head: CosineHead,
+        ridge: RidgeHead,
+        loss: Callable[[Learner, CosineHead, Batch], dict[str, Tensor]],
+        tuned: Session,
+        judging: Session,
+        fit: Fit,
+        name: str,
+    ) -> None:
+        self.learner, self.ridge, self.judging, self.fit = slow.copy(), ridge, judging, fit
+        own, self.start = copy.deepcopy(head), self.learner.tuning()
+        fit(name, nn.ModuleList([self.learner, own]), tuned, partial(loss, self.learner, own))
         self.end = self.learner.tuning()
 
     def errors(self, share: float) -> Tensor:

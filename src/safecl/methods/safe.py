@@ -14,10 +14,10 @@ from safecl.heads.aggregate import aggregate
 from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
-from safecl.learner import Learner
+from safecl.learner import Learner, Tuning
 from safecl.methods.guards import Release, stay_near
 from safecl.methods.method import Batch, Fit, Method, Network
-from safecl.methods.pilot import choose_tuning
+from safecl.methods.pilot import Choice, choose_tuning
 from safecl.methods.safe_settings import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
@@ -56,8 +56,7 @@ class SAFE(Method):
         if not self.sessions:  # Phase 1: slow learner in session t = 1
             self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
             self.imprint_ptm(session, fit)
-            transfer, share = choose_tuning(self, session, fit)
-            start = self.slow.tuning()
+            (transfer, share), start = self.pilot(session, fit), self.slow.tuning()
             loss = partial(self.slow_loss, transfer, self.slow, self.w_slow)
             fit("slow", nn.ModuleList([self.slow, self.w_slow]), session, loss)
             self.slow.interpolate(start, self.slow.tuning(), share)
@@ -77,10 +76,10 @@ class SAFE(Method):
             teacher = self.appoint_teacher(f_fast, targets)
             self.expand(self.w_slow, f_slow, targets)
             self.expand(self.w_fast, f_fast, targets)
-            start, lambda_cos = self.fast.tuning(), self.release.weigh(self, f_slow, targets, session, fit)
+            start, lambda_cos = self.fast.tuning(), self.weigh_alignment(f_slow, targets, session, fit)
             loss = partial(self.fast_loss, teacher, known, lambda_cos)
             fit("fast", nn.ModuleList([self.fast, self.w_fast]), session, loss)
-            f_fast = stay_near(self, f_slow, start, session, fit)
+            f_fast = self.hold_back(f_slow, start, session, fit)
         self.slow.freeze()
         self.w_slow.requires_grad_(False)
         self.ridge_fast.add(f_fast, targets)
@@ -145,6 +144,35 @@ class SAFE(Method):
             assert s.aggregation != "concat"
             safe = fast if self.sessions == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
+
+    def pilot(self, session: Session, fit: Fit) -> tuple[bool, float]:
+        """Whether to transfer, and how much of the tuning to keep: as set, or as pilots show."""
+        wanted = self.settings.transfer != "none"
+        choice = Choice(transfer=wanted)
+        if self.settings.pilot:
+            choice = choose_tuning(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, wanted, session, fit)
+        self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
+        return choice.transfer, choice.share
+
+    def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
+        """λ_cos; 0 once the slow learner's tuning has been seen to help."""
+        s = self.settings
+        if not s.release or s.teacher != "slow":
+            return s.lambda_cos
+        chosen = self.release.weigh(s.lambda_cos, self.ridge_slow, self.backbone, f_slow, targets, session, fit)
+        self.notes["released"] = bool(self.release.free)
+        return chosen
+
+    def hold_back(self, f_slow: Tensor, start: Tuning, session: Session, fit: Fit) -> Tensor:
+        """φ_fast after the session, (N, d): the fast learner moves only so far."""
+        s = self.settings
+        if s.teacher != "slow":
+            return fit.features(session, self.fast)[1]
+        # The mean, over all pictures so far, of where their sessions took it.
+        most = len(f_slow) / float(self.w_fast.counts.sum()) if s.average else 1.0
+        f_fast, share = stay_near(self.fast, f_slow, start, most, s.trust, session, fit)
+        self.notes |= {"average": most, "trusted": share}
+        return f_fast
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""

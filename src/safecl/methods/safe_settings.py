@@ -53,18 +53,18 @@ class SafeSettings(MethodSettings):
     release: bool = Field(
         True,
         description="drop L_cos for good once the pictures of a session, before anything is learned from them, show "
-        "that the slow learner's tuning surely helps such pictures; only with teacher=slow",
+        "that the slow learner's tuning surely helps such pictures; only with method.teacher=slow",
     )
     average: bool = Field(
         True,
         description="the fast learner's tuning is the mean, over all pictures so far, of where their sessions took it; "
-        "only with teacher=slow",
+        "only with method.teacher=slow",
     )
     trust: float | None = Field(
         0.2,
         gt=0,
         description="how far from the slow learner a session may end, in units of how far pictures are apart; "
-        "null: anywhere; only with teacher=slow",
+        "null: anywhere; only with method.teacher=slow",
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")

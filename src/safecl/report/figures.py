@@ -91,7 +91,7 @@ def loss_curves(run: Run, size: Size = (7, 3.2), legend: bool = True) -> Figure:
     with _style():
         figure, axes = _figure(size)
         offset, named, session = 0, set[str](), 0
-        for part in loss_parts(run):
+        for part in run.loss_parts():
             if part[0].session != session:
                 session = part[0].session
                 axes.axvline(offset, color=GRID, linewidth=1)
@@ -109,14 +109,6 @@ def loss_curves(run: Run, size: Size = (7, 3.2), legend: bool = True) -> Figure:
         if legend and named:
             axes.legend(frameon=False)
         return figure
-
-
-def loss_parts(run: Run) -> list[list[Loss]]:
-    """The logged steps, one list for each phase of each session, in the order of training."""
-    parts: dict[tuple[int, str], list[Loss]] = {}
-    for line in run.losses:
-        parts.setdefault((line.session, line.phase), []).append(line)
-    return [sorted(part, key=lambda line: line.step) for _, part in sorted(parts.items(), key=lambda item: item[0][0])]
 
 
 def kind_of_phase(phase: str) -> str:

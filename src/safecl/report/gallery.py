@@ -1,6 +1,7 @@
-"""The example pictures of a page: read from the run folders, and one card where runs show the same picture."""
+"""The pictures of a page: read from the run folders, and one card where runs show the same picture."""
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,12 +14,15 @@ TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif
 
 @dataclass(frozen=True)
 class Answer:
-    """What one series said about a picture."""
+    """What outputs of a run said about a picture: those that said the same have one answer.
 
-    series: Series
+    ``surer_than``: of the method's own answer, the share of its other answers with a smaller margin.
+    """
+
+    names: list[str]
     prediction: str
     right: bool
-    confidence: float | None
+    surer_than: float | None
 
 
 @dataclass
@@ -31,22 +35,62 @@ class Card:
     answers: list[Answer] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Mistake:
+    """A picture (as in ``Card``) and the class it was taken for."""
+
+    picture: str
+    prediction: str
+
+
+@dataclass(frozen=True)
+class BadClass:
+    """A class that a run answers badly: right answers, test pictures, and some of its mistakes."""
+
+    label: str
+    right: int
+    tested: int
+    mistakes: list[Mistake]
+
+
 def cards(series: Sequence[Series]) -> list[Card]:
-    """One card for each distinct picture, in the order of the runs."""
+    """One card for each distinct picture that was drawn by chance, in the order of the runs."""
     result: dict[tuple[str, str, int | None, str], Card] = {}
     for run in {id(one.run): one.run for one in series}.values():
         mine = [one for one in series if one.run is run]
         for example in run.examples:
+            if example.why != "chance":
+                continue
             picture = _data_address(run, example)
             # Without a picture there is nothing to recognise a twin by: the file's own name keeps it apart.
             key = (picture, example.label, example.session, "" if picture else f"{run.folder}/{example.file}")
             card = result.setdefault(key, Card(picture, example.label, example.session))
-            for one in mine:
-                if one.output in example.predictions:
-                    said = example.predictions[one.output]
-                    sure = example.confidence if one.main else None
-                    card.answers.append(Answer(one, said, said == example.label, sure))
+            card.answers += _answers(example, mine)
     return list(result.values())
+
+
+def bad_classes(run: Run) -> list[BadClass]:
+    """The classes that the run's examples show the mistakes of, in their order."""
+    found: dict[str, list[Mistake]] = {}
+    for example in run.examples:
+        if example.why == "worst":
+            said = example.predictions.get(run.facts.main, "")
+            found.setdefault(example.label, []).append(Mistake(_data_address(run, example), said))
+    tested = Counter(one.label for one in run.predictions)
+    right = Counter(one.label for one in run.predictions if one.predicted.get(run.facts.main) == one.label)
+    return [BadClass(label, right[label], tested[label], mistakes) for label, mistakes in found.items()]
+
+
+def _answers(example: Example, series: Sequence[Series]) -> list[Answer]:
+    """The answers of a run's series, the method's own first."""
+    names: dict[str, list[str]] = {}
+    sure: dict[str, float | None] = {}
+    for one in series:
+        if one.output in example.predictions:
+            said = example.predictions[one.output]
+            names.setdefault(said, []).append(one.name)
+            sure[said] = example.surer_than if one.main else sure.get(said)
+    return [Answer(some, said, said == example.label, sure[said]) for said, some in names.items()]
 
 
 def _data_address(run: Run, example: Example) -> str:

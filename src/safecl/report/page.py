@@ -1,7 +1,7 @@
 """One self-contained HTML page from one or more run folders: no network, no scripts, light and dark."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import figures, gallery, tables, words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, all_series, run_names
+from safecl.report.series import Series, alike, all_series, run_names
 from safecl.report.svg import inline_svg, theme, variable
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
@@ -55,9 +55,11 @@ def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
 
 def render(runs: Sequence[Run], title: str) -> str:
     """The page's HTML."""
-    series, names = all_series(runs), run_names(runs)
-    mains = [one for one in series if one.main]
+    every, names = all_series(runs), run_names(runs)
+    mains = [one for one in every if one.main]
     named = list(zip(runs, names, strict=True))
+    twins = alike(every)
+    series = [one for one in every if one not in twins]  # what is the same is drawn once
     matrices = series if len(runs) == 1 else mains
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -74,18 +76,26 @@ def render(runs: Sequence[Run], title: str) -> str:
         words=words,
         subject=_subject(runs),
         headline=words.headline(series),
-        progress=words.progress(runs, names),
+        progress=[*words.progress(runs, names), *words.caveats(runs)],
+        same=[_same(run, name, [one for one in twins if one.run is run]) for run, name in named],
         tiles=_result_tiles(series, alone=len(runs) == 1),
         small_tiles=_fact_tiles(runs[0], alone=len(runs) == 1),
         series=series,
+        tested=words.tested(every),
+        domain=any(run.facts.stream.protocol == "domain" for run in runs),
         any_done=any(run.done for run in runs),
         curves=_curves(series),
         remembered=words.remembered(series),
         any_future=any(run.done < len(row) for run in runs if run.last for row in run.last.accuracy.values()),
         bars=[_panel(one, _bars(one, i)) for i, one in enumerate(series) if one.run.done],
         matrices=[_panel(one, _matrix(one, i)) for i, one in enumerate(matrices) if one.run.done],
-        numbers=[tables.at_the_end(series), *tables.after_each_session(series)],
-        cards=gallery.cards(series),
+        numbers=[tables.at_the_end(every), *tables.after_each_session(every)],
+        decisions=_tables(tables.decisions, named),
+        confused=_tables(tables.confused, named),
+        by_class=_tables(tables.by_class, named),
+        bad=[(name, gallery.bad_classes(run)) for run, name in named if run.predictions],
+        right=[name for run, name in named if run.predictions and not gallery.bad_classes(run)],
+        cards=gallery.cards(every),
         losses=[_loss_panel(run, name, i) for i, (run, name) in enumerate(named) if run.losses],
         loss_tables=[tables.losses(run, name) for run, name in named if run.losses],
         costs=[tables.costs(run, name) for run, name in named if run.metrics],
@@ -94,6 +104,20 @@ def render(runs: Sequence[Run], title: str) -> str:
         files=named,
         versions=sorted({run.facts.version for run in runs if run.facts.version}),
     )
+
+
+def _tables(make: Callable[[Run, str], tables.Table | None], named: Sequence[tuple[Run, str]]) -> list[tables.Table]:
+    made = [make(run, name) for run, name in named]
+    return [table for table in made if table is not None]
+
+
+def _same(run: Run, name: str, twins: Sequence[Series]) -> str:
+    """Why parts of a method are not drawn beside it; empty where they are."""
+    if not twins:
+        return ""
+    parts = words.listed([one.name for one in twins])
+    verb = "have" if len(twins) > 1 else "has"
+    return f"{parts} {verb} the accuracy of {words.inside(name)} after every session. {words.same(run)}"
 
 
 def _subject(runs: Sequence[Run]) -> str:
@@ -118,7 +142,10 @@ def _result_tiles(series: Sequence[Series], alone: bool) -> list[Tile]:
                 else "nothing to forget yet"
             )
             time = f" · {words.duration(one.run.seconds)}" if one.main else ""
-            tiles.append(Tile(words.percent(one.final), one.name, lost + time, variable(one.colour.light)))
+            ahead = f" · on all domains {words.percent(one.final)}" if one.final != one.final_seen else ""
+            error = words.spread(one.final_seen, one.run.learned_pictures)
+            note = f"{error} · {lost}{ahead}{time}"
+            tiles.append(Tile(words.percent(one.final_seen), one.name, note, variable(one.colour.light)))
     return tiles
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -59,6 +60,7 @@ class Facts(Part):
     """What a run is (facts.json): known before its first session."""
 
     method: str
+    title: str = ""
     main: str
     outputs: list[str]
     stream: StreamFacts
@@ -97,16 +99,7 @@ class Metrics(Part):
     peak_memory: Number = None
     images_per_second: Number = None
     bytes_kept: Number = None
-
-
-class Summary(Part):
-    """The numbers of a finished run (summary.json), each by output."""
-
-    average: dict[str, Number] = {}
-    forgetting: dict[str, Number] = {}
-    bwt: dict[str, Number] | None = None
-    fwt: dict[str, Number] | None = None
-    seconds: Number = None
+    notes: dict[str, Any] = {}
 
 
 class Loss(Part):
@@ -120,23 +113,42 @@ class Loss(Part):
 
 
 class Example(Part):
-    """A test picture and what each output said about it."""
+    """A test picture and what each output said about it; ``why``: drawn by chance, or from the worst classes."""
 
     file: str
     label: Label
+    why: str = "chance"
     session: int | None = None
     predictions: dict[str, Label] = {}
-    confidence: Number = None
+    surer_than: Number = None
+
+
+class Prediction(Part):
+    """The answers to one test picture after the last session (a line of predictions.jsonl)."""
+
+    session: int
+    label: Label
+    predicted: dict[str, Label] = {}
+
+
+class Failure(Part):
+    """The sentence with which a run ended (failed.json)."""
+
+    error: str
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder as read; what an unfinished run does not have yet is empty or None."""
+    """A run's folder as read; what an unfinished run does not have yet is empty or None.
+
+    ``ended``: whether there is a summary.json; its numbers are computed from the metrics, so nothing of it is read.
+    """
 
     folder: Path
     facts: Facts
     metrics: list[Metrics]
-    summary: Summary | None
+    ended: bool
+    failed: str
     losses: list[Loss]
     examples: list[Example]
     config: str
@@ -158,11 +170,40 @@ class Run:
         return max(len(self.facts.stream.sessions), self.done)
 
     @property
+    def state(self) -> str:
+        """finished, failed or unfinished."""
+        if self.ended and self.done == self.total:
+            return "finished"
+        return "failed" if self.failed else "unfinished"
+
+    @property
+    def tested(self) -> int:
+        """How many test pictures there were after the newest session."""
+        return sum(self.last.test_counts) if self.last else 0
+
+    @property
+    def learned_pictures(self) -> int:
+        """How many of them are of what was learned."""
+        counts = self.last.test_counts if self.last else []
+        return sum(counts[: self.done] if self.facts.stream.protocol == "domain" else counts)
+
+    @property
     def seconds(self) -> float:
         """Time spent so far."""
-        if self.summary is not None and self.summary.seconds is not None:
-            return self.summary.seconds
         return sum(line.seconds.get("total") or 0.0 for line in self.metrics)
+
+    def loss_parts(self) -> list[list[Loss]]:
+        """The logged steps, one list for each phase of each session, in the order of training."""
+        parts: dict[tuple[int, str], list[Loss]] = {}
+        for line in self.losses:
+            parts.setdefault((line.session, line.phase), []).append(line)
+        ordered = sorted(parts.items(), key=lambda item: item[0][0])
+        return [sorted(part, key=lambda line: line.step) for _, part in ordered]
+
+    @cached_property
+    def predictions(self) -> list[Prediction]:
+        """The answers to the test pictures; read when they are first asked for, since there may be many."""
+        return list(_lines(self.folder / "predictions.jsonl", Prediction))
 
 
 P = TypeVar("P", bound=Part)
@@ -176,7 +217,7 @@ def read_run(folder: Path) -> Run:
         raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
     facts = _document(folder / "facts.json")
     examples = _document(folder / "examples.json") or []
-    summary = _document(folder / "summary.json")
+    failure = _document(folder / "failed.json")
     # A resumed run may have written a session or a step twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
     losses = {(line.session, line.phase, line.step): line for line in _lines(folder / "losses.jsonl", Loss)}
@@ -184,7 +225,8 @@ def read_run(folder: Path) -> Run:
         folder=folder,
         facts=_checked(TypeAdapter(Facts), facts, folder / "facts.json"),
         metrics=[metrics[session] for session in sorted(metrics)],
-        summary=None if summary is None else _checked(TypeAdapter(Summary), summary, folder / "summary.json"),
+        ended=(folder / "summary.json").exists(),
+        failed="" if failure is None else _checked(TypeAdapter(Failure), failure, folder / "failed.json").error,
         losses=list(losses.values()),
         examples=_checked(TypeAdapter(list[Example]), examples, folder / "examples.json"),
         config=(_bytes(folder / "resolved.yaml") or b"").decode("utf-8", "replace"),

@@ -47,22 +47,35 @@ class Series:
 
     @property
     def pooled(self) -> list[tuple[int, float]]:
-        """(session, accuracy on everything seen) after each finished session."""
+        """(session, accuracy on all that was tested) after each finished session."""
         pairs = [(line.session, line.pooled.get(self.output)) for line in self.run.metrics]
         return [(session, value) for session, value in pairs if value is not None]
 
     @property
+    def seen(self) -> list[tuple[int, float]]:
+        """(session, accuracy on what was learned): another number only where domains to come are tested as well."""
+        pairs = [(line.session, (line.seen or line.pooled).get(self.output)) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
     def final(self) -> float | None:
-        """Accuracy on everything seen after the newest session."""
+        """Accuracy on all that was tested after the newest session."""
         return self.run.last.pooled.get(self.output) if self.run.last else None
 
     @property
+    def final_seen(self) -> float | None:
+        """Accuracy on what was learned, after the newest session."""
+        return (self.run.last.seen or self.run.last.pooled).get(self.output) if self.run.last else None
+
+    @property
     def average(self) -> float | None:
-        """The mean over sessions of the accuracy on everything seen."""
-        if self.run.summary is not None and self.output in self.run.summary.average:
-            return self.run.summary.average[self.output]
-        values = [value for _, value in self.pooled]
-        return sum(values) / len(values) if values else None
+        """The mean over sessions of the accuracy on all that was tested."""
+        return mean([value for _, value in self.pooled])
+
+    @property
+    def average_seen(self) -> float | None:
+        """The mean over sessions of the accuracy on what was learned."""
+        return mean([value for _, value in self.seen])
 
     @property
     def forgetting(self) -> float | None:
@@ -70,9 +83,45 @@ class Series:
         return self.run.last.forgetting.get(self.output) if self.run.last and self.run.done > 1 else None
 
     @property
+    def backward(self) -> float | None:
+        """BWT: the mean over earlier sessions of the accuracy now minus that right after each; once all are learned."""
+        if self.run.done < self.run.total or self.run.done < 2:
+            return None
+        now = self.rows.get(self.run.done, [])
+        then = [self._at(i, i) for i in range(1, self.run.done)]
+        return mean([a - b for a, b in zip(now, then, strict=False) if a is not None and b is not None])
+
+    @property
+    def forward(self) -> float | None:
+        """FWT: the mean accuracy on sessions right before they were learned, above a guess among the classes then."""
+        if self.run.done < self.run.total or self.run.done < 2:
+            return None
+        gains = []
+        for line in self.run.metrics[:-1]:
+            before = self._at(line.session, line.session + 1)
+            if before is None or not line.classes_seen:
+                return None
+            gains.append(before - 1 / line.classes_seen)
+        return mean(gains)
+
+    @property
     def rows(self) -> dict[int, list[float | None]]:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         return {line.session: list(line.accuracy.get(self.output, [])) for line in self.run.metrics}
+
+    def _at(self, after: int, session: int) -> float | None:
+        row = self.rows.get(after, [])
+        return row[session - 1] if len(row) >= session else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def alike(series: Sequence[Series]) -> list[Series]:
+    """The parts of methods whose accuracies were, after every session, those of the method itself."""
+    mains = {id(one.run): one for one in series if one.main}
+    return [one for one in series if not one.main and one.rows and one.rows == mains[id(one.run)].rows]
 
 
 def all_series(runs: Sequence[Run]) -> list[Series]:
@@ -90,7 +139,7 @@ def all_series(runs: Sequence[Run]) -> list[Series]:
 
 def run_names(runs: Sequence[Run]) -> list[str]:
     """The runs' methods; of runs with the same method, also what tells them apart."""
-    names = [display(run.facts.method) for run in runs]
+    names = [run.facts.title or display(run.facts.method) for run in runs]
     for name in [name for name, times in Counter(names).items() if times > 1]:
         places = [i for i, other in enumerate(names) if other == name]
         for i, difference in zip(places, _differences([runs[i] for i in places]), strict=True):

@@ -1,11 +1,11 @@
 """The tables of a page: plain text cells under one or two rows of heads."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from safecl.report import words
-from safecl.report.figures import loss_parts
-from safecl.report.runs import Metrics, Run
+from safecl.report.runs import Metrics, Prediction, Run
 from safecl.report.series import Series
 
 
@@ -27,12 +27,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; each row starts with its head, ``leads`` name the head and the columns before the groups."""
+    """A table; each row starts with its head, ``leads`` name the head and the columns before the groups.
+
+    ``wordy``: its cells hold names, which may be long.
+    """
 
     title: str
     leads: list[str]
     groups: list[Group]
     rows: list[list[Cell]]
+    wordy: bool = False
 
 
 def at_the_end(series: Sequence[Series]) -> Table:
@@ -40,18 +44,18 @@ def at_the_end(series: Sequence[Series]) -> Table:
     rows: list[list[Cell]] = []
     finals = [one.final for one in series if one.main and one.final is not None]
     best = max(finals) if len(finals) > 1 else None
-    for one in series:
-        summary = one.run.summary
-        bwt = (summary.bwt or {}).get(one.output) if summary else None
-        fwt = (summary.fwt or {}).get(one.output) if summary else None
-        texts = [one.name, words.percent(one.final), words.percent(one.average), words.points(one.forgetting)]
-        cells = [Cell(text) for text in [*texts, words.points(bwt), words.points(fwt)]]
+    domains = [one.run.facts.stream.protocol == "domain" for one in series]
+    for one, domain in zip(series, domains, strict=True):
+        learned = words.percent(one.average_seen) if domain else words.NONE
+        texts = [one.name, words.accuracy(one.final, one.run.tested), words.percent(one.average), learned]
+        texts += [words.points(value) for value in (one.forgetting, one.backward, one.forward)]
+        cells = [Cell(text) for text in texts]
         cells[1] = Cell(cells[1].text, best=one.main and best is not None and one.final == best)
         rows.append(cells)
-    leads = ["Output", "Final accuracy", "Average over sessions", "Forgetting", "Backward transfer", "Forward transfer"]
-    told = [
-        i for i in range(len(leads)) if any(row[i].text != words.NONE for row in rows)
-    ]  # a column of dashes tells nothing
+    average = "Average over sessions" + (", all domains" if any(domains) else "")
+    leads = ["Output", "Final accuracy", average, "Average over sessions, domains learned so far"]
+    leads += ["Forgetting", "Backward transfer", "Forward transfer"]
+    told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
     return Table("At the end", [leads[i] for i in told], [], [[row[i] for i in told] for row in rows])
 
 
@@ -61,8 +65,82 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
     for one in series:
         stream = one.run.facts.stream
         streams.setdefault((stream.name, stream.protocol, *(s.name for s in stream.sessions)), []).append(one)
-    title = "After each session, in percent"
-    return [_sessions(f"{title} ({key[0]})" if len(streams) > 1 else title, ones) for key, ones in streams.items()]
+    result = []
+    for key, ones in streams.items():
+        title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
+        if key[1] == "domain":
+            result.append(_sessions(f"{title}: on the domains learned so far", ones, "seen"))
+            title += ": on all domains, also those to come"
+        result.append(_sessions(title, ones, "pooled"))
+    return result
+
+
+# What a method notes of its decisions: the head of the column, and a word for yes and one for no.
+DECISIONS = {
+    "pilots": ("Pilots", "trained", "none"),
+    "transfer": ("Transfer loss", "used", "not used"),
+    "kept": ("Tuning kept", "", ""),
+    "released": ("L_cos", "dropped", "used"),
+    "average": ("Share in the mean tuning", "", ""),
+    "trusted": ("Kept of that", "", ""),
+}
+
+
+def decisions(run: Run, name: str) -> Table | None:
+    """What the method decided in each session; None if it noted nothing."""
+    keys = list(dict.fromkeys(key for line in run.metrics for key in line.notes))
+    if not keys:
+        return None
+    rows = [
+        [Cell(str(line.session)), *(Cell(_decision(key, line.notes.get(key))) for key in keys)] for line in run.metrics
+    ]
+    return Table(name, ["Session", *(DECISIONS.get(key, (key,))[0] for key in keys)], [], rows)
+
+
+def _decision(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        _, yes, no = DECISIONS.get(key, (key, "yes", "no"))
+        return yes if value else no
+    if isinstance(value, int | float):
+        return words.percent(float(value)) if key in DECISIONS else f"{value:.4g}"
+    return words.NONE if value is None else str(value)
+
+
+def confused(run: Run, name: str, most: int = 12) -> Table | None:
+    """The pairs of classes that the method's own answer confuses most often; None where there is none."""
+    pairs = Counter((one.label, said) for one in run.predictions if (said := _said(run, one)) != one.label)
+    if not pairs:
+        return None
+    tested = Counter(one.label for one in run.predictions)
+    rows = [
+        [Cell(label), Cell(said), Cell(f"{times} of {tested[label]}")]
+        for (label, said), times in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:most]
+    ]
+    return Table(name, ["Class", "Taken for", "How often"], [], rows, wordy=True)
+
+
+def by_class(run: Run, name: str) -> Table | None:
+    """The accuracy on each class, the worst first; None where nothing was tested."""
+    answers: dict[str, Counter[str]] = {}
+    for one in run.predictions:
+        answers.setdefault(one.label, Counter())[_said(run, one)] += 1
+    rows = []
+    for label, said in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
+        wrong = [(times, other) for other, times in said.items() if other != label]
+        rows.append(
+            [
+                Cell(label),
+                Cell(words.accuracy(said[label] / said.total(), said.total())),
+                Cell(str(said.total())),
+                Cell(max(wrong)[1] if wrong else words.NONE),
+            ]
+        )
+    leads = ["Class", "Accuracy", "Test pictures", "Most often taken for"]
+    return Table(name, leads, [], rows, wordy=True) if rows else None
+
+
+def _said(run: Run, one: Prediction) -> str:
+    return one.predicted.get(run.facts.main, "")
 
 
 def costs(run: Run, name: str) -> Table:
@@ -82,13 +160,14 @@ def losses(run: Run, name: str) -> Table:
     """Each phase's loss at its first and last logged step, and the terms of the last."""
     terms = list(dict.fromkeys(term for line in run.losses for term in line.terms))
     rows = []
-    for part in loss_parts(run):
+    for part in run.loss_parts():
         ends = [_loss(part[0].loss), _loss(part[-1].loss), *(_loss(part[-1].terms.get(term)) for term in terms)]
         rows.append([Cell(text) for text in [f"{part[0].session} {part[0].phase}", str(part[-1].step), *ends]])
     return Table(f"{name}: loss", ["Session, phase", "Steps", "First", "Last", *(f"Last {t}" for t in terms)], [], rows)
 
 
-def _sessions(title: str, series: Sequence[Series]) -> Table:
+def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
+    """``kind`` of accuracy: pooled or seen."""
     runs = {id(one.run): one.run for one in series}
     blocks = [[one for one in series if one.run is run] for run in runs.values()]
     # The parts first, then what the method makes of them.
@@ -103,24 +182,20 @@ def _sessions(title: str, series: Sequence[Series]) -> Table:
         title,
         ["Session", "Classes"],
         groups,
-        [_session_row(line, blocks) for _, line in sorted(measured.items())],
+        [_session_row(line, blocks, kind) for _, line in sorted(measured.items())],
     )
 
 
-def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]]) -> list[Cell]:
+def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str) -> list[Cell]:
     name = f"{session.session}" + (f" · {session.name}" if session.name else "")
     row = [Cell(name), Cell(str(session.classes_seen))]
-    mains = [dict(one.pooled).get(session.session) for block in blocks for one in block if one.main]
-    best = max((value for value in mains if value is not None), default=None)
-    for block in blocks:
+    values = [[dict(getattr(one, kind)).get(session.session) for one in block] for block in blocks]
+    best = max((block[-1] for block in values if block[-1] is not None), default=None)
+    for block, found in zip(blocks, values, strict=True):
         line = next((line for line in block[0].run.metrics if line.session == session.session), None)
-        for one in block:
-            value = line.pooled.get(one.output) if line else None
-            row.append(
-                Cell(
-                    words.bare_percent(value), best=one.main and len(blocks) > 1 and value is not None and value == best
-                )
-            )
+        for one, value in zip(block, found, strict=True):
+            first = one.main and len(blocks) > 1 and value is not None and value == best
+            row.append(Cell(words.bare_percent(value), best=first))
         lost = line.forgetting.get(block[-1].output) if line and line.session > 1 else None
         row += [Cell(words.points(lost)), Cell(words.duration(line.seconds.get("total") if line else None))]
     return row

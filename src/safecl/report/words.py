@@ -1,17 +1,41 @@
 """The report's sentences and numbers, as a person reads them."""
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
-from safecl.report.runs import Run
-from safecl.report.series import Series
+from safecl.report.runs import Run, read_run
+from safecl.report.series import Series, all_series
 
 NONE = "–"
+FEW = 5  # test pictures a class below which an accuracy is rough
 NBSP, THIN = "\u00a0", "\u202f"
 
 
 def percent(value: float | None) -> str:
     """0.782 → "78.2 %"."""
     return NONE if value is None else f"{100 * value:.1f}{NBSP}%"
+
+
+def standard_error(value: float, pictures: int) -> float:
+    """Of an accuracy on ``pictures`` test pictures.
+
+    That of a share with one more right and one more wrong answer, so that it is not 0 where all or none are right.
+    """
+    share = (value * pictures + 1) / (pictures + 2)
+    return math.sqrt(share * (1 - share) / (pictures + 2))
+
+
+def accuracy(value: float | None, pictures: int) -> str:
+    """An accuracy with its standard error: 0.782, 500 → "78.2 ± 1.8 %"."""
+    if value is None or not pictures:
+        return NONE
+    return f"{100 * value:.1f}{NBSP}{spread(value, pictures)}{NBSP}%"
+
+
+def spread(value: float | None, pictures: int) -> str:
+    """The standard error of an accuracy in percentage points: "± 1.8"."""
+    return "" if value is None or not pictures else f"±{NBSP}{100 * standard_error(value, pictures):.1f}"
 
 
 def bare_percent(value: float | None) -> str:
@@ -76,24 +100,87 @@ def upper_first(sentence: str) -> str:
 
 def headline(series: Sequence[Series]) -> str:
     """The result in one sentence, from the main outputs: what each method knows after how much learning."""
-    known = [one for one in series if one.main and one.final is not None]
+    known = [one for one in series if one.main and one.final_seen is not None]
     if not known:
-        return "No session is finished yet."
+        done = any(one.run.done for one in series)
+        return "No test picture, so no accuracy." if done else "No session is finished yet."
     moments = [_moment(one.run) for one in known]
     if len(set(moments)) == 1:
-        parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {percent(one.final)}" for i, one in enumerate(known)]
+        parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {_known(one)}" for i, one in enumerate(known)]
         return f"After {moments[0]} {listed(parts)}."
-    parts = [f"{inside(one.name)} knows {percent(one.final)} after {m}" for one, m in zip(known, moments, strict=True)]
+    parts = [
+        f"{inside(one.name)} knows {_known(one)} after {moment}" for one, moment in zip(known, moments, strict=True)
+    ]
     return upper_first("; ".join(parts)) + "."
 
 
 def progress(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     """A sentence for each run that is not finished."""
     return [
-        f"{name} is not finished: {run.done} of {plural(run.total, 'session')} done."
+        f"{name} failed: {run.failed}"
+        if run.state == "failed"
+        else f"{name} is not finished: {run.done} of {plural(run.total, 'session')} done."
         for run, name in zip(runs, names, strict=True)
-        if run.done < run.total
+        if run.state != "finished" and (run.failed or run.done < run.total)
     ]
+
+
+def caveats(runs: Sequence[Run]) -> list[str]:
+    """What to know before these numbers are believed."""
+    found = []
+    learned = [(run, run.last.classes_seen) for run in runs if run.last]
+    if any(not run.tested for run, _ in learned):
+        found.append(
+            "There is no accuracy because there is no test picture: with one picture in a class, none can be held out."
+        )
+    if any(0 < run.tested < FEW * classes for run, classes in learned):
+        fewest = min(run.tested for run, _ in learned if run.tested)
+        found.append(f"There are only {plural(fewest, 'test picture')}: differences within ± may be chance.")
+    if any(classes == 1 for _, classes in learned):
+        found.append("With a single class every answer is right.")
+    return found
+
+
+def result(one: Series) -> str:
+    """The end of a run in one line, for one output."""
+    run, facts = one.run, one.run.facts
+    if one.final is None:
+        return f"{one.name}: {NONE}"
+    final = f"{one.name}: {accuracy(one.final, run.tested)}"
+    pictures = plural(run.tested, "test picture")
+    if facts.stream.protocol == "domain":
+        means = f"{percent(one.average_seen)} on the domains learned so far and {percent(one.average)} on all of them"
+        return f"{final} of {pictures} of {plural(run.total, 'domain')} at the end; on average over sessions {means}"
+    classes = plural(run.last.classes_seen if run.last else 0, "class")
+    return f"{final} of {pictures} of {classes} at the end, {percent(one.average)} on average over sessions"
+
+
+def results(folder: Path) -> list[str]:
+    """The end of a run, an output a line, and what to know of its numbers."""
+    run = read_run(folder)
+    return [plain(line) for line in (*(result(one) for one in all_series([run])), *caveats([run]))]
+
+
+def plain(text: str) -> str:
+    """With no other spaces than usual ones, for terminals, logs and whoever searches them."""
+    return text.replace(NBSP, " ").replace(THIN, " ")
+
+
+def same(run: Run) -> str:
+    """Why the parts of a method answer like the method itself."""
+    later = [line.notes for line in run.metrics[1:]]
+    if not {"slow", "fast"} <= set(run.facts.outputs):
+        return "They were right equally often after every session."
+    if run.done == 1:
+        return "After the first session the fast learner is a copy of the slow one."
+    if run.facts.pet in (None, "none"):
+        return "Without a PET nothing is tuned, so both learners are the backbone."
+    if later and all(notes.get("trusted") == 0 for notes in later):
+        return "The fast learner ended too far from the slow one in every later session and was taken back to it."
+    moved = [notes["average"] * notes["trusted"] for notes in later if {"average", "trusted"} <= notes.keys()]
+    if moved:
+        return f"The fast learner kept at most {percent(max(moved))} of a session's tuning, which changed no accuracy."
+    return "They were right equally often after every session."
 
 
 def remembered(series: Sequence[Series]) -> str:
@@ -111,7 +198,17 @@ def curve_label(series: Sequence[Series]) -> str:
     lines = [
         f"{one.name}: {', '.join(f'{100 * value:.1f}' for _, value in one.pooled) or 'nothing yet'}" for one in series
     ]
-    return "Accuracy in percent on everything seen, after each session. " + ". ".join(lines) + "."
+    return f"Accuracy in percent on {tested(series)}, after each session. " + ". ".join(lines) + "."
+
+
+def tested(series: Sequence[Series]) -> str:
+    """What ``pooled`` accuracies are on."""
+    domain = [one.run.facts.stream.protocol == "domain" for one in series]
+    if domain and all(domain):
+        return "the test pictures of all domains, also those to come"
+    return "the test pictures of everything learned so far" + (
+        " (of a domain-incremental stream: of all domains)" if any(domain) else ""
+    )
 
 
 def bars_label(one: Series) -> str:
@@ -119,6 +216,10 @@ def bars_label(one: Series) -> str:
     row = one.rows.get(one.run.done, [])
     values = ", ".join(f"{i}: {100 * value:.1f}" for i, value in enumerate(row, start=1) if value is not None)
     return f"{one.name}: final accuracy in percent for each session. {values}"
+
+
+def _known(one: Series) -> str:
+    return accuracy(one.final_seen, one.run.learned_pictures)
 
 
 def _moment(run: Run) -> str:

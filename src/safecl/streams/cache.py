@@ -27,6 +27,7 @@ from safecl.streams.images import Pictures, Transform, Wrapped, canvas_view, pla
 FOLDER = ".safecl-cache"
 VERSION = 3  # of the format; stores of another version are not used, and evicted
 GIB = 2**30
+_seeking = threading.Lock()
 
 
 class Store:
@@ -231,5 +232,14 @@ def write_at(file: int, data: np.ndarray, offset: int) -> None:
     """Through the file and not the map: a full disk is then an error and not a crash."""
     left = data.reshape(-1).data
     while left:
-        written = os.pwrite(file, left, offset)  # the file has one position for all threads and forked processes
+        written = _write_at(file, left, offset)
         left, offset = left[written:], offset + written
+
+
+def _write_at(file: int, data: memoryview, offset: int) -> int:
+    """Without the position of the file, which all threads and forked processes share."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file, data, offset)
+    with _seeking:  # Windows, which has no fork either
+        os.lseek(file, offset, os.SEEK_SET)
+        return os.write(file, data)

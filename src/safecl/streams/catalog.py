@@ -1,6 +1,5 @@
 """Open a stream by its settings or by a short form of them."""
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from safecl.streams.settings import (
     HuggingFaceSettings,
     StreamSettings,
     TableSettings,
+    data_root,
     parse_stream,
     short_form,
 )
@@ -69,9 +69,10 @@ def open_stream(
         if protocol == dataset.protocol == "class":
             first = first if first is not None else dataset.first if step is None else step
             step = step if step is not None else dataset.step
-    shape = {"size": size, "margin": stream.margin, "scale": stream.scale, "ratio": stream.ratio, "flip": stream.flip}
+    margin = stream.margin if dataset is None or stream.margin is not None else dataset.margin
+    shape = {"size": size, "margin": margin, "scale": stream.scale, "ratio": stream.ratio, "flip": stream.flip}
     given: dict[str, Any] = {key: value for key, value in shape.items() if value is not None}
-    transform = replace(dataset.transform if dataset else Transform(), **given)
+    transform = Transform(**given)
     return make_stream(
         with_cache(read(stream) if data is None else data, transform, stream.cache),
         protocol=protocol,
@@ -128,10 +129,6 @@ def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
     report.warnings.extend(str(w.message).rstrip(".") for w in said)
     report.problems[:0] = [sentence.rstrip(".") for sentence in found]
     return report
-
-
-def data_root(root: str | Path | None) -> Path:
-    return Path(root if root is not None else os.environ.get("SAFECL_DATA", "data")).expanduser()
 
 
 def with_cache(data: Collection, transform: Transform, cache: bool | str | Path) -> Collection:

@@ -111,7 +111,7 @@ def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
     """
     seen: dict[str, Label] = {}
     for label in dict.fromkeys(labels):
-        if isinstance(label, str) and printable(label) != label:
+        if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
             yield f"The name of the class {label!r} of {name} is not valid UTF-8; rename it."
         key = normalised(label)
         if key in seen:

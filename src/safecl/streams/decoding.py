@@ -12,6 +12,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from safecl.errors import SafeclError
 
+EXTENSIONS = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+)
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
 
@@ -82,7 +85,8 @@ def gif_pixels(data: bytes) -> int:
 
 _lifting = threading.Lock()
 # A fork in the middle would leave the child with the lifted limit and a lock that nobody opens.
-os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
 
 
 @contextmanager

@@ -15,10 +15,6 @@ from safecl.errors import SafeclError
 from safecl.streams.decoding import decode, size_of
 from safecl.streams.images import Label, Pictures
 
-EXTENSIONS = frozenset(
-    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-)
-
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -43,6 +39,8 @@ class File:
             found = os.stat(path)
         except OSError as error:
             return cls(path, name, -1, 0, problem(path, error))
+        except ValueError:  # a NUL, or a letter that this locale's file names do not have
+            return cls(path, name, -1, 0, "no file can have this name")
         if not stat.S_ISREG(found.st_mode):
             return cls(path, name, -1, 0, "it is not a plain file")
         return cls(path, name, found.st_size, found.st_mtime_ns, "" if found.st_size else "it is an empty file")
@@ -136,6 +134,14 @@ class FilePictures(Pictures):
             raise SafeclError(f"{text}, or set stream.unreadable=skip to leave such pictures out.") from None
 
 
+def as_text(name: str) -> str:
+    """The name of a file or folder read as UTF-8, whatever the locale; other bytes are surrogates, as in Python."""
+    try:
+        return os.fsencode(name).decode(errors="surrogateescape")
+    except UnicodeEncodeError:  # it is no name of a file here, but text already
+        return name
+
+
 def printable(path: str | Path) -> str:
     """A path for messages: bytes that are not UTF-8 are shown as escapes."""
-    return os.fspath(path).encode(errors="backslashreplace").decode()
+    return as_text(os.fspath(path)).encode(errors="backslashreplace").decode()

@@ -12,7 +12,8 @@ from pathlib import Path
 from safecl.errors import SafeclError
 from safecl.streams.clean import Refuse, clean, refuse
 from safecl.streams.collection import Collection, with_test
-from safecl.streams.files import EXTENSIONS, File, FilePictures, printable
+from safecl.streams.decoding import EXTENSIONS
+from safecl.streams.files import File, FilePictures, as_text, printable
 from safecl.streams.settings import Duplicates, Unreadable
 
 TRAIN = ("train", "training")
@@ -124,9 +125,9 @@ def _scan(path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...
         if entry.name.startswith(".") or entry.name == "__MACOSX":
             continue
         if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
-            yield from _scan(entry.path, (*folders, entry.name), (*above, identity))
+            yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity))
         elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
-            yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], entry.name))))
+            yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
 
 
 def looks_like_domains(found: Sequence[Found]) -> bool:
@@ -146,7 +147,7 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
         inside = path.relative_to(top)
         ignored = any(part.startswith(".") or part == "__MACOSX" for part in inside.parts)
         broken = path.is_symlink() and not path.exists() and path.suffix.lower() not in EXTENSIONS
-        if not ignored and inside.parts not in filled and (broken or path.is_dir()):
+        if not ignored and tuple(map(as_text, inside.parts)) not in filled and (broken or path.is_dir()):
             empty.append(printable(inside))
     if empty:
         warnings.warn(

@@ -59,6 +59,9 @@ class Pictures(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"<Pictures: {len(self)} with {len(set(self.labels))} different labels>"
+
     def identity(self) -> str | None:
         """A fingerprint that changes when a picture does, for the cache; ``None``: not known, never cached."""
         return None

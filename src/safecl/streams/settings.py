@@ -235,6 +235,11 @@ def _no_setting(kind: str, name: str) -> SafeclError:
     return SafeclError(f"There is no setting 'stream.{name}' of a {kind} stream; {hint}")
 
 
+def data_root(root: str | Path | None = None) -> Path:
+    """The folder of prepared datasets: ``root``, or SAFECL_DATA, or data."""
+    return Path(root if root is not None else os.environ.get("SAFECL_DATA", "data")).expanduser()
+
+
 def names() -> list[str]:
     """The streams that have a name; ``FORMS`` are the others."""
     return ["glyphs", *DATASETS]

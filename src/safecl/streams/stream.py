@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +32,10 @@ class Session:
         self.number, self.name, self.classes = number, name, classes
         self._open = [True]  # shared with its parts
         self.train: Pictures = _WhileOpen(self, train)
+
+    def __repr__(self) -> str:
+        there = f"{len(self.classes)} classes, {len(self.train)} pictures"
+        return f"<Session {self.number} ({self.name}): {there}, {'open' if self._open[0] else 'over'}>"
 
     def part(self, classes: Sequence[Label]) -> "Session":
         """The pictures of some of its classes, readable as long as it is."""
@@ -82,6 +86,23 @@ class Stream:
         same._joint, same._current = True, None
         return same
 
+    def copy(self, size: int | None = None) -> "Stream":
+        """The same stream from its start; ``size``: for inputs of this side."""
+        same = copy.copy(self)
+        same._current = None
+        if size is not None:
+            same.transform = replace(self.transform, size=size)
+        return same
+
+    def __repr__(self) -> str:
+        classes = "1 class" if len(self.labels) == 1 else f"{len(self.labels)} classes"
+        pictures = [sum(len(part.train) for part in self._parts), sum(len(part.test) for part in self._parts)]
+        sessions = "1 session" if len(self) == 1 else f"{len(self)} sessions"
+        return (
+            f"<Stream {self.name!r}: {self.protocol}-incremental, {sessions}, {classes}, {pictures[0]} training and "
+            f"{pictures[1]} test pictures>"
+        )
+
     def __len__(self) -> int:
         return 1 if self._joint else len(self._parts)
 
@@ -117,6 +138,11 @@ class Stream:
     def tested(self, number: int) -> range:
         """The parts to test on after session ``number``: a domain stream is tested on the domains to come as well."""
         return range(1, len(self._parts) + 1) if self.protocol == "domain" else self.brought(number)
+
+    @property
+    def shorter_side(self) -> int:
+        """The shorter side that half of the training pictures have at least, by a sample of them."""
+        return join([part.train for part in self._parts]).shorter_side
 
     @property
     def labels(self) -> list[Label]:

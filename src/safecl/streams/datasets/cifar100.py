@@ -4,15 +4,17 @@ import io
 import pickle
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.collection import Collection
 from safecl.streams.datasets.archive import Source
 from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
-from safecl.streams.images import ArrayPictures, Transform
+
+if TYPE_CHECKING:
+    from safecl.streams.collection import Collection
+    from safecl.streams.images import ArrayPictures
 
 FILES = ("train", "test", "meta")
 
@@ -25,15 +27,19 @@ def plan_cifar(sources: Sequence[Source]) -> Plan:
     raise SafeclError(f"{sources[0].path} lacks one of the files train, test and meta of CIFAR-100's Python version.")
 
 
-def read_cifar(place: Path) -> Collection:
+def read_cifar(place: Path) -> "Collection":
     """Classes are numbered alphabetically, as in ``meta``, and labelled by their names."""
+    from safecl.streams.collection import Collection
+
     meta = load(place / "meta")
     names = [str(name) for name in _get(meta, "fine_label_names", place / "meta")]
     train, test = (_pictures(place / part, names) for part in ("train", "test"))
     return Collection("cifar100", train, test, tuple(names), home=place)
 
 
-def _pictures(path: Path, names: Sequence[str]) -> ArrayPictures:
+def _pictures(path: Path, names: Sequence[str]) -> "ArrayPictures":
+    from safecl.streams.images import ArrayPictures
+
     batch = load(path)
     data, labels = _get(batch, "data", path), _get(batch, "fine_labels", path)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
@@ -102,5 +108,5 @@ CIFAR100 = Dataset(
     plan=plan_cifar,
     read=read_cifar,
     pitfalls=("Test pictures are resized to 224 at once, not to 256 and cropped as elsewhere.",),
-    transform=Transform(margin=1.0),
+    margin=1.0,
 )

@@ -1,15 +1,20 @@
-"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
+"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed.
+
+Facts are read without torch, so that listing datasets is quick: what reads pictures is imported by ``Dataset.read``.
+"""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safecl.errors import SafeclError
-from safecl.streams.collection import Collection
 from safecl.streams.datasets.archive import Source
-from safecl.streams.images import Transform
 from safecl.streams.settings import Protocol
+
+if TYPE_CHECKING:
+    from safecl.streams.collection import Collection
 
 RECORD = "prepared.json"  # lies in a prepared folder: which archive, which split
 PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"
@@ -39,7 +44,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Dataset:
-    """``counts``: training and test pictures by split; the first is the one the paper's numbers are on."""
+    """``counts``: training and test pictures by split; the first is the one the paper's numbers are on.
+
+    ``margin``: as in ``streams.images.Transform``.
+    """
 
     name: str
     title: str
@@ -53,11 +61,11 @@ class Dataset:
     fetch: str  # what a person has to do to get it
     licence: str
     plan: Callable[[Sequence[Source]], Plan]
-    read: Callable[[Path], Collection]
+    read: "Callable[[Path], Collection]"
     pitfalls: tuple[str, ...] = ()
     protocol: Protocol = "class"
     shuffled: bool = True
-    transform: Transform = field(default_factory=Transform)
+    margin: float = 256 / 224
 
     def at(self, root: Path) -> Path:
         """The prepared folder, or a sentence on how to get it."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from safecl.errors import SafeclError
-from safecl.streams.collection import Collection
 from safecl.streams.datasets.archive import Source
 from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
 from safecl.streams.datasets.layout import pictures_of
-from safecl.streams.files import File, FilePictures
+
+if TYPE_CHECKING:
+    from safecl.streams.collection import Collection
+    from safecl.streams.files import FilePictures
 
 DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 LISTS = tuple(f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test"))
@@ -38,8 +41,10 @@ def plan_domainnet(sources: Sequence[Source]) -> Plan:
     return Plan(OFFICIAL, moves)
 
 
-def read_domainnet(place: Path) -> Collection:
+def read_domainnet(place: Path) -> "Collection":
     """By the lists ``domain/class/file label``; classes are the folder names, in the order of the label numbers."""
+    from safecl.streams.collection import Collection
+
     listed = {part: [line for domain in DOMAINS for line in lines(place, domain, part)] for part in ("train", "test")}
     names: dict[int, str] = {}
     for path, number in listed["train"] + listed["test"]:
@@ -73,7 +78,9 @@ def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
     return found
 
 
-def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> FilePictures:
+def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> "FilePictures":
+    from safecl.streams.files import File, FilePictures
+
     files = [File.at(place / path, path.partition("/")[2]) for path, _ in listed]
     missing = next((file.path for file in files if file.size < 0), None)
     if missing is not None:

@@ -2,22 +2,28 @@
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.collection import Collection
 from safecl.streams.datasets.archive import Source
 from safecl.streams.datasets.dataset import PROCESSED, SEEDED, Plan
-from safecl.streams.files import EXTENSIONS, FilePictures
-from safecl.streams.folder import Found, scan
-from safecl.streams.stream import split
+from safecl.streams.decoding import EXTENSIONS
+
+if TYPE_CHECKING:
+    from safecl.streams.collection import Collection
+    from safecl.streams.files import FilePictures
+    from safecl.streams.folder import Found
 
 SPLIT_SEED = 1993
 
 
-def read_image_folder(place: Path, name: str, *, forgiving: bool = False) -> Collection:
+def read_image_folder(place: Path, name: str, *, forgiving: bool = False) -> "Collection":
     """Classes are the sorted folder names, whatever is inside; pictures are as published (not turned upright)."""
+    from safecl.streams.collection import Collection
+    from safecl.streams.folder import scan
+
     train, test = (list(scan(place / part)) for part in ("train", "test"))
     for part, found in (("train", train), ("test", test)):
         if not found:
@@ -29,7 +35,9 @@ def read_image_folder(place: Path, name: str, *, forgiving: bool = False) -> Col
     return Collection(name, _pictures(train, forgiving), _pictures(test, forgiving), classes, home=place)
 
 
-def _pictures(found: Sequence[Found], forgiving: bool) -> FilePictures:
+def _pictures(found: "Sequence[Found]", forgiving: bool) -> "FilePictures":
+    from safecl.streams.files import FilePictures
+
     return FilePictures([f.file for f in found], [f.folders[0] for f in found], upright=False, forgiving=forgiving)
 
 
@@ -64,6 +72,8 @@ def processed_moves(names: Sequence[str]) -> dict[str, str]:
 
 def seeded_moves(names: Sequence[str]) -> dict[str, str]:
     """80 % of every class for training; the draw depends on the sorted names alone."""
+    from safecl.streams.stream import split
+
     chosen = [name for name in sorted(pictures_of(names)) if len(PurePosixPath(name).parts) > 1]
     classes = [PurePosixPath(name).parts[-2] for name in chosen]
     _, hold = split(classes, 0.2, np.random.default_rng(SPLIT_SEED))

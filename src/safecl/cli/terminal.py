@@ -1,0 +1,109 @@
+"""Tables on a terminal of any width."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
+GAP = 2  # columns between two of a table
+FOLDED = 16  # columns that a text which may be folded gets at least
+
+
+def make_console() -> Console:
+    """The terminal; where there is none, lines of COLUMNS, or of ``WIDTH``."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH)
+
+
+@dataclass(frozen=True)
+class Column:
+    """``folds``: its cells may go over several lines; those of other columns are never broken."""
+
+    head: str
+    right: bool = False
+    folds: bool = False
+    style: str = ""
+
+    def least(self, cells: Sequence[Text]) -> int:
+        """The width below which something would be broken that must not be."""
+        longest, words = max(map(_length, cells), default=0), self.head.split(" ")
+        return max(max(map(cell_len, words)), min(longest, FOLDED) if self.folds else longest)
+
+    def most(self, cells: Sequence[Text]) -> int:
+        """The width beyond which it would be empty."""
+        return max([cell_len(self.head), *map(_length, cells)])
+
+
+def _length(cell: Text) -> int:
+    return cell_len(cell.plain)
+
+
+Row = Sequence[str | Text]
+
+
+def print_table(
+    console: Console,
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    leads: int = 1,
+    drop: Sequence[str] = (),
+    caption: str = "",
+) -> None:
+    """Print a table as wide as the console at most.
+
+    Columns of ``drop`` are left out where it is too narrow, the last one first, and named below. If that is not
+    enough, the columns are printed in several tables, each with the first ``leads`` columns.
+    """
+    cells = [[text if isinstance(text, Text) else Text(text) for text in row] for row in rows]
+    inside = [[row[i] for row in cells] for i in range(len(columns))]
+    widths = [column.least(some) + GAP for column, some in zip(columns, inside, strict=True)]
+    shown = list(range(len(columns)))
+    heads = [column.head for column in columns]
+    gone: list[str] = []
+    for name in reversed(drop):
+        if sum(widths[i] for i in shown) <= console.width + GAP:  # none after the last
+            break
+        shown.remove(heads.index(name))
+        gone.insert(0, name)
+    if title:
+        console.print(Text(title, style="bold"))
+    for part in _parts(shown, widths, leads, console.width + GAP):
+        table = Table(box=SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), pad_edge=False, show_edge=False)
+        room = console.width + GAP - sum(widths[i] for i in part)
+        for i in part:
+            column, more = columns[i], max(min(columns[i].most(inside[i]) + GAP - widths[i], room), 0)
+            room -= more
+            justify: Any = "right" if column.right else "left"
+            table.add_column(Text(column.head), justify=justify, style=column.style, width=widths[i] - GAP + more,
+                             overflow="fold")  # fmt: skip
+        for row in cells:
+            table.add_row(*(row[i] for i in part))
+        console.print(table)
+        console.print()
+    if gone:
+        console.print(Text(f"Not shown at this width: {', '.join(gone)}.", style="dim"))
+    if caption:
+        console.print(Text(caption, style="dim"))
+
+
+def _parts(shown: Sequence[int], widths: Sequence[int], leads: int, width: int) -> list[list[int]]:
+    """The columns of each table, so that each fits; one column at least beside the leading ones."""
+    head, rest = list(shown[:leads]), shown[leads:]
+    room = width - sum(widths[i] for i in head)
+    parts, left = [head[:]], room
+    for i in rest:
+        if widths[i] > left and len(parts[-1]) > len(head):
+            parts.append(head[:])
+            left = room
+        parts[-1].append(i)
+        left -= widths[i]
+    return parts

@@ -1,0 +1,99 @@
+"""Nothing is lost on a narrow terminal: numbers are whole, and what is not shown is named."""
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from safecl.cli.terminal import Column, print_table
+
+Terminal = Callable[..., str]
+COMMANDS = """
+import sys
+from safecl.cli.main import main
+for words in (["show", "a"], ["runs", "."], ["compare", "a", "b"], ["data", "list"], ["info"], ["info", "--keys"]):
+    sys.argv = ["safecl", *words]
+    print("$", *words)
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
+PHASES = """
+import time
+from safecl.engine.progress import Live
+live = Live()
+with live.phase("Session 12  evaluation", 4000, 1500) as phase:
+    for done in range(3):
+        time.sleep(0.15)
+        phase.advance(500, "epoch 12/20  loss 1.234  567 images/s  cls 0.123  f2s 4.567  s2f 8.901  cos 2.345")
+live.say("Session 12 of 20: 3 [red]classes[/] [/b]")
+"""
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", "ranpac", "domain", command="safecl run ranpac stream=folder:photos")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_commands_fit_any_width_and_break_no_number(columns: int, two_runs: None, terminal: Terminal) -> None:
+    text = terminal(columns, COMMANDS)
+    assert max(len(line) for line in text.splitlines()) <= columns
+    shown = {part.partition("\r\n")[0]: part for part in text.split("$ ")}
+    for number in ("98.8", "93.2", "87.7 ± 1.9 %", "12.3", "1 min 23 s", "1 min 40 s", "1.2 GB", "98.8 MB"):
+        assert number in shown["show a"], number
+    for number in ("87.7 ± 1.9 %", "93.2"):
+        assert number in shown["compare a b"], number
+    assert "87.7 ± 1.9 %" in shown["runs ."] and "finished" in shown["runs ."]
+    assert "omnibenchmark" in shown["data list"] and "imagenet-r" in shown["data list"]
+    assert "train.batch_size = 48" in shown["info --keys"]
+    for part in shown.values():
+        assert "…" not in re.sub(r"= …|\.…", "", part)  # nothing is cut off
+    if columns >= 80:
+        assert "409,832" in shown["data list"] and "6 domains" in shown["data list"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_progress_line_keeps_phase_bar_and_time_left_and_breaks_no_number(columns: int, terminal: Terminal) -> None:
+    text = terminal(columns, PHASES)
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.startswith("Session 12  evaluation")]
+    assert lines and all(len(line.rstrip()) <= columns for line in lines)
+    last = lines[-1]
+    assert "━━" in last and re.search(r" left \d+:\d\d( |$)", last)
+    notes = ("epoch 12/20", "loss 1.234", "567 images/s", "cls 0.123", "f2s 4.567", "s2f 8.901", "cos 2.345")
+    kept = last.rpartition("left ")[2].split("  ")[1:]
+    assert [note.strip() for note in kept if note.strip()] == list(notes[: len([n for n in kept if n.strip()])])
+    if columns >= 80:
+        assert "3000/4000" in last and "epoch 12/20" in last
+    assert "Session 12 of 20: 3 [red]classes[/] [/b]" in " ".join(text.split())  # square brackets are only text
+
+
+cells = st.text(st.sampled_from("0123456789.%±–"), min_size=1, max_size=14)
+
+
+@given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4), st.integers(30, 90))
+def test_every_cell_is_printed_whole_at_any_width(rows: list[list[str]], width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    columns = [Column("name"), *(Column(f"head {i}", right=True) for i in range(4))]
+    print_table(console, "A title", columns, rows)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    printed = text.split()
+    assert all(cell in printed for row in rows for cell in row)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_columns_that_are_left_out_are_named_the_least_important_first() -> None:
+    heads = ["run", "method", "stream", "final"]
+    for width, gone in ((60, ""), (30, "stream"), (20, "method, stream")):
+        console = Console(file=io.StringIO(), width=width)
+        row = ["a", "fine-tuning", "photographs", "12.3 %"]
+        print_table(console, "", [Column(head) for head in heads], [row], drop=("method", "stream"))
+        text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+        assert "12.3 %" in text and (f"Not shown at this width: {gone}." in text if gone else "Not shown" not in text)

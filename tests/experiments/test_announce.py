@@ -1,0 +1,51 @@
+"""What is said of a stream before a run on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from safecl.experiments.announce import announce, cut
+from safecl.streams.catalog import open_stream
+from safecl.streams.settings import parse_stream
+from safecl.streams.stream import Stream
+
+MakeStream = Callable[..., Stream]
+
+
+@pytest.mark.parametrize(
+    ("sessions", "protocol", "told"),
+    [
+        ([["a", "b"], ["c", "d"], ["e", "f"]], "class", "6 classes in 3 sessions of 2"),
+        ([["a", "b", "c"], ["d"], ["e"]], "class", "5 classes in 3 sessions: 1 of 3 and 2 of 1"),
+        ([["a"]], "class", "1 class in 1 session"),
+        ([["a", "b"]] * 2, "domain", "2 classes, the same in each of 2 sessions: session 1, session 2"),
+        ([["a"], ["a", "b"]], "mixed", "2 classes, known and new ones in each of 2 sessions: session 1, session 2"),
+    ],
+)
+def test_the_cut_into_sessions_in_words(
+    sessions: list[list[str]], protocol: str, told: str, make_stream: MakeStream
+) -> None:
+    assert cut(make_stream(sessions, protocol=protocol)) == told
+
+
+def test_a_default_cut_names_the_setting_for_another_and_that_setting_makes_it(
+    class_folder: Callable[..., Path],
+) -> None:
+    top = class_folder({f"class {i}": 2 for i in range(12)})
+    settings = parse_stream(f"folder:{top}")
+    first = next(iter(announce(open_stream(settings), settings)))
+    assert first == "data: 12 classes in 6 sessions of 2; stream.step=4 makes 3."
+    chosen = settings.model_copy(update={"step": 4})
+    assert len(open_stream(chosen)) == 3
+    assert next(iter(announce(open_stream(chosen), chosen))) == "data: 12 classes in 3 sessions of 4."
+
+
+def test_what_makes_numbers_rough_is_said(make_stream: MakeStream) -> None:
+    assert len(list(announce(make_stream([["a", "b"]], test=5)))) == 1
+    _, rough = announce(make_stream([["a", "b"], ["c"]], test=4))
+    assert "3 of 3 classes have fewer than 5 test pictures ('a' has 4 test pictures)" in rough
+    _, single, few = announce(make_stream([["a"]], test=1))
+    assert "a single class, 'a'" in single and "('a' has 1 test picture)" in few
+    _, none = announce(make_stream([["a", "b"]], test=0))
+    assert "no class has a test picture, so there will be no accuracy" in none

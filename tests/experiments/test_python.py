@@ -1,0 +1,92 @@
+"""The package in a program: one call runs a method, and what it meets says what it is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import safecl
+from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
+from safecl.experiments.config import given_text, load
+from safecl.learner import Learner
+from safecl.methods.catalog import make_method, method_settings
+from safecl.pet.settings import pet_settings
+from safecl.streams.stream import Stream
+
+
+@pytest.fixture
+def arrays() -> tuple[np.ndarray, list[str]]:
+    """Ten dark and ten bright pictures of 20 pixels."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 60, (20, 20, 20, 3)) + np.repeat([0, 190], 10)[:, None, None, None]
+    return images.astype(np.uint8), ["dark"] * 10 + ["bright"] * 10
+
+
+def test_a_run_in_five_lines(arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stream = safecl.from_arrays(*arrays, step=1, name="lights")
+    next(iter(stream))  # a look at a session does no harm
+    result = safecl.run("ranpac", "pet=none", stream=stream, ridge={"size": 20}, device="cpu", show="quiet")
+    assert result.final == result.summary["final"] and 0.5 <= result.average["ranpac"] <= 1
+    assert result.folder.parent == Path("runs") and "lights" in result.folder.name and result.page.is_file()
+    told = repr(result).splitlines()
+    assert (
+        told[0].startswith(f"RanPAC: {100 * result.final['ranpac']:.1f} ± ")
+        and "of 4 test pictures of 2 classes" in told[0]
+    )
+    assert f"folder: {result.folder}" in told and f"page: {result.page}" in told
+    again = safecl.run("ranpac", "pet=none", stream=stream, ridge={"size": 20}, device="cpu", show="quiet")
+    assert again.folder == result.folder and again.summary["seconds"] == result.summary["seconds"]  # it was only read
+
+
+def test_a_stream_of_a_program_is_read_at_the_size_of_the_backbone(arrays: Any, tmp_path: Path) -> None:
+    stream = safecl.from_arrays(*arrays, step=1)
+    assert stream.transform.size == 224
+    words = ["backbone=vit_tiny_patch16_224", "backbone.weights=random", "backbone.image_size=32", "device=cpu"]
+    result = safecl.run("simplecil", *words, stream=stream, folder=tmp_path, show="quiet")
+    assert result.summary["sessions"] == 2 and stream.transform.size == 224
+    with pytest.raises(SafeclError, match="python"):  # no file can name the pictures of a program
+        load(str(tmp_path / "resolved.yaml"))
+
+
+def test_settings_by_name_are_the_words_of_the_command_line() -> None:
+    words = ["pet=adapter", "pet.bottleneck=4", "train.epochs=3", "seed=2", "ridge.betas=[1,10]"]
+    values = {"pet": {"kind": "adapter", "bottleneck": 4}, "train.epochs": 3, "seed": 2, "ridge": {"betas": (1, 10)}}
+    assert load("safe", words) == load("safe", [], values)
+    assert load("safe", ["seed=1"], {"seed": 3}).seed == 3
+    with pytest.raises(SafeclError, match="did you mean 'pet'"):
+        load("safe", [], {"pett": "ssf"})
+
+
+@pytest.mark.parametrize("source", ["safe", "paper", "ranpac", "demo", "slca"])
+def test_what_was_given_can_be_run_again(source: str, tmp_path: Path) -> None:
+    words = ["stream=cifar100", "seed=3", "train.lr=0.5", "train.epochs=2"]
+    (tmp_path / "given.yaml").write_text(given_text(source, words))
+    again = load(str(tmp_path / "given.yaml"))
+    assert again.model_copy(update={"preset": source}) == load(source, words)
+    text = given_text("safe", [], {"ridge": {"betas": (1, 2)}, "stream": {"path": Path("x"), "kind": "folder"}})
+    assert yaml.safe_load(text)["stream"] == {"path": "x", "kind": "folder"}
+
+
+def test_everything_one_meets_says_what_it_is(
+    make_stream: Callable[..., Stream], make_backbone: Callable[..., Backbone]
+) -> None:
+    stream, backbone = make_stream([["a", "b"], ["c"]]), make_backbone()
+    method = make_method(method_settings()["simplecil"](), backbone)
+    session = stream.open(1)
+    shown = [repr(thing) for thing in (stream, session, session.train, stream.test(2), backbone, method)]
+    assert shown == [
+        "<Stream 'tiny': class-incremental, 2 sessions, 3 classes, 9 training and 6 test pictures>",
+        "<Session 1 (session 1): 2 classes, 6 pictures, open>",
+        "<Pictures: 6 with 2 different labels>",
+        "<Pictures: 2 with 1 different labels>",
+        "<Backbone tiny: inputs of 16, 24 features, float32 on cpu>",
+        "<SimpleCIL: 0 sessions and 0 classes learned, on tiny>",
+    ]
+    stream.open(2)
+    assert repr(session).endswith("over>") and len(repr(stream.joint()).splitlines()) == 1
+    assert repr(Learner(backbone, pet_settings("ssf"))).startswith("<Learner: ssf of ")

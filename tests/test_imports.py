@@ -1,0 +1,47 @@
+"""What importing the package does and does not do."""
+
+import subprocess
+import sys
+
+import pytest
+
+import safecl
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_every_public_name_is_there_and_loaded_only_when_it_is_used() -> None:
+    assert set(safecl.__all__) <= set(dir(safecl))
+    for name in safecl.__all__:
+        assert getattr(safecl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = safecl.nothing  # type: ignore[attr-defined]
+    assert python("import safecl, sys; print('torch' in sys.modules)") == "False"
+
+
+def test_settings_are_read_without_anything_heavy() -> None:
+    code = "import sys; from safecl.experiments.config import load; load('safe', ['pet=adapter', 'stream=cifar100'])"
+    assert python(f"{code}; print([m for m in ('torch', 'timm', 'accelerate', 'numpy') if m in sys.modules])") == "[]"
+
+
+def test_every_module_can_be_imported_where_there_is_no_posix() -> None:
+    """As on Windows: modules and functions that only POSIX has are taken away first."""
+    code = """
+import os, sys
+import torch, timm, accelerate, filelock, psutil, pydantic, rich, matplotlib, jinja2, PIL.Image, typer
+for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[name] = None
+for name in ("fork", "sched_getaffinity", "sysconf", "pwrite", "register_at_fork", "getuid"):
+    if hasattr(os, name):
+        delattr(os, name)
+import importlib, pkgutil, safecl
+for module in pkgutil.walk_packages(safecl.__path__, "safecl."):
+    if not module.name.endswith(("__main__", "triton_kernels")):
+        importlib.import_module(module.name)
+print("imported")
+"""
+    assert python(code) == "imported"

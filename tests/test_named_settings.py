@@ -1,0 +1,85 @@
+"""Every setting that a document or a message names exists."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import safecl
+from safecl.experiments.config import RunSettings
+from safecl.experiments.sentences import keys
+from safecl.streams import settings as stream_settings
+from safecl.streams.collection import make_stream
+from safecl.streams.stream import Stream
+
+ROOT = Path(__file__).parents[1]
+TOP = ("README", "CONTRIBUTING", "CHANGELOG")
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = sorted((ROOT / "src" / "safecl").rglob("*.py"))
+KEYS = set(keys(RunSettings))
+GROUPS = {key.partition(".")[0] for key in KEYS if "." in key}
+# Calls whose texts a user reads.
+SPEAKING = {"SafeclError", "ValueError", "unknown", "warn", "Field", "Option", "Argument", "say", "echo", "print"}
+DOTTED = re.compile(rf"(?<![\w./-])((?:{'|'.join(sorted(GROUPS))})\.[a-z_]+)\b(?<!\.py)(?!\.\w|/)")
+BARE = re.compile(r"(?<![\w.\-/\"'{}<])([a-z_]+)=(?![=\"'<>$])")
+
+
+def python_arguments() -> set[str]:
+    """Names of arguments of what the package offers, and the options of ``open_stream`` and ``from_arrays``."""
+    functions = [getattr(safecl, name) for name in safecl.__all__ if inspect.isfunction(getattr(safecl, name))]
+    found = {name for function in (*functions, make_stream) for name in inspect.signature(function).parameters}
+    kinds = stream_settings.KINDS.values()
+    return found | {name for kind in kinds for name in kind.model_fields}
+
+
+def wrong(text: str, arguments: set[str] | None = None) -> Iterator[str]:
+    """Names in ``text`` that look like settings and are none; ``arguments`` of Python may be named as well."""
+    for name in DOTTED.findall(text):
+        if name not in KEYS and not hasattr(Stream, name.partition(".")[2]):
+            yield name
+    for name in BARE.findall(text):
+        if name not in KEYS | (arguments or set()) | {"key"}:  # key=value stands for any of them
+            yield f"{name}="
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_settings_named_in_a_document_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, flags=re.DOTALL))
+    assert sorted(set(wrong(code, python_arguments()))) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src" / "safecl")))
+def test_settings_named_in_a_message_exist(path: Path) -> None:
+    found = {name for text in messages(ast.parse(path.read_text(encoding="utf-8"))) for name in wrong(text)}
+    assert sorted(found) == []
+
+
+def messages(tree: ast.AST) -> Iterator[str]:
+    """The texts inside of calls that speak to a user; what is computed in them is an ellipsis."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in SPEAKING:
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                yield from texts(argument)
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(part.value if isinstance(part, ast.Constant) else "{…}" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.BinOp | ast.IfExp | ast.BoolOp):
+        for child in ast.iter_child_nodes(node):
+            yield from texts(child)
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    assert list(wrong("set stream.shuffle=1, train.epochs=2 or pett=ssf")) == ["stream.shuffle", "pett="]
+    said = "raise SafeclError(f'lower train.rate, or {x}; epochs=3')"
+    assert [name for text in messages(ast.parse(said)) for name in wrong(text)] == ["train.rate", "epochs="]
