@@ -26,6 +26,9 @@ from torch import Tensor, nn
 
 from safecl.streams.characters import PRETRAINING_POOL
 
+# Width, depth and heads of the teacher, whose blocks the student begins with; kept in the weight file.
+SHAPE = {"embed_dim": 192, "depth": 12, "num_heads": 3, "residual": [0, 1, 1]}
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--teacher", type=Path, required=True, help="safetensors of a timm ViT of the student's shape")
     parser.add_argument("--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS, test/…/CLASS")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--shape", type=json.loads, default={}, help="JSON: embed_dim, depth, num_heads, residual, …")
+    parser.add_argument("--shape", type=json.loads, default=SHAPE, help="JSON: embed_dim, depth, num_heads, residual, …")
     parser.add_argument("--most", type=int, help="photographs of each path, if not all")
     parser.add_argument("--characters", type=int, default=len(PRETRAINING_POOL), help="how many characters to draw")
     parser.add_argument("--each", type=int, default=30, help="pictures of each character")

