@@ -1,4 +1,4 @@
-"""Pictures for pre-training: read or drawn once into uint8 tensors, then cut and recoloured in batches on the device."""
+"""Pictures for pre-training: read or drawn once into uint8 tensors, cut and recoloured in batches on the device."""
 
 import io
 import math
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,13 +38,11 @@ class Labelled:
         return Labelled(self.pixels.to(device), self.labels.to(device), self.classes, self.groups.to(device))
 
     def where(self, chosen: Tensor) -> "Labelled":
-        return replace(
-            self, pixels=self.pixels[chosen], labels=self.labels[chosen], groups=self.groups[chosen]
-        )
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen], groups=self.groups[chosen])
 
 
 def read_photographs(paths: Sequence[Path], most: int | None = None) -> list[Tensor]:
-    """Folders (with all below them) and npz shards → uint8 (N, 3, SIDE, SIDE) and (M, 3, LARGE, LARGE), central squares.
+    """Folders (all below them) and npz shards → squares, uint8 (N, 3, SIDE, SIDE) and (M, 3, LARGE, LARGE).
 
     ``most``: the first so many of each path.
     """
@@ -61,7 +60,7 @@ def _sources(path: Path) -> list[Path | bytes]:
         return [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
     shard = np.load(path)  # ``bytes``: encoded pictures end to end; ``off``: offsets
     blob, offsets = shard["bytes"].tobytes(), shard["off"]
-    return [blob[start:end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [blob[start:end] for start, end in pairwise(offsets)]
 
 
 def _square(source: Path | bytes) -> np.ndarray:
@@ -80,7 +79,9 @@ def read_labelled(folder: Path, size: int, classes: list[str] | None = None) -> 
     numbers = {name: number for number, name in enumerate(classes)}
     position = {place: number for number, place in enumerate(places)}
     pixels = in_threads(partial(_plain, transform=Transform(size=size)), files)
-    labels, groups = ([table(file) for file in files] for table in (lambda f: numbers[f.parent.name], lambda f: position[f.parent]))
+    labels, groups = (
+        [table(file) for file in files] for table in (lambda f: numbers[f.parent.name], lambda f: position[f.parent])
+    )
     return Labelled(torch.stack(pixels), torch.tensor(labels), classes, torch.tensor(groups))
 
 
@@ -148,7 +149,7 @@ def mosaic(pixels: Tensor) -> Tensor:
 class Looks:
     """How each picture of a batch is cut, mixed with the one before and recoloured; the same at every size.
 
-    crops: (n, 2, 2), see ``safecl.streams.crops``; own: (n, 1, 1, 1), the weight of the picture itself; matrix (n, 3, 3)
+    crops: (n, 2, 2), as in ``safecl.streams.crops``; own: (n, 1, 1, 1), weight of the picture; matrix (n, 3, 3)
     and offset (n, 3, 1) of the colours.
     """
 

@@ -1,6 +1,6 @@
 """How good frozen features are with few pictures a class: nearest class mean and random-projection ridge.
 
-    python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15 --sizes 64 128
+python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15 --sizes 64 128
 """
 
 import argparse
@@ -120,7 +120,9 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weights", type=Path)
-    parser.add_argument("--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS and test/…/CLASS")
+    parser.add_argument(
+        "--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS and test/…/CLASS"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--shots", type=int, default=20)
     parser.add_argument("--glyphs", type=int, default=50, help="characters of the stream to measure on")

@@ -36,7 +36,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--teacher", type=Path, required=True, help="safetensors of a timm ViT of the student's shape")
     parser.add_argument("--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS, test/…/CLASS")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--shape", type=json.loads, default=SHAPE, help="JSON: embed_dim, depth, num_heads, residual, …")
+    parser.add_argument(
+        "--shape", type=json.loads, default=SHAPE, help="JSON: embed_dim, depth, num_heads, residual, …"
+    )
     parser.add_argument("--most", type=int, help="photographs of each path, if not all")
     parser.add_argument("--characters", type=int, default=len(PRETRAINING_POOL), help="how many characters to draw")
     parser.add_argument("--each", type=int, default=30, help="pictures of each character")
@@ -239,11 +241,16 @@ def groups(student: Student, args: argparse.Namespace) -> list[dict[str, Any]]:
     """New parameters, and later and slower those that began as the teacher's; weight decay for matrices and kernels."""
     found = []
     for new in (True, False):
-        named = [(k, p) for k, p in student.named_parameters() if new == k.startswith(("vit.patch_embed", "characters"))]
+        named = [
+            (k, p) for k, p in student.named_parameters() if new == k.startswith(("vit.patch_embed", "characters"))
+        ]
         decayed = [p for k, p in named if p.ndim > 1 and not k.endswith(("cls_token", "pos_embed"))]
         rest = [p for k, p in named if p.ndim <= 1 or k.endswith(("cls_token", "pos_embed"))]
         pace = {"highest": args.lr if new else args.lr_blocks, "start": 0.0 if new else 0.03}
-        found += [{"params": decayed, "weight_decay": args.decay, **pace}, {"params": rest, "weight_decay": 0.0, **pace}]
+        found += [
+            {"params": decayed, "weight_decay": args.decay, **pace},
+            {"params": rest, "weight_decay": 0.0, **pace},
+        ]
     return found
 
 

@@ -38,7 +38,7 @@ def read_network(file: Path, size: int | None = None) -> tuple[VisionTransformer
 
 
 def hint_blocks(depth: int) -> tuple[int, ...]:
-    """The blocks whose patch tokens are compared: two thirds up, and the last whose patch tokens the CLS token reads."""
+    """Blocks whose patch tokens are compared: two thirds up, and the last whose patch tokens the CLS token reads."""
     return tuple(sorted({max(0, round(depth * 2 / 3) - 1), max(0, depth - 2)}))
 
 
@@ -107,7 +107,9 @@ class Student(nn.Module):
         self.stride = int(self.vit.patch_embed.patch_size[0])
         start = {key: value for key, value in teacher.state_dict().items() if not key.startswith("patch_embed")}
         start["pos_embed"] = self.positions(start["pos_embed"].float(), SIZES[-1] // self.stride)
-        fitting = {key: value.shape for key, value in self.vit.state_dict().items() if not key.startswith("patch_embed")}
+        fitting = {
+            key: value.shape for key, value in self.vit.state_dict().items() if not key.startswith("patch_embed")
+        }
         if fitting != {key: value.shape for key, value in start.items()}:
             raise SystemExit("Width, depth and heads of the student must be the teacher's: it begins with its blocks.")
         self.vit.load_state_dict(start, strict=False)
