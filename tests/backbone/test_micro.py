@@ -52,3 +52,8 @@ def test_it_can_be_built_for_another_picture_size() -> None:
     assert vit(torch.rand(1, 3, 96, 96)).shape == (1, vit.embed_dim)
     vit.set_input_size(img_size=64)
     assert vit(torch.rand(1, 3, 64, 64)).shape == (1, vit.embed_dim)
+
+
+@pytest.mark.parametrize(("shorter", "size"), [(32, 64), (64, 64), (95, 64), (96, 128), (128, 128), (2000, 128)])
+def test_the_size_for_photographs_is_chosen_from_half_way_up(shorter: int, size: int) -> None:
+    assert micro.default_size(shorter) == size
