@@ -1,6 +1,11 @@
 """Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +100,44 @@ def _scramble() -> Callable[..., None]:
     return scramble
 
 
+class ForkServer:
+    """A process that forks another on demand, so that all of them import torch once.
+
+    A line in says what to do. A line out: the process that does it; another, when it has ended: its exit code.
+    """
+
+    def __init__(self, *command: str, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+        )
+
+    def run(self, line: str, kill_after: float | None = None) -> tuple[int, float]:
+        """Do it, with a SIGKILL after some seconds; gives the exit code and the seconds it took."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(line, file=self.process.stdin, flush=True)
+        child, started = int(self.process.stdout.readline()), time.monotonic()
+        # The server cannot reap the child, nor its number be given away, before the code is read below.
+        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        if timer is not None:
+            timer.start()
+        code = int(self.process.stdout.readline())
+        took = time.monotonic() - started
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        return code, took
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> type[ForkServer]:
+    return ForkServer
+
+
 @pytest.fixture(scope="session")
 def asset() -> Callable[[str], Path]:
     """``asset("pictures/x.zip")``: real weights or pictures, which are not part of the project; skips without them."""
@@ -141,5 +184,54 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
             for i in range(count):
                 paint(tmp_path / top / name / f"{i:03d}.png")
         return tmp_path / top
+
+    return write
+
+
+TINY_MODEL = {
+    "backbone.weights": "random",
+    "method.ridge": {"size": 60, "betas": (0.01,)},
+    "method.pilot": False,
+    "train.lr": 0.02,
+}
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., Any]:
+    """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which learns in a moment."""
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.methods.catalog import method_settings
+
+    def make(method: str = "safe", **options: Any) -> ContinualClassifier:
+        has = {f"method.{name}" for name in method_settings()[method].model_fields}
+        settings = {key: v for key, v in TINY_MODEL.items() if not key.startswith("method.") or key in has}
+        settings |= options.pop("settings", {})
+        given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
+        return ContinualClassifier("test_vit", method, settings=settings, **given)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lesson() -> Callable[..., tuple[np.ndarray, list[Label]]]:
+    """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same ones."""
+
+    def make(classes: Sequence[Label], each: int = 5, seed: int = 0) -> tuple[np.ndarray, list[Label]]:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        return pictures.arrays, list(pictures.labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_folder() -> Callable[..., Path]:
+    """``write_folder(path, "ab", 5)``: a folder of class folders with five PNG pictures each."""
+
+    def write(path: Path, classes: Sequence[str], each: int = 5, seed: int = 0) -> Path:
+        pictures = make_pictures([label for label in classes for _ in range(each)], seed)
+        for i, label in enumerate(pictures.labels):
+            (path / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pictures.arrays[i]).save(path / str(label) / f"{i:03d}.png")
+        return path
 
     return write

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import safecl
+from safecl.backbone.backbone import Backbone
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sentences import keys
+from safecl.methods.method import Fit, Recipe
 from safecl.streams import settings as stream_settings
 from safecl.streams.collection import make_stream
 from safecl.streams.stream import Stream
@@ -28,9 +30,11 @@ BARE = re.compile(r"(?<![\w.\-/\"'{}<])([a-z_]+)=(?![=\"'<>$])")
 
 
 def python_arguments() -> set[str]:
-    """Names of arguments of what the package offers, and the options of ``open_stream`` and ``from_arrays``."""
+    """Names of arguments of what the package offers and hands to a method, and the options of ``open_stream``."""
     functions = [getattr(safecl, name) for name in safecl.__all__ if inspect.isfunction(getattr(safecl, name))]
-    found = {name for function in (*functions, make_stream) for name in inspect.signature(function).parameters}
+    functions += [make_stream, Fit.__call__, Recipe, Backbone.features]
+    functions += [method for _, method in inspect.getmembers(safecl.ContinualClassifier, inspect.isfunction)]
+    found = {name for function in functions for name in inspect.signature(function).parameters}
     kinds = stream_settings.KINDS.values()
     return found | {name for kind in kinds for name in kind.model_fields}
 
@@ -48,8 +52,16 @@ def wrong(text: str, arguments: set[str] | None = None) -> Iterator[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_settings_named_in_a_document_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, flags=re.DOTALL))
+    code = "\n".join(as_read(part) for part in re.findall(r"```.*?```|`[^`\n]+`", text, flags=re.DOTALL))
     assert sorted(set(wrong(code, python_arguments()))) == []
+
+
+def as_read(code: str) -> str:
+    """Code of a document without what cannot be a setting: of a Python file, only its texts are kept."""
+    file = re.fullmatch(r"```python\n(\"\"\".*)```", code, flags=re.DOTALL)  # one that begins with a docstring
+    if not file:
+        return code
+    return "\n".join(text for node in ast.walk(ast.parse(file[1])) for text in texts(node))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src" / "safecl")))

@@ -68,7 +68,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     commands = [line for line in script if not line.startswith(("#", "set ", "cd "))]
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert commands == ["make test"]
-    assert [block.strip() for block in blocks[:2]] == ["make demo", "make test"]
+    assert [block.strip() for block in blocks if block.startswith("make ")] == ["make demo", "make test"]
     assert "make test" in (ROOT / ".github/workflows/test.yml").read_text()
     assert os.access(ROOT / ".ci/run", os.X_OK)
 

@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from safecl.backbone.backbone import Backbone as Backbone
     from safecl.backbone.load import load_backbone as load_backbone
+    from safecl.classifier.classifier import ContinualClassifier as ContinualClassifier
     from safecl.errors import SafeclError as SafeclError
     from safecl.experiments.config import RunSettings as RunSettings
     from safecl.experiments.launch import Result as Result
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # The public names and where they come from; a module is imported when one of its names is first used.
 _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
+    "ContinualClassifier": "safecl.classifier.classifier:ContinualClassifier",
     "Learner": "safecl.learner:Learner",
     "Method": "safecl.methods.method:Method",
     "Result": "safecl.experiments.launch:Result",

@@ -1,32 +1,65 @@
-"""Files that are either whole or not there: written aside, synced, renamed. The only place that writes files so."""
+"""Files that are either whole or not there, written aside, synced, renamed; and locks that one process holds."""
 
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
+
+from filelock import FileLock, Timeout
 
 from safecl.errors import SafeclError
 
 Buffer: TypeAlias = bytes | memoryview
 
 
-def write_bytes(path: Path, *parts: Buffer) -> None:
-    """Put ``parts`` at ``path`` in one step: after a crash there is the old file or the new one, nothing in between."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the new one."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("wb") as file:
-            for part in parts:
-                file.write(part)
+        with aside.open("w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
         _sync_folder(path.parent)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise SafeclError(
             f"{path} could not be written ({error.strerror}); what was saved before is intact."
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None) -> Iterator[None]:
+    """Hold ``lock`` meanwhile, or refuse with the sentence ``busy`` if another process holds it. The file stays.
+
+    ``place``: what cannot be written if the lock cannot. ``folder``: is made first.
+    """
+    held = FileLock(lock, timeout=0)
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        held.acquire()
+    except Timeout:
+        raise SafeclError(busy) from None
+    except OSError as error:
+        raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def write_bytes(path: Path, *parts: Buffer) -> None:
+    """Put ``parts`` at ``path`` in one step."""
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -209,6 +209,12 @@ def test_the_embedded_weights_have_a_digest() -> None:
     assert resized.digest != one.digest  # its position embedding was resampled
 
 
+def test_a_word_is_a_name_or_a_file(tmp_path: Path, vit: VisionTransformer) -> None:
+    assert load_backbone("safecl_micro").digest == load_backbone(BackboneSettings()).digest
+    file = str(write_safetensors(tmp_path / "a.safetensors", vit))
+    assert load_backbone(file).digest == load_backbone(BackboneSettings(weights=file)).digest
+
+
 # -- sizes and normalisation ----------------------------------------------------------------------------------------
 
 

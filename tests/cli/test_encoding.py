@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from safecl.cli.encoding import accept_any_text
+from safecl.cli.terminal import Column, print_table
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 PROGRAM = """
@@ -35,7 +37,7 @@ def test_every_command_speaks_ascii_and_reads_names_as_utf8(
         [sys.executable, "-c", PROGRAM], cwd=tmp_path, env={**os.environ, **ASCII}, capture_output=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr.decode()
-    assert b"87.7 +- 1.9 %" in ran.stdout
+    assert b"87.7 +- 1.9 %" in ran.stdout and ran.stdout.isascii() and ran.stderr.isascii()
     metrics = (tmp_path / "run" / "facts.json").read_text(encoding="utf-8")
     assert all(label in metrics for label in ("Zürich", "日本", "🐈 cat"))
 
@@ -44,6 +46,16 @@ def test_a_word_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
     command = [os.fsencode(sys.executable), b"-m", b"safecl", b"run", b"safe", b"stream=folder:caf\xe9"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
     assert ran.returncode == 2 and ran.stderr.count(b"\n") == 1 and b"is not text in this locale" in ran.stderr
+
+
+def test_replacements_are_made_before_columns_are_laid_out() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    columns = [Column("run…"), Column("final", right=True), Column("state")]
+    print_table(Console(file=file, width=60), "A – title", columns, [["a", "78.2 ± 1.8 %", "x"], ["b", "–", "x"]])
+    file.flush()
+    lines = file.buffer.getvalue().decode("ascii").splitlines()  # type: ignore[attr-defined]
+    first, second = (line for line in lines if line.startswith(("a", "b")))
+    assert first.index("x") == second.index("x") and "78.2 +- 1.8 %" in first and "run..." in lines[1]
 
 
 def test_what_is_like_it_stands_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,17 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from safecl.cli.main import main
-for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data", "list"], ["--help"], ["run", "--help"],
-              [], ["run", "safe", "traim.epochs=1"], ["run", "safe", "train.epohcs=1"], ["run", "safe", "stream=foto"],
-              ["data", "check", "foto"], ["show", "nowhere"], ["runs", "."]):
+for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data", "list"], ["methods"], ["--help"],
+              ["run", "--help"], [], ["run", "safe", "traim.epochs=1"], ["run", "safe", "train.epohcs=1"],
+              ["run", "safe", "stream=foto"], ["data", "check", "foto"], ["show", "nowhere"], ["runs", "."],
+              ["inspect", "nowhere"], ["predict", "x", "--model", "nowhere"],
+              ["learn", "nowhere", "--model", "m.safecl"]):
     sys.argv = ["safecl", *words]
     try:
         main()
     except SystemExit as end:
-        assert end.code == (2 if words[:1] in (["run"], ["show"], ["runs"]) and words[-1] != "--help" or "foto" in words
-                            else 0), (words, end.code)
+        wrong = words[:1] and words[0] in ("run", "show", "runs", "inspect", "predict", "learn")
+        assert end.code == (2 if wrong and words[-1] != "--help" or "foto" in words else 0), (words, end.code)
     assert "torch" not in sys.modules, words
 """
 
@@ -23,4 +25,4 @@ for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data",
 def test_a_wrong_word_and_what_is_here_are_answered_without_torch(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.count("\n") == 6 and "did you mean 'train'?" in ran.stderr  # a sentence a mistake
+    assert ran.stderr.count("\n") == 9 and "did you mean 'train'?" in ran.stderr  # a sentence a mistake

@@ -97,3 +97,40 @@ def test_columns_that_are_left_out_are_named_the_least_important_first() -> None
         print_table(console, "", [Column(head) for head in heads], [row], drop=("method", "stream"))
         text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
         assert "12.3 %" in text and (f"Not shown at this width: {gone}." in text if gone else "Not shown" not in text)
+
+
+HELPS = """
+import sys
+from safecl.cli.main import main
+for words in ([], ["run"], ["demo"], ["runs"], ["compare"], ["data", "check"], ["data", "prepare"]):
+    sys.argv = ["safecl", *words, "--help"]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 64, 80])
+def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> None:
+    text = terminal(columns, HELPS)
+    assert max(len(line) for line in text.splitlines()) <= columns
+    for word in ("tensorboard,", "published,", "[required]", "parquet:FILE,", "stream.step=2.", "SAFECL_DATA,"):
+        assert word in text.split(), word
+    assert "…" not in text and "one a core if not given" in " ".join(text.replace("│", " ").split())
+
+
+SAYS = """
+from safecl.cli.terminal import say
+say("SAFE: 66.7\\u00a0±\\u00a012.8\\u00a0% of 12\\u00a0test pictures of 5 classes at the end, 76.4 % on average")
+say("safecl: a picture of class 日本 is in two places, one of them a/very/long/path/to/a/picture/in/a/folder.jpg.")
+"""
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_sentences_are_broken_between_words_and_numbers_stay_whole(columns: int, terminal: Terminal) -> None:
+    lines = terminal(columns, SAYS).splitlines()
+    assert all(len(line) <= columns or " " not in line for line in lines)
+    text = "\n".join(lines)
+    for whole in ("66.7 ± 12.8 %", "76.4 %", "pictures", "average", "a/very/long/path/to/a/picture/in/a/folder.jpg."):
+        assert whole in text

@@ -4,10 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,43 +16,11 @@ from safecl.engine.checkpoint import load_state
 SCRIPT = Path(__file__).parent / "tiny_run.py"
 
 
-class Server:
-    """A process that forks a run on demand, so that all runs import torch once."""
-
-    def __init__(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), ".", "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def run(self, folder: Path, kill_after: float | None = None) -> tuple[int, float]:
-        """Run in ``folder``, with a SIGKILL after some seconds; gives the exit code and the seconds it took."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(folder, file=self.process.stdin, flush=True)
-        child, started = int(self.process.stdout.readline()), time.monotonic()
-        # The server cannot reap the child, nor its number be given away, before the code is read below.
-        timer = threading.Timer(kill_after or 0, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
-        if timer is not None:
-            timer.start()
-        code = int(self.process.stdout.readline())
-        took = time.monotonic() - started
-        if timer is not None:
-            timer.cancel()
-            timer.join()
-        return code, took
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    started = Server()
+def server(fork_server: Any) -> Iterator[Any]:
+    started = fork_server(str(SCRIPT), ".", "--serve", env={**os.environ, "OMP_NUM_THREADS": "1"})
     yield started
-    assert started.process.stdin is not None
-    started.process.stdin.close()
-    started.process.wait(timeout=30)
+    started.close()
 
 
 def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.Tensor]]:
@@ -75,8 +39,8 @@ def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.T
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [8, pytest.param(25, marks=pytest.mark.slow)])
-def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Server, tmp_path: Path) -> None:
-    code, length = server.run(tmp_path / "straight")
+def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Any, tmp_path: Path) -> None:
+    code, length = server.run(str(tmp_path / "straight"))
     assert code == 0
     metrics, losses, summary, state = contents(tmp_path / "straight")
     chance, killed, number = random.Random(kills), 0, 0
@@ -84,12 +48,12 @@ def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Serve
         number += 1
         assert number < 3 * kills, "most runs ended before they were killed"
         folder = tmp_path / str(number)
-        code, _ = server.run(folder, kill_after=chance.uniform(0, 0.95 * length))
+        code, _ = server.run(str(folder), kill_after=chance.uniform(0, 0.95 * length))
         if code == 0:
             continue  # it was faster than the clock
         assert code == -signal.SIGKILL
         killed += 1
-        assert server.run(folder)[0] == 0
+        assert server.run(str(folder))[0] == 0
         again = contents(folder)
         assert again[:3] == (metrics, losses, summary), number
         assert again[3].keys() == state.keys()

@@ -85,3 +85,11 @@ def test_steps_fall_at_their_milestones_and_constant_ones_never() -> None:
     recipe = Recipe(epochs=5, schedule="steps", milestones=(2, 4), decay=0.5, every="epoch")
     assert [rate_factor(recipe, step, 2) for step in range(10)] == [1.0] * 4 + [0.5] * 4 + [0.25] * 2
     assert {rate_factor(Recipe(schedule="constant"), step, 2) for step in range(40)} == {1.0}
+
+
+def test_the_quarter_cosine_is_that_of_coda_prompt() -> None:
+    """lr(e) = lr₀ cos(99 π e / (200 (K − 1))) for e = 0 … K − 1."""
+    recipe = Recipe(epochs=5, schedule="quarter_cosine", every="epoch")
+    rates = [rate_factor(recipe, step, 3) for step in range(0, 15, 3)]
+    assert rates == pytest.approx([math.cos(99 * math.pi * e / (200 * 4)) for e in range(5)])
+    assert rate_factor(Recipe(epochs=1, schedule="quarter_cosine", every="epoch"), 2, 3) == 1.0

@@ -121,7 +121,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     for name, command in (("one", [sys.executable]), ("two", launcher)):
         (tmp_path / name).mkdir()
         ran = subprocess.run(
-            [*command, str(SCRIPT), str(tmp_path / name)], env=environment, capture_output=True, text=True, timeout=200
+            [*command, str(SCRIPT), str(tmp_path / name)], env=environment, capture_output=True, text=True, timeout=400
         )
         assert ran.returncode == 0, ran.stderr
     for case in cases():

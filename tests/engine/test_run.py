@@ -530,14 +530,14 @@ def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[An
     summary, _ = go(tmp_path, test=0, progress=notes)
     assert summary["final"] == {"ranpac": None} and summary["average"] == {"ranpac": None}
     assert summary["test_pictures"] == 0 and (tmp_path / "predictions.jsonl").read_text() == ""
-    assert any("ranpac –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
+    assert any("RanPAC –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
 
 
 def test_a_domain_stream_tells_both_accuracies(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
     notes = Notes()
     go(tmp_path, sessions=[["a", "b"]] * 2, protocol="domain", progress=notes)
     told = [text for text in notes.said if text.startswith("Session")]
-    assert len(told) == 2 and all("learned so far: ranpac" in text and "all domains: ranpac" in text for text in told)
+    assert len(told) == 2 and all("learned so far: RanPAC" in text and "all domains: RanPAC" in text for text in told)
 
 
 def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
@@ -604,3 +604,25 @@ def test_pictures_held_out_are_validated_after_every_session_and_never_trained_o
     assert read_run(tmp_path).metrics[-1].validation is not None
     images = [json.loads(text)["phases"] for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert images[0][0]["images"] == 6  # of 8
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda z: {"ranpac": z[:, :1]}, r"RanPAC.all_logits gives \(\d+, 1\) for ranpac, but there are .* 2 classes"),
+        (lambda z: {"RanPAC": z}, "gives RanPAC, but its outputs are ranpac"),
+    ],
+)
+def test_logits_of_the_wrong_shape_or_name_are_refused(
+    answer: Any, told: str, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = RanPAC.all_logits
+    monkeypatch.setattr(RanPAC, "all_logits", lambda self, images: answer(right(self, images)["ranpac"]))
+    with pytest.raises(ValueError, match=told):
+        go(tmp_path)
+
+
+def test_a_loss_without_names_is_refused(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RanPAC, "loss", lambda self, *_: torch.zeros(()))
+    with pytest.raises(TypeError, match="must give its terms by name"):
+        go(tmp_path)

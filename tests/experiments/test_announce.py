@@ -17,7 +17,15 @@ MakeStream = Callable[..., Stream]
     ("sessions", "protocol", "told"),
     [
         ([["a", "b"], ["c", "d"], ["e", "f"]], "class", "6 classes in 3 sessions of 2"),
-        ([["a", "b", "c"], ["d"], ["e"]], "class", "5 classes in 3 sessions: 1 of 3 and 2 of 1"),
+        ([["a", "b", "c"], ["d"], ["e"]], "class", "5 classes in 3 sessions, 3 in the first, then 1 a session"),
+        ([["a", "b"], ["c", "d"], ["e"]], "class", "5 classes in 3 sessions, 2 a session, 1 in the last"),
+        ([["a", "b"], ["c"]], "class", "3 classes in 2 sessions, 2 in the first, 1 in the last"),
+        (
+            [["a", "b", "c"], ["d", "e"], ["f", "g"], ["h"]],
+            "class",
+            "8 classes in 4 sessions, 3 in the first, then 2 a session, 1 in the last",
+        ),
+        ([["a"], ["b"], ["c", "d"], ["e", "f"]], "class", "6 classes in 4 sessions of 1, 1, 2 and 2"),
         ([["a"]], "class", "1 class in 1 session"),
         ([["a", "b"]] * 2, "domain", "2 classes, the same in each of 2 sessions: session 1, session 2"),
         ([["a"], ["a", "b"]], "mixed", "2 classes, known and new ones in each of 2 sessions: session 1, session 2"),
@@ -35,7 +43,7 @@ def test_a_default_cut_names_the_setting_for_another_and_that_setting_makes_it(
     top = class_folder({f"class {i}": 2 for i in range(12)})
     settings = parse_stream(f"folder:{top}")
     first = next(iter(announce(open_stream(settings), settings)))
-    assert first == "data: 12 classes in 6 sessions of 2; stream.step=4 makes 3."
+    assert first == "data: 12 classes in 6 sessions of 2; stream.step=4 makes 3 sessions."
     chosen = settings.model_copy(update={"step": 4})
     assert len(open_stream(chosen)) == 3
     assert next(iter(announce(open_stream(chosen), chosen))) == "data: 12 classes in 3 sessions of 4."

@@ -216,6 +216,12 @@ def test_a_value_of_the_wrong_kind_names_its_key(word: str, key: str) -> None:
     assert sentence("safe", word).startswith(f"{key}=")
 
 
+def test_a_list_without_brackets_is_shown_with_them() -> None:
+    assert "for example stream.domains=[a,b]" in sentence(
+        "safe", "stream.kind=folder", "stream.path=x", "stream.domains=a,b"
+    )
+
+
 @pytest.mark.parametrize("word", ["train=5", "pet=5", "pet=null", "stream=[a, b]", "ridge=hello"])
 def test_a_group_that_is_given_a_value_says_what_it_holds(word: str) -> None:
     group = word.split("=")[0]
@@ -227,7 +233,8 @@ def test_a_method_that_is_no_name_is_refused(word: str) -> None:
     if word == "method={}":
         assert load("ranpac", [word]).method.name == "ranpac"
     else:
-        assert "finetune, ranpac, safe" in sentence("safe", word) or "did you mean" in sentence("safe", word)
+        said = sentence("safe", word)
+        assert all(f" {name}" in said for name in ("finetune,", "ranpac,", "safe,")) or "did you mean" in said
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,12 @@ def test_a_stream_of_ones_own_can_be_run(make_stream: Any, tmp_path: Path) -> No
     stream: Stream = make_stream([["a", "b"], ["c"]])
     summary = launch(load("simplecil", ["backbone.image_size=16"]), tmp_path, stream=stream)
     assert summary["sessions"] == 2 and summary["classes"] == 3
+
+
+def test_joint_training_has_one_session_and_the_tests_of_all(make_stream: Any, tmp_path: Path) -> None:
+    stream: Stream = make_stream([["a", "b"], ["c"]])
+    words = ["backbone.image_size=16", "train.epochs=1", "train.batch_size=4"]
+    summary = launch(load("joint-linear", words), tmp_path, stream=stream)
+    assert summary["sessions"] == 1 and summary["classes"] == 3
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert [session["name"] for session in facts["stream"]["sessions"]] == ["joint"]

@@ -72,6 +72,21 @@ def test_logits_are_those_of_the_float64_closed_form_and_of_scikit_learn(case: s
     assert np.allclose(found, reference.predict(project(head, test)), atol=1e-4)
 
 
+@pytest.mark.parametrize("n, beta", [(20, 0.1), (200, 1.0)])
+def test_without_a_projection_it_is_ridge_regression_on_the_features(n: int, beta: float) -> None:
+    (x, y), (test, _) = draw(n), draw(30, seed=5)
+    head = RidgeHead(WIDTH, RidgeSettings(project=False, betas=(beta,), scale="absolute"))
+    head.add(x, y)
+    head.solve()
+    ridge, wanted = Ridge(alpha=beta, fit_intercept=False), np.eye(4)[y]
+    assert np.allclose(head.logits(test), ridge.fit(x.numpy(), wanted).predict(test.numpy()), atol=1e-4)
+    left_out = [
+        np.square(ridge.fit(np.delete(x, i, 0), np.delete(wanted, i, 0)).predict(x[i : i + 1]) - wanted[i]).sum()
+        for i in range(n)
+    ]
+    assert np.allclose(head.leave_one_out(x, y).sort().values, sorted(left_out), rtol=1e-3)
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("beta", [1e-6, 0.01, 1.0])
 def test_a_float64_head_is_exact_to_ten_digits(case: str, beta: float) -> None:

@@ -26,9 +26,12 @@ TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 RIDGE = RidgeSettings(size=40)
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 
-# Every method, and SAFE with its switches on other sides than the default, several at a time.
+# Every method, some with switches, and SAFE with its switches on other sides than the default, several at a time.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
+    "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
+    "ease one adapter": {"name": "ease", "adapters": 1, "beta": 1.0},
+    "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (
@@ -95,7 +98,11 @@ def new_method(
     return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **settings}), backbone, seed)
 
 
-SHORT: dict[str, dict[str, Any]] = {"slca": {"align_epochs": 1, "align_samples": 4}}
+SHORT: dict[str, dict[str, Any]] = {
+    "slca": {"align_epochs": 1, "align_samples": 4},
+    "ssiat": {"align_epochs": 1, "align_samples": 4},
+    "siprompts": {"length": 2},
+}
 
 
 def new_fit(
@@ -120,8 +127,33 @@ def snapshot(method: Method) -> dict[str, Tensor]:
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Equal to the bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    """Equal to the bit; pytest shows what is printed when a test fails."""
+    differing = [key for key in {**one, **other} if key not in one or key not in other]
+    differing += [key for key in one.keys() & other.keys() if not torch.equal(one[key], other[key])]
+    if differing:
+        print("These differ:", *sorted(differing))
+    return not differing
+
+
+def forward(backbone: Backbone, images: Tensor, prompts: Tensor | None = None, prefixes: Any = None) -> Tensor:
+    """All tokens after the final norm (N, L, d), written out: prompts (N, P, d) after the CLS token, keys and values
+    (N, P, d) by block before those of attention.
+    """
+    vit: Any = backbone.vit
+    x = vit._pos_embed(vit.patch_embed(2 * images - 1))  # the tiny backbone takes pixels to [-1, 1]
+    if prompts is not None:
+        x = torch.cat([x[:, :1], prompts, x[:, 1:]], dim=1)
+    for i, block in enumerate(vit.blocks):
+        y = block.norm1(x)
+        q, k, v = (y @ block.attn.qkv.weight.T + block.attn.qkv.bias).chunk(3, dim=2)
+        if prefixes is not None and i in prefixes:
+            k, v = torch.cat([prefixes[i][0], k], dim=1), torch.cat([prefixes[i][1], v], dim=1)
+        heads = []
+        for a, b, c in zip(*(each.split(block.attn.head_dim, dim=2) for each in (q, k, v)), strict=True):
+            heads.append(torch.softmax(a @ b.transpose(1, 2) / block.attn.head_dim**0.5, dim=2) @ c)
+        x = x + block.attn.proj(torch.cat(heads, dim=2))
+        x = x + block.mlp(block.norm2(x))
+    return vit.norm(x)
 
 
 class Tools:
@@ -132,6 +164,7 @@ class Tools:
     teach = staticmethod(teach)
     snapshot = staticmethod(snapshot)
     same = staticmethod(same)
+    forward = staticmethod(forward)
 
 
 @pytest.fixture(scope="session")

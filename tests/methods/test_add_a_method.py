@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import yaml
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import safecl.methods
 from safecl.backbone.backbone import Backbone
-from safecl.methods.catalog import make_method, method_class, method_settings
+from safecl.engine.settings import TrainSettings
+from safecl.experiments.config import source_text
+from safecl.methods.catalog import method_class, method_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.S | re.M)
 
 
 @pytest.fixture
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The two files of the page, beside the package's own methods."""
-    settings, algorithm, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)
+    settings, algorithm, _ = BLOCKS
     (tmp_path / "slda_settings.py").write_text(settings)
     (tmp_path / "slda.py").write_text(algorithm)
     monkeypatch.setattr(safecl.methods, "__path__", [*safecl.methods.__path__, str(tmp_path)])
@@ -37,26 +37,23 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             delattr(safecl.methods, name)
 
 
-def test_it_is_found_learns_and_is_linear_discriminant_analysis(
+def test_it_is_found_and_its_printed_test_passes(
     printed: None, backbone: Backbone, make_stream: Any, tools: Any
 ) -> None:
-    settings = method_settings()["slda"]
-    assert method_class(settings).outputs == ("slda",)
-    stream = make_stream([["a", "b"], ["c", "a"]], train=20)
-    method = make_method(settings(pet={"kind": "none"}, shrinkage=1e-6), backbone)
-    tools.teach(method, stream)
-    pictures = [part.train for part in stream._parts]
-    views = torch.cat([some.plain(range(len(some)), stream.transform) for some in pictures]).float() / 255
-    labels = [label for some in pictures for label in some.labels]
-    features = backbone.features(views).numpy().astype(np.float64)
-    oracle = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3).fit(features, labels)
-    guesses = [method.classes[i] for i in method.logits(views).argmax(dim=1).tolist()]
-    assert (
-        np.mean([guess == expected for guess, expected in zip(guesses, oracle.predict(features), strict=True)]) > 0.95
-    )
+    assert method_class(method_settings()["slda"]).outputs == ("slda",)
+    namespace: dict[str, Any] = {}
+    exec(compile(BLOCKS[2], str(PAGE), "exec"), namespace)
+    (test,) = (value for name, value in namespace.items() if name.startswith("test_"))
+    test(backbone, make_stream, tools)
 
 
-def test_its_preset_is_one() -> None:
+def test_it_runs_without_a_preset(printed: None) -> None:
+    assert source_text("slda") == "method: slda\n"
+
+
+def test_its_preset_is_one(printed: None) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.S)
     values = yaml.safe_load(text)
-    assert values["method"] == "slda" and values["variants"][0]["when"] == {"stream": "cifar100"}
+    assert method_settings()["slda"](**values["method"]).model_dump()["shrinkage"] == 1e-4
+    assert TrainSettings(**values["train"]).epochs == 20
+    assert values["variants"][0]["when"] == {"stream": "cifar100"}

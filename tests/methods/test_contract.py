@@ -1,7 +1,9 @@
 """The promises that every method keeps. A method added to the catalogue is held to them without a line here."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.learn import learn
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, Stopped
 from safecl.methods.catalog import method_class, method_settings
 from safecl.methods.finetune import Finetune
 from safecl.methods.method import Batch, Loss, Method
@@ -181,12 +183,12 @@ class Hoarder(Finetune):
             self.kept, self.kept_part = session, session.part(session.classes[:1])
             super().learn(session, fit)
             if self.trick == "part":
-                fit("once more", self.head, self.kept_part, self.loss)
+                fit("once more", self.head, self.kept_part, partial(self.loss, None))
             return
         if self.trick == "fit":
-            fit("again", self.head, self.kept, self.loss)
+            fit("again", self.head, self.kept, partial(self.loss, None))
         elif self.trick == "part":
-            fit("again", self.head, self.kept_part, self.loss)
+            fit("again", self.head, self.kept_part, partial(self.loss, None))
         elif self.trick == "features":
             fit.features(self.kept, self.learner)
         else:
@@ -274,7 +276,8 @@ def test_what_was_learned_is_known_at_once(
     """Not a benchmark: on pictures this easy, a method that learns at all is far above chance (1 of 3)."""
     stream = make_stream([["a", "b", "c"]], train=6, test=6)
     method = tools.new_method(backbone, variant)
-    epochs = 1 if variant["name"] in IMPRINTING or not METHODS[variant["name"]].trains else 40
+    imprints = variant["name"] in IMPRINTING and variant.get("head") != "linear"
+    epochs = 1 if imprints or not METHODS[variant["name"]].trains else 40
     train = TrainSettings(epochs=epochs, batch_size=4, lr=0.05)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, train))
     test = stream.test(1)
@@ -324,6 +327,34 @@ def test_a_saved_method_answers_and_goes_on_as_if_it_had_never_been_saved(
         assert torch.equal(twin.logits(IMAGES), story.method.logits(IMAGES))
 
 
+@pytest.mark.parametrize("questions", [2, 5])
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_session_that_was_stopped_anywhere_goes_on_to_the_same_state(
+    name: str,
+    number: int,
+    questions: int,
+    backbone: Backbone,
+    make_stream: MakeStream,
+    told: Any,
+    tmp_path: Path,
+    tools: Any,
+) -> None:
+    """Between two steps, two phases or two batches of features: wherever a stop is asked for the n-th time."""
+    story = told({"name": name}, "class")
+    twins = [tools.new_method(backbone, {"name": name}) for _ in range(2)]
+    for twin, stopped in zip(twins, (True, False), strict=True):
+        stream = make_stream(CLASSES)
+        if number > 1:
+            twin.restore({key: value.clone() for key, value in story.states[0].items()}, story.classes[0])
+        fit = tools.new_fit(twin, stream, folder=tmp_path)
+        asked = iter(range(10**6))
+        fit.stop = (lambda asked=asked: next(asked) >= questions) if stopped else (lambda: False)
+        with contextlib.suppress(Stopped):
+            tools.teach(twin, stream, first=number, last=number, fit=fit)
+    assert tools.same(tools.snapshot(twins[1]), story.states[number - 1])
+
+
 @pytest.mark.parametrize("name", [name for name, settings in METHODS.items() if "pet" in settings.model_fields])
 @pytest.mark.parametrize("pet", [kind for kind in PETS if kind != "adapter"])
 def test_a_saved_method_goes_on_whatever_its_pet(
@@ -338,6 +369,45 @@ def test_a_saved_method_goes_on_whatever_its_pet(
         tools.teach(each, make_stream(MIXED), first=3)
     assert tools.same(tools.snapshot(method), tools.snapshot(twin))
     assert torch.equal(method.logits(IMAGES), twin.logits(IMAGES))
+
+
+@pytest.mark.parametrize("name", [name for name, settings in METHODS.items() if settings.trains])
+def test_killed_inside_a_phase_it_goes_on_as_if_nothing_had_happened(
+    name: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
+) -> None:
+    train = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # a checkpoint after every step
+    losses = 0
+    deadly: set[int] = set()
+
+    def around(loss: Loss) -> Loss:
+        def counted(batch: Batch) -> dict[str, Tensor]:
+            nonlocal losses
+            losses += 1
+            if losses in deadly:
+                deadly.remove(losses)
+                raise KeyboardInterrupt
+            return loss(batch)
+
+        return counted
+
+    def go_on(folder: Path) -> dict[str, Tensor]:
+        """From where the folder has it; a session that is over is learned again, from its phases' checkpoints."""
+        folder.mkdir(exist_ok=True)
+        method, stream = tools.new_method(backbone, {"name": name}), make_stream(MIXED[:2])
+        fit = tools.new_fit(method, stream, train, folder=folder)
+        fit.around = around
+        tools.teach(method, stream, fit=fit)
+        return tools.snapshot(method)
+
+    expected = go_on(tmp_path / "straight")
+    steps = losses
+    kills = sorted({1 + int(part * steps) for part in (0.2, 0.5, 0.9)})
+    for kill in kills:
+        losses, deadly = 0, {kill}
+        folder = tmp_path / str(kill)
+        with pytest.raises(KeyboardInterrupt):
+            go_on(folder)
+        assert tools.same(go_on(folder), expected), f"killed at step {kill} of {steps}"
 
 
 @pytest.mark.parametrize("name", METHODS)

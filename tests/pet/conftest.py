@@ -32,13 +32,17 @@ def reference(
     weights: State | None = None,
     inserted: Tensor | None = None,
     prefixes: dict[int, tuple[Tensor, Tensor]] | None = None,
+    learned: dict[int, tuple[Tensor, Tensor]] | None = None,
+    beside_attention: Callable[[int, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """All tokens after the final norm: (N, L, d).
 
     ``after(place, x)`` may change the output of any layer (SSF); ``beside(i, x)`` is added next to the MLP of
     block i, from the residual stream (adapter); ``prompts[i]`` are appended before block i, and after each block of
     ``dropped`` as many tokens are cut off at the end (VPT); ``weights`` stand in for those of ``vit``. ``inserted``
-    tokens (N, L, d) follow the CLS token; ``prefixes[i]`` are keys and values (N, P, d) before those of block i.
+    tokens (N, L, d) follow the CLS token; ``prefixes[i]`` are keys and values (N, P, d) before those of block i, and
+    ``learned[i]`` more of them, (P, d), of a PET. ``beside_attention(i, y)`` is added next to the attention of block i,
+    from what it reads.
     """
     w = {key: value.double() for key, value in (weights or vit.state_dict()).items()}
     x = images.double()
@@ -69,12 +73,14 @@ def reference(
         q, k, v = linear("attn.qkv", y).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         if f"blocks.{i}.attn.q_norm.weight" in w:
             q, k = norm(q, *layer("attn.q_norm")), norm(k, *layer("attn.k_norm"))
-        if prefixes and i in prefixes:
-            keys, values = (each.unflatten(2, (heads, -1)).transpose(1, 2) for each in prefixes[i])
-            k, v = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+        for given in (prefixes, learned):
+            if given and i in given:
+                keys, values = (each.expand(n, -1, -1).unflatten(2, (heads, -1)).transpose(1, 2) for each in given[i])
+                k, v = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
         mixed = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]), dim=-1) @ v
+        a = beside_attention(i, y) if beside_attention is not None else 0
         y = linear("attn.proj", mixed.transpose(1, 2).flatten(2))
-        x = x + y * w.get(f"blocks.{i}.ls1.gamma", 1)
+        x = x + y * w.get(f"blocks.{i}.ls1.gamma", 1) + a
         y = after(f"{i}_norm2", norm(x, *layer("norm2")))
         y = linear("mlp.fc1", y)
         y = linear("mlp.fc2", y * (1 + torch.erf(y / math.sqrt(2))) / 2)
@@ -106,10 +112,12 @@ def tuned(kind: str, vit: VisionTransformer, pet: nn.ModuleDict) -> dict[str, An
         weights = vit.state_dict()
         for i, lora in pet.items():
             rank = len(lora.down) // 2
-            q, v = lora.up_query @ lora.down[:rank], lora.up_value @ lora.down[rank:]
+            q, v = lora.up[0] @ lora.down[:rank], lora.up[1] @ lora.down[rank:]
             change = 8.0 / rank * torch.cat([q, torch.zeros_like(q), v]).double()
             weights[f"blocks.{i}.attn.qkv.weight"] = weights[f"blocks.{i}.attn.qkv.weight"].double() + change
         return {"weights": weights}
+    if kind == "prefix":
+        return {"learned": {int(i): tuple(each.scale.double() * each.tokens.double()) for i, each in pet.items()}}
     if kind == "full":
         return {"weights": pet["vit"].state_dict(keep_vars=True)}
     if kind.startswith("vpt"):

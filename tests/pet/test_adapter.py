@@ -1,12 +1,15 @@
 """AdaptFormer's adapter against a forward pass written out by hand."""
 
+import copy
 from collections.abc import Callable
 
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.pet.attach import attach
+from safecl.backbone.layers import use_layers
+from safecl.backbone.view import tokens
+from safecl.pet.attach import attach, merge
 from safecl.pet.settings import pet_settings
 
 
@@ -40,6 +43,33 @@ def test_bottleneck_and_scale_are_settings(
     scramble(pet)
     pet.eval()
     assert torch.allclose(view.forward_features(images), reference(vit, images, beside=beside(pet, 0.7)), atol=1e-6)
+
+
+def test_beside_attention_it_reads_what_attention_reads(
+    vit: VisionTransformer, images: Tensor, scramble: Callable[..., None], reference: Callable[..., Tensor]
+) -> None:
+    """The adapter of LAE: GELU, no dropout, a factor that is trained, in the first blocks alone."""
+    options = {"place": "attention", "activation": "gelu", "scale": 1.0, "learn_scale": True, "dropout": 0.0}
+    view, pet = attach(vit, pet_settings("adapter", bottleneck=5, blocks=1, **options))
+    assert list(pet) == ["0"] and pet["0"].scale.item() == 1
+    scramble(pet)
+
+    def adapt(i: int, y: Tensor) -> Tensor | int:
+        if i > 0:
+            return 0
+        w = {key: value.double() for key, value in pet[str(i)].state_dict().items()}
+        hidden = nn.functional.gelu(y @ w["down.weight"].T + w["down.bias"])
+        return w["scale"] * (hidden @ w["up.weight"].T + w["up.bias"])
+
+    expected = reference(vit, images, beside_attention=adapt)
+    assert not torch.allclose(reference(vit, images), expected, atol=1e-2)
+    taken = copy.deepcopy(vit)
+    use_layers(taken)
+    tokens_view, again = attach(taken, pet_settings("adapter", bottleneck=5, blocks=1, **options))
+    again.load_state_dict(pet.state_dict())
+    for network in (view, merge(view), tokens_view, merge(tokens_view)):
+        assert torch.allclose(network.forward_features(images), expected, atol=1e-6)
+    assert torch.allclose(tokens(tokens_view, images, 2), expected[:, :2], atol=1e-6)
 
 
 def test_dropout_acts_in_training_only(vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]) -> None:

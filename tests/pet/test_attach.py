@@ -52,6 +52,7 @@ def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> N
 
     assert count(kind="adapter", bottleneck=16) == 304_320
     assert count(kind="lora", rank=5) == 12 * (2 * 5 * 768 + 2 * 768 * 5)
+    assert count(kind="prefix", length=10) == 12 * (2 * 10 * 768 + 2)
     assert count(kind="vpt_deep", tokens=30) == 12 * 30 * 768
     assert count(kind="none") == 0
 
@@ -63,7 +64,7 @@ def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images
     assert torch.allclose(view.forward_features(images), vit.forward_features(images), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["ssf", "vpt_deep", "vpt_shallow"])
+@pytest.mark.parametrize("kind", ["ssf", "vpt_deep", "vpt_shallow", "prefix"])
 def test_scales_and_prompts_change_the_network_from_the_start(
     kind: Any, vit: VisionTransformer, images: Tensor
 ) -> None:
@@ -119,7 +120,7 @@ def test_the_gradient_reaches_every_parameter_after_one_step(kind: Any, vit: Vis
     assert all(gradient.any() for gradient in step(view, pet, images))
 
 
-@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora"])
+@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora", "prefix"])
 def test_the_seed_fixes_the_initial_values_and_the_global_generator_is_left_alone(
     kind: str, vit: VisionTransformer
 ) -> None:
@@ -146,10 +147,10 @@ def test_no_two_initial_tensors_share_numbers(make_vit: Callable[..., VisionTran
             order = tuple(values[:12].argsort().tolist())
             assert order not in orders, (place, orders[order])
             orders[order] = place
-    assert len(orders) == 2 + 4 + 4 + 2 * (2 + 4 * 6)  # adapter, LoRA and SSF
+    assert len(orders) == 2 + 4 + 4 + 4 + 2 * (2 + 4 * 6)  # adapter, LoRA, prefix and SSF
 
 
-@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora"])
+@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora", "prefix"])
 def test_another_block_changes_the_initial_values_of_none(
     kind: str, make_vit: Callable[..., VisionTransformer]
 ) -> None:
@@ -187,7 +188,7 @@ def test_merged_and_unmerged_agree(
     assert torch.equal(view.forward_features(images), unmerged)
 
 
-@pytest.mark.parametrize("kind", ["adapter", "vpt_deep", "vpt_shallow", "full", "none"])
+@pytest.mark.parametrize("kind", ["adapter", "prefix", "vpt_deep", "vpt_shallow", "full", "none"])
 def test_what_cannot_be_merged_stays_beside_the_weights(
     kind: Any, vit: VisionTransformer, images: Tensor, scramble: Callable[..., None]
 ) -> None:

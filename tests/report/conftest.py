@@ -39,6 +39,8 @@ def write_run(
     labels: list[str] | None = None,
     seed: int = 0,
     examples: int = 8,
+    preset: str = "",
+    held_out: bool = False,
 ) -> Path:
     """Write a run of ``sessions`` sessions with ten classes each, of which ``done`` are finished."""
     done = sessions if done is None else done
@@ -53,7 +55,7 @@ def write_run(
         "version": "0.1.0", "method": method, "main": method, "outputs": outputs,
         "stream": {"name": "glyphs", "protocol": protocol,
                    "sessions": [{"name": n, "classes": c} for n, c in zip(names, parts, strict=True)]},
-        "backbone": {"name": "safecl_micro", "parameters": 5_500_000}, "pet": "ssf", "seed": seed,
+        "backbone": {"name": "safecl_micro", "parameters": 5_500_000}, "preset": preset, "pet": "ssf", "seed": seed,
         "device": "cpu", "hardware": "2 cores", "git": None, "started": "2026-01-02T03:04:05Z",
         "parameters": {"learnable": 12_345, "stored": 1_234_567},
         "command": f"safecl run glyphs method={method}",
@@ -63,6 +65,9 @@ def write_run(
     (folder / "resolved.yaml").write_text(f"method: {method}\nseed: {seed}\nstream:\n  name: glyphs\n")
     level = {output: [_level(output, chance) for _ in range(sessions)] for output in outputs}
     lines = [_metrics(t, names[t - 1], level, sessions, protocol) for t in range(1, done + 1)]
+    for t, line in enumerate(lines, 1):
+        if held_out:
+            line["validation"] = {"counts": [20] * t, "pooled": dict.fromkeys(outputs, 0.9 - 0.01 * t)}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     losses = [line for t in range(1, done + 1) for line in _losses(t, method, chance)]
     (folder / "losses.jsonl").write_text("".join(json.dumps(line) + "\n" for line in losses))

@@ -10,8 +10,11 @@ from markupsafe import Markup
 
 from safecl.errors import SafeclError
 from safecl.report import page as page_module
+from safecl.report import tables
 from safecl.report.page import write_page
-from safecl.report.words import accuracy
+from safecl.report.runs import read_run
+from safecl.report.series import all_series
+from safecl.report.words import accuracy, short
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +157,7 @@ def test_parts_that_are_the_method_itself_are_drawn_once_with_the_reason(make_ru
             line[kind] = dict.fromkeys(line[kind], line[kind]["safe"])
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     seen = page([folder])
-    assert "Slow and Fast have the accuracy of SAFE after every session." in seen.text
+    assert "SAFE: Slow and Fast have the method's own accuracy after every session." in seen.text
     assert "kept at most 25.0 % of a session's tuning" in seen.text  # half of the mean, of which half was trusted
     assert seen.tags["figcaption"] < page([make_run("apart", sessions=2)]).tags["figcaption"]
 
@@ -165,7 +168,7 @@ def test_answers_that_agree_are_one_line_and_sureness_compares(make_run: Any, pa
     examples[0].update(label="a", predictions={"slow": "b", "fast": "a", "safe": "a"}, surer_than=0.62)
     (folder / "examples.json").write_text(json.dumps(examples[:1]))
     text = page([folder]).text
-    assert "SAFE, Fast✓ right surer than 62 %" in text and "Slow✗ wrong: “b”" in text
+    assert "SAFE, Fast✓ right more certain than 62 % of its answers" in text and "Slow✗ wrong: “b”" in text
 
 
 def test_a_run_that_failed_says_why(make_run: Any, page: Any) -> None:
@@ -178,6 +181,16 @@ def test_runs_of_one_method_are_told_apart(make_run: Any, page: Any) -> None:
     text = page([make_run("a", seed=0), make_run("b", seed=1)]).text
     assert "SAFE (seed 0)" in text and "SAFE (seed 1)" in text
     assert "SAFE (c)" in page([make_run("c"), make_run("d")]).text
+    assert "SAFE (e/safe)" in page([make_run("e/safe"), make_run("f/safe")]).text
+
+
+def test_of_many_runs_the_headline_names_the_best(make_run: Any, page: Any) -> None:
+    folders = [make_run(f"r{i}", method="finetune", sessions=2, seed=i) for i in range(4)]
+    best = max(
+        folders,
+        key=lambda folder: json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["finetune"],
+    )
+    assert f"4 runs. Best: fine-tuning (seed {best.name[1:]}), {accuracy_of(best, 'finetune')}." in page(folders).text
 
 
 def test_missing_numbers_are_dashes(make_run: Any, page: Any) -> None:
@@ -257,3 +270,76 @@ def test_failed_write_leaves_the_old_page_and_no_scraps(
     with pytest.raises(SafeclError, match="Permission denied"):
         write_page([folder], target, "New")
     assert target.read_bytes() == before and os.listdir(target.parent) == ["page.html"]
+
+
+def test_accuracy_on_held_out_pictures_stands_beside_that_on_test_pictures(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=3, held_out=True)]).text
+    assert "Validation" in text and "87.0 ± " in text
+    assert "on held-out training pictures" in text and "89.0" in text
+
+
+def test_a_page_without_held_out_pictures_does_not_speak_of_validation(make_run: Any, page: Any) -> None:
+    text = page([make_run(sessions=2)]).text
+    assert "Validation" not in text and "held-out" not in text
+
+
+def test_presets_tell_runs_of_one_method_apart(make_run: Any, page: Any) -> None:
+    text = page(
+        [make_run(name, method="ranpac", sessions=2, preset=name) for name in ("ranpac", "ranpac-published")]
+    ).text
+    assert "RanPAC (preset ranpac)" in text and "RanPAC (preset ranpac-published)" in text
+    assert "Preset" in text
+
+
+def without_tests(folder: Path) -> Path:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        nothing = dict.fromkeys(line["pooled"])
+        counts = [0] * len(line["test_counts"])
+        accuracy = {output: [None] * len(counts) for output in nothing}
+        line.update(test_counts=counts, accuracy=accuracy, pooled=nothing, seen=nothing, forgetting=nothing)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "predictions.jsonl").write_text("")
+    return folder
+
+
+def test_without_a_test_picture_no_empty_figure_is_drawn(make_run: Any, page: Any) -> None:
+    seen = page([without_tests(make_run(sessions=2, examples=0))])
+    for section in ("Accuracy as it learns", "What is left of each session", "Every session", "At the end"):
+        assert section not in seen.text
+    assert "have the method's own accuracy" not in seen.text and "none can be held out" in seen.text
+    beside = page([without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)])
+    assert beside.tags["svg"] == 2 + 1 + 1 + 2  # two curves, the bars and matrix of the other run, the losses of both
+
+
+def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None:
+    folders = [make_run("a", sessions=2), make_run("b", method="ranpac", sessions=2), make_run("c", sessions=3)]
+    facts = json.loads((folders[2] / "facts.json").read_text())
+    edit(folders[2] / "facts.json", stream={**facts["stream"], "name": "photos"})
+    seen = page(folders)
+    safe, other = (accuracy_of(folders[i], "safe") for i in (0, 2))
+    assert f"3 runs on 2 streams. Best on glyphs: SAFE, {safe}; on photos: SAFE, {other}." in seen.text
+    assert "told apart at once" not in seen.text and "learned one by one" not in seen.text
+    at_the_end = tables.at_the_end(all_series([read_run(folder) for folder in folders]))
+    assert [row[0].text for row in at_the_end.rows if row[1].best] == ["SAFE (stream glyphs)"]
+
+
+def accuracy_of(folder: Path, output: str) -> str:
+    line = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    return f"{100 * line['seen'][output]:.1f} %"
+
+
+def test_curves_that_cover_each_other_are_named(make_run: Any, page: Any) -> None:
+    a, b = make_run("a", method="ranpac", sessions=2), make_run("b", method="finetune", sessions=2)
+    assert "curve covers" not in page([a, b]).text
+    (b / "metrics.jsonl").write_text((a / "metrics.jsonl").read_text().replace('"ranpac"', '"finetune"'))
+    text = page([a, b]).text
+    assert "RanPAC and fine-tuning have the same accuracy after every session, so one curve covers the other." in text
+
+
+def test_long_names_are_short_in_tables_and_whole_in_their_titles(make_run: Any, page: Any) -> None:
+    name = "".join(f"part{i}_" for i in range(40))
+    seen = page([make_run(sessions=1, labels=[name, *"abcdefghi"])])
+    table = seen.text[seen.text.index("Accuracy by class") :].partition("Test pictures, and")[0]
+    assert short(name) in table and name not in table and name in seen.values("title")
+    assert len(short(name)) == 40 and short("tiger") == "tiger"

@@ -31,14 +31,33 @@ def test_what_is_in_training_and_test_is_found_in_arrays() -> None:
     x = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
     train, test = ArrayPictures(x, list("aabbcc")), ArrayPictures(x[[0, 3]], ["a", "c"])
     problems = check(Collection("x", train, test, ("a", "b", "c"))).problems
-    assert len(problems) == 2 and problems[0].startswith("2 picture(s) are in training and in test")
-    assert problems[1].startswith("1 picture(s) are in more than one class")
+    assert len(problems) == 2 and problems[0].startswith("2 pictures are in training and in test: ")
+    assert problems[1].startswith("1 picture is in more than one class: ")
 
 
 def test_lonely_and_untested_classes_are_warned_about(class_folder) -> None:
     warnings = check_stream(parse_stream(f"folder:{class_folder({'ant': 6, 'dodo': 1})}")).warnings
-    assert any("single training picture, the first is 'dodo'" in line for line in warnings)
-    assert any("no test picture, the first is 'dodo'" in line for line in warnings)
+    assert warnings == ["1 class has a single training picture: 'dodo'", "1 class has no test picture: 'dodo'"]
+
+
+def test_one_line_names_every_broken_picture_with_its_reason(class_folder) -> None:
+    top = class_folder({"ant": 5, "bee": 5})
+    (top / "ant" / "notes.jpg").write_text("hello")
+    (top / "ant" / "zero.png").touch()
+    (top / "bee" / "loop.jpg").symlink_to("loop.jpg")
+    (line,) = check_stream(parse_stream(f"folder:{top}")).problems
+    assert line.startswith("3 pictures cannot be read: ")
+    for name, why in (
+        ("ant/notes.jpg", "not a picture"),
+        ("ant/zero.png", "an empty file"),
+        ("bee/loop.jpg", "a link"),
+    ):
+        assert f"{name} ({why}" in line
+    assert line.endswith("; remove or replace them, or set stream.unreadable=skip to leave them out")
+    for i in range(4):
+        (top / "ant" / f"more{i}.png").touch()
+    (line,) = check_stream(parse_stream(f"folder:{top}")).problems
+    assert line.startswith("7 pictures") and " and 2 more; remove" in line
 
 
 def test_warnings_of_reading_are_reported(class_folder) -> None:

@@ -74,9 +74,9 @@ def test_what_is_wrong_is_one_sentence_with_its_row(tmp_path: Path, paint, rows,
 def test_a_missing_picture_is_named_with_its_row(tmp_path: Path, paint) -> None:
     path = table(tmp_path, paint, ["a.png,x", "b.png,y"])
     (tmp_path / "b.png").unlink()
-    with pytest.raises(SafeclError, match=r"b\.png \(row 3 of m\.csv\) cannot be read .*stream\.unreadable=skip"):
+    with pytest.raises(SafeclError, match=r"b\.png \(row 3 of m\.csv; no such file\); .*stream\.unreadable=skip"):
         read_manifest(path)
-    with pytest.warns(UserWarning, match=r"1 picture\(s\) cannot be read.*row 3"):
+    with pytest.warns(UserWarning, match=r"1 picture is left out as unreadable: .*row 3"):
         assert read_manifest(path, unreadable="skip").classes == ("x",)
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path) -> None:
         read_manifest(tmp_path / "m.csv")
     with pytest.raises(SafeclError, match="Parquet"):
         read_manifest(tmp_path / "m.parquet", "parquet")
-    with pytest.raises(SafeclError, match="There is no manifest"):
+    with pytest.raises(SafeclError, match="There is no table"):
         read_manifest(tmp_path / "nothing.csv")
 
 
@@ -101,11 +101,11 @@ def test_the_kind_of_table_is_what_the_file_is(tmp_path: Path, paint) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     arrow = pytest.importorskip("pyarrow")
     path = table(tmp_path, paint, ["0.png,a", "1.png,b"], name="m.parquet")
-    with pytest.raises(SafeclError, match=r"is not a Parquet table; if it is CSV, write csv:.*m\.parquet"):
+    with pytest.raises(SafeclError, match=r"is not Parquet; if it is CSV, write csv:.*m\.parquet"):
         read_manifest(path, "parquet")
     assert read_manifest(path, "csv").classes == ("a", "b")
     parquet.write_table(arrow.table({"path": ["0.png", "1.png"], "label": [1, 2]}), tmp_path / "m.csv")
-    with pytest.raises(SafeclError, match=r"is a Parquet table; write parquet:.*m\.csv"):
+    with pytest.raises(SafeclError, match=r"is Parquet; write parquet:.*m\.csv"):
         read_manifest(tmp_path / "m.csv", "csv")
     assert read_manifest(tmp_path / "m.csv", "parquet").classes == (1, 2)
 
@@ -113,6 +113,6 @@ def test_the_kind_of_table_is_what_the_file_is(tmp_path: Path, paint) -> None:
 def test_a_domain_without_a_readable_picture_is_no_session(tmp_path: Path, paint) -> None:
     path = table(tmp_path, paint, ["a.png,x,sun", "b.png,x,snow", "c.png,y,sun"], "path,label,domain")
     (tmp_path / "b.png").unlink()
-    with pytest.warns(UserWarning, match="cannot be read"):
+    with pytest.warns(UserWarning, match="as unreadable"):
         data = read_manifest(path, unreadable="skip", test_fraction=0)
     assert [name for name, _ in make_stream(data, protocol="domain").sessions] == ["sun"]

@@ -34,7 +34,14 @@ class Attention(nn.Module):
     Here query, key and value are views of the projection's output.
     """
 
-    def __init__(self, attention: TimmAttention) -> None:
+    num_heads: int
+    head_dim: int
+    qkv: nn.Module
+    q_norm: nn.Module
+    k_norm: nn.Module
+    proj: nn.Module
+
+    def __init__(self, attention: "TimmAttention | Attention") -> None:
         super().__init__()
         self.num_heads, self.head_dim = attention.num_heads, attention.head_dim
         self.qkv, self.q_norm, self.k_norm = attention.qkv, attention.q_norm, attention.k_norm
@@ -62,9 +69,13 @@ class Attention(nn.Module):
         if attn_mask is not None and attn_mask.shape[-2] != 1:
             attn_mask = attn_mask[..., :queries, :]
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
+        y = self.attend(q, k, v, attn_mask, is_causal)
         mixed: Tensor = self.proj(self.norm(y.transpose(1, 2).flatten(2)))
         return mixed
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q, head_dim)."""
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
 
 
 def _prepend(prefix: Tensor, x: Tensor) -> Tensor:

@@ -16,12 +16,25 @@ from torch import Tensor, nn
 
 from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
-from safecl.backbone.settings import EMBEDDED, PAPER, SUFFIXES, BackboneSettings, Normalisation, embedded_weights
+from safecl.backbone.settings import (
+    EMBEDDED,
+    PAPER,
+    SUFFIXES,
+    BackboneSettings,
+    Normalisation,
+    embedded_weights,
+    short_form,
+)
 from safecl.errors import SafeclError, unknown
 
 
-def load_backbone(settings: BackboneSettings) -> Backbone:
-    """Build the network, fill it, and resample its position embedding to the image size."""
+def load_backbone(settings: str | BackboneSettings) -> Backbone:
+    """Build the network, fill it, and resample its position embedding to the image size.
+
+    A string is the name of a timm ViT, ``safecl_micro``, or the path of a weight file with metadata.
+    """
+    if isinstance(settings, str):
+        settings = BackboneSettings.model_validate(short_form(settings))
     file = _weight_file(settings)
     facts = _metadata(file) if file is not None else {}
     name = facts.get("timm_model", settings.name)

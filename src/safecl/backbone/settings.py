@@ -2,9 +2,9 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from safecl.errors import SafeclError
 from safecl.settings import Settings
@@ -17,16 +17,38 @@ PAPER = {
     "ViT-B/16-IN1K": "vit_base_patch16_224.augreg_in21k_ft_in1k",
     "ViT-B/16-IN21K": "vit_base_patch16_224.augreg_in21k",
 }
+# Backbones by size: the timm name with its weight tag, and the side of the input. The weights of DINOv2 are under the
+# Apache licence 2.0; the embedded ones are part of this package.
+SIZES: dict[str, tuple[str, int | None]] = {
+    "micro": (EMBEDDED, None),
+    "small": ("vit_small_patch14_dinov2.lvd142m", 224),
+    "base": ("vit_base_patch14_dinov2.lvd142m", 224),
+    "large": ("vit_large_patch14_dinov2.lvd142m", 224),
+}
 SUFFIXES = (".safetensors", ".npz", ".pth", ".pt", ".bin")
 
 
 class BackboneSettings(Settings):
     """Which ViT, with which weights, at which size."""
 
-    name: str = Field(EMBEDDED, description="a timm model name with its weight tag, or the embedded safecl_micro")
+    name: str = Field(EMBEDDED, description="micro (embedded), small, base, large, or a timm name with its weight tag")
     weights: str | None = Field(None, description="a local weight file, or 'random'; the model's own if not given")
     image_size: int | None = Field(None, gt=0, description="side of the input; the model's own if not given")
     normalisation: Normalisation = Field("auto", description="of pixels in [0, 1]: none, half, imagenet, or auto")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_size(cls, values: Any) -> Any:
+        """``micro``, ``small``, ``base`` and ``large`` stand for a name and a side."""
+        if not isinstance(values, dict) or values.get("name") not in SIZES:
+            return values
+        name, side = SIZES[values["name"]]
+        return {"image_size": side, **values, "name": name}
+
+
+def short_form(text: str) -> dict[str, str]:
+    """The settings that one word stands for: a weight file if it ends like one, else the name of a model."""
+    return {"weights" if text.endswith(SUFFIXES) else "name": text}
 
 
 def embedded_weights() -> Path:

@@ -1,18 +1,26 @@
 """``safecl data …``: list, prepare, check and show datasets."""
 
+import math
+import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=True)
+from safecl.cli.terminal import say
+
+NARROW = 64  # columns below which boxes and columns leave no room for words
+COLUMNS = shutil.get_terminal_size().columns
+HELP: Literal["rich"] | None = "rich" if COLUMNS >= NARROW else None
+app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=True, rich_markup_mode=HELP)
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
 Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, parquet:FILE, hf:NAME.")]
 Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings of a run, e.g. stream.unreadable=skip.")
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Settings of the stream alone, e.g. stream.step=2."),
 ]
-Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared [SAFECL_DATA, or ./data].")]
+Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared; SAFECL_DATA, or ./data, if not given.")]
 
 
 @app.command("list")
@@ -21,7 +29,7 @@ def list_(root: Root = None) -> None:
 
     Example:  safecl data list
     """
-    from safecl.cli.terminal import Column, make_console, print_table
+    from safecl.cli.terminal import Column, make_console, print_sentence, print_table
     from safecl.streams.datasets import DATASETS
     from safecl.streams.datasets.dataset import record
     from safecl.streams.settings import FORMS, data_root
@@ -29,7 +37,8 @@ def list_(root: Root = None) -> None:
     rows = [["glyphs", "any", "drawn", "drawn", "any", "needs nothing", "–"]]
     for d in DATASETS.values():
         train, test = next(iter(d.counts.values()))
-        sessions = "6 domains" if d.protocol == "domain" else f"{(d.classes - d.first) // d.step + 1} of {d.step}"
+        count = len(d.domains) or 1 + math.ceil((d.classes - d.first) / d.step)
+        sessions = f"{count} domains" if d.domains else f"{count} of {d.step}"
         place = data_root(root) / d.folder
         state = str(record(place).get("split", "by hand")) if place.is_dir() else "no"
         rows.append([d.name, str(d.classes), f"{train:,}", f"{test:,}", sessions, state, d.licence])
@@ -39,7 +48,7 @@ def list_(root: Root = None) -> None:
     console, root = make_console(), data_root(root)
     drop = ("test", "training", "sessions", "licence")
     print_table(console, f"Streams (prepared in {root})", columns, rows, drop=drop)
-    console.print(f"Your own pictures: {', '.join(FORMS)}", markup=False, highlight=False)
+    print_sentence(console, f"Your own pictures: {', '.join(FORMS)}")
 
 
 @app.command()
@@ -47,7 +56,7 @@ def prepare(
     name: Dataset,
     source: Annotated[Path | None, typer.Option("--from", help="An archive, or a folder.")] = None,
     root: Root = None,
-    download: Annotated[bool, typer.Option(help="Fetch what is open to software.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Fetch what is open to software.")] = False,
     any_md5: Annotated[bool, typer.Option("--any-md5", help="Accept an archive whose md5 is unknown.")] = False,
 ) -> None:
     """Lay a named dataset out below ROOT, from its official or its processed archive.
@@ -64,8 +73,8 @@ def prepare(
     if source is None and not download:
         raise SafeclError(f"{dataset.title} has to come from somewhere: {dataset.fetch}")
     if source is None:
-        source = fetch(dataset, place / "downloads" / dataset.name, typer.echo)
-    lay_out(dataset, source, place, any_md5=any_md5, say=typer.echo)
+        source = fetch(dataset, place / "downloads" / dataset.name, say)
+    lay_out(dataset, source, place, any_md5=any_md5, say=say)
 
 
 @app.command()
@@ -73,7 +82,9 @@ def check(
     name: Name,
     words: Words = None,
     root: Root = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Pictures read at the same time [the cores].")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Pictures read at the same time; one a core if not given.")
+    ] = None,
 ) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
 
@@ -86,7 +97,7 @@ def check(
     report = check_stream(settings, workers)
     for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
         for line in lines:
-            typer.echo(sign + line)
+            say(sign + line)
     raise typer.Exit(1 if report.problems else 0)
 
 
@@ -109,7 +120,7 @@ def show(
     if "cache" in type(settings).model_fields:
         settings = settings.model_copy(update={"cache": False})
     for path in draw(open_stream(settings), out, per_class=per_class):
-        typer.echo(str(path))
+        say(str(path))
 
 
 def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from safecl.cli.terminal import Column, make_console, print_table
+from safecl.cli.terminal import Column, make_console, print_sentence, print_table
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import given_text, load
@@ -31,7 +31,7 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
     for method, title in METHODS.items():
         chosen = [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)]
-        settings = load("demo", chosen)
+        settings = load("demo", chosen).model_copy(update={"preset": "demo"})
         progress.say(f"{title}, backbone {settings.backbone.name}, PET {settings.pet}")
         given = f"# {command}\n{given_text('demo', chosen)}"
         launch(settings, folder / method, progress, facts={"command": command}, given=given, fresh=fresh)
@@ -40,9 +40,9 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     console = make_console()
     print_sessions(histories, console)
     for method in METHODS:
-        console.print(results(folder / method)[0], highlight=False, markup=False)
-    console.print(f"\nThe page with curves and pictures: {page}", highlight=False, markup=False)
-    console.print(NEXT, highlight=False, markup=False)
+        print_sentence(console, results(folder / method)[0])
+    for text in (f"\nThe page with curves and pictures: {page}", NEXT):
+        print_sentence(console, text)
     return page
 
 

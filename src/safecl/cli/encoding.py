@@ -3,8 +3,7 @@
 import codecs
 import sys
 
-PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-", "×": "x", "→": "->", "─": "-", "━": "=",
-         "“": '"', "”": '"', "✓": "+", "✗": "x", "\u00a0": " ", "\u202f": " "}  # fmt: skip
+from safecl.lines import PLAIN
 
 
 def accept_any_text() -> None:

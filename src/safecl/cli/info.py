@@ -8,12 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 import safecl
 from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
+from safecl.cli.terminal import text_for
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
+from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
 from safecl.streams.settings import FORMS, data_root, names
@@ -23,7 +24,7 @@ def print_info(console: Console) -> None:
     """Version, devices, backbones and weights, streams, methods, folders."""
     grid = Table.grid(padding=(0, 2))
     for key, value in describe():
-        grid.add_row(Text(key, style="bold"), Text(value, overflow="fold"))
+        grid.add_row(text_for(console, key, "bold"), text_for(console, value))
     console.print(grid)
 
 
@@ -51,7 +52,7 @@ def describe() -> list[tuple[str, str]]:
 
 def devices() -> list[str]:
     """The processors that torch could compute on, found without it."""
-    found = [f"cpu ({os.cpu_count()} cores)"]
+    found = [f"cpu ({counted(os.cpu_count() or 1, 'core')})"]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("mps")
     cards = graphics_cards()

@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
+from safecl.cli.terminal import print_sentence, text_for
 from safecl.errors import unknown
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.experiments.layers import TAGS, method_groups
@@ -43,16 +43,16 @@ class Key:
 def print_keys(source: str | None, console: Console) -> None:
     """All settings with their defaults; or those of one method or preset, with the values that it runs with."""
     for head, keys in groupby(every_key(source), key=lambda key: key.head):
-        console.print(Text(head, style="bold"))
+        print_sentence(console, head, "bold")
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=ASIDE, overflow="fold")
         grid.add_column(overflow="fold")
         for key in keys:
             if console.width >= NARROW:
-                grid.add_row(Text(f"{key.name} = {key.value}"), Text(key.meaning))
+                grid.add_row(text_for(console, f"{key.name} = {key.value}"), text_for(console, key.meaning))
             else:
-                console.print(Text(f"{key.name} = {key.value}", overflow="fold"))
-                console.print(Padding(Text(key.meaning), (0, 0, 0, 4)))
+                console.print(text_for(console, f"{key.name} = {key.value}"))
+                console.print(Padding(text_for(console, key.meaning), (0, 0, 0, 4)))
         console.print(grid)
         console.print()
 
@@ -69,7 +69,7 @@ def every_key(source: str | None = None) -> list[Key]:
         full, kinds = f"method.{key}" if group in method_groups() else key, _kinds(owner)
         chosen = active.get(f"{full.rpartition('.')[0]}.{TAGS.get(group)}")
         value = active[full] if full in active and (not kinds or chosen in kinds) else _default(field)
-        entry = (group or "run", key, _shown(value), _meaning(field))
+        entry = (group or "run", key, typed(value), _meaning(field))
         found.setdefault(entry, {}).update(dict.fromkeys(kinds))
     keys = [Key(key, value, text, group, tuple(kinds)) for (group, key, value, text), kinds in found.items()]
     groups = list(dict.fromkeys(["method", *(key.group for key in keys)]))
@@ -85,7 +85,7 @@ def _settings(source: str | None) -> RunSettings:
 
 def _choices(settings: RunSettings, source: str | None) -> Iterator[Key]:
     """The words that choose a whole group."""
-    group = f"what {source or 'safecl run safe'} runs"
+    group = f"what safecl run {source or 'safe'} runs"
     yield Key("method", settings.method.name, f"one of {', '.join(method_settings())}", group)
     yield Key("stream", settings.stream.title, f"one of {', '.join((*names(), *FORMS))}", group)
     yield Key("backbone", settings.backbone.name, "a timm ViT by its name, or a file of weights", group)
@@ -115,12 +115,12 @@ def _default(field: FieldInfo) -> Any:
     return "…" if field.is_required() else field.default
 
 
-def _shown(value: Any) -> str:
+def typed(value: Any) -> str:
     """As one writes it in a word or a file."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else _shown(one) for one in value)}]"
+        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else typed(one) for one in value)}]"
     return str(value)

@@ -1,5 +1,6 @@
 """``safecl …``: every command calls one function of the library. Heavy imports wait until a command needs them."""
 
+import gc
 import os
 import shlex
 import sys
@@ -10,25 +11,30 @@ from typing import Annotated, Any
 import typer
 
 from safecl import __version__
+from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.encoding import accept_any_text
+from safecl.cli.models import add_commands
+from safecl.cli.terminal import say
 from safecl.errors import SafeclError, Stopped
 
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
-    epilog="Examples:  safecl demo  ·  safecl run safe stream=folder:photos  ·  safecl runs  ·  safecl COMMAND --help",
+    epilog="Examples:  safecl demo,  safecl run safe stream=folder:photos,  safecl runs,  safecl COMMAND --help",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=HELP,
+    context_settings={} if HELP else {"terminal_width": COLUMNS},
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+add_commands(app)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is asked for by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings, e.g. pet=adapter seed=1.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, e.g. pet=adapter seed=1.")]
 Folder = Annotated[Path | None, typer.Option(help="Where the run is kept; below runs/ if not given.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew even if the folder holds this run already.")]
@@ -91,7 +97,44 @@ def run(
     if first:
         page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
-            typer.echo(line)
+            say(line)
+
+
+@app.command()
+def sweep(
+    config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or other values of the grid: seed=[0,1]."),
+    ] = None,
+    on: Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")] = None,
+    gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
+    folder: Annotated[Path | None, typer.Option(help="Where the runs are kept; below runs/ if not given.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Mark the best by validation.final or validation.average.")
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command goes on.
+
+    Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
+    """
+    from safecl.cli.sweep import sweep_command
+
+    code = sweep_command(
+        config,
+        words or [],
+        folder=folder,
+        on=on,
+        jobs=jobs,
+        gpus=gpus,
+        objective=objective,
+        dry=dry,
+        show="quiet" if quiet else "auto",
+    )
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -103,12 +146,12 @@ def report(
 
     Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html
     """
-    typer.echo(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+    say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
 
 
 @app.command()
 def runs(
-    root: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder that holds the runs.")] = Path("runs"),
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that holds the runs.")] = Path("runs"),
 ) -> None:
     """List the runs in a folder: what they are, how far they are, how well they did.
 
@@ -134,7 +177,7 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
 
 @app.command()
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
     page: Annotated[Path | None, typer.Option(help="Also draw them into this page.")] = None,
 ) -> None:
     """Put runs side by side: their numbers, and the settings in which they differ.
@@ -146,12 +189,12 @@ def compare(
 
     compare_runs(folders, make_console())
     if page is not None:
-        typer.echo(str(_write_page(folders, page, "Runs compared")))
+        say(str(_write_page(folders, page, "Runs compared")))
 
 
 @app.command()
 def info(
-    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="With --keys: of this method alone.")] = None,
+    method: Annotated[str | None, typer.Argument(metavar="METHOD", help="With --keys: of this method alone.")] = None,
     keys: Annotated[bool, typer.Option("--keys", help="List every setting with its meaning and default.")] = False,
 ) -> None:
     """Say what is here: version, devices, backbones and weights, streams, methods, presets, folders.
@@ -167,15 +210,33 @@ def info(
     print_keys(method, make_console()) if keys else print_info(make_console())
 
 
+@app.command()
+def methods(
+    backbone: Annotated[
+        str | None, typer.Option(help="Also count learnable numbers and bytes kept on this timm ViT or safecl_micro.")
+    ] = None,
+) -> None:
+    """List the methods: kind, protocols, what they keep between sessions, paper.
+
+    Example:  safecl methods   or   safecl methods --backbone safecl_micro
+    """
+    from safecl.cli.methods import print_methods
+    from safecl.cli.terminal import make_console
+
+    print_methods(backbone, make_console())
+
+
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"safecl {__version__}")
+        say(f"safecl {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -189,32 +250,34 @@ def _write_page(folders: list[Path], target: Path, title: str) -> Path:
 def main() -> None:
     """Run a command; an error that a user can meet is one sentence and exit code 2."""
     accept_any_text()
+    gc.set_threshold(200_000)  # importing torch and timm makes many objects, all of which stay: half a second less
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="safecl")
     except typer.Abort:
         code = 130
     except SafeclError as error:
-        typer.echo(f"safecl: {error}", err=True)
+        say(f"safecl: {error}", err=True)
         code = 2
     except USAGE as error:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
         if code:
-            typer.echo(f"safecl: {error.format_message()} See safecl --help.", err=True)
+            command = error.ctx.command_path if getattr(error, "ctx", None) else "safecl"
+            say(f"safecl: {error.format_message()} See {command} --help.", err=True)
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
         if error.errno is None or os.environ.get("SAFECL_DEBUG"):
             raise
         where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
+        say(f"safecl: {where}{error.strerror}; what was saved before is intact.", err=True)
         code = 2
     except Stopped:
         if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
-            typer.echo("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
+            say("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
         code = 130
     except KeyboardInterrupt:
-        typer.echo("safecl: stopped.", err=True)
+        say("safecl: stopped.", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -230,4 +293,4 @@ def _check_words(words: list[str]) -> None:
 
 
 def _note(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"Note: {message}", err=True)
+    say(f"Note: {message}", err=True)

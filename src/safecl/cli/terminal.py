@@ -1,8 +1,10 @@
 """Tables on a terminal of any width."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from safecl.lines import plain, spelt, wrapped
 
 WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
 GAP = 2  # columns between two of a table
@@ -20,6 +24,24 @@ def make_console() -> Console:
     """The terminal; where there is none, lines of COLUMNS, or of ``WIDTH``."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a sentence: on a terminal in lines of whole words, elsewhere in one line."""
+    stream = sys.stderr if err else sys.stdout
+    text = spelt(text, stream.encoding)
+    lines = wrapped(text, shutil.get_terminal_size().columns) if stream.isatty() else [plain(text)]
+    print(*lines, sep="\n", file=stream, flush=True)
+
+
+def text_for(console: Console, text: str, style: Any = "") -> Text:
+    """Text in the console's encoding, with usual spaces; it is broken inside a word only where it must be."""
+    return Text(plain(spelt(text, console.encoding)), style=style, overflow="fold")
+
+
+def print_sentence(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence in lines of whole words."""
+    console.print(Text("\n".join(wrapped(spelt(text, console.encoding), console.width)), style=style))
 
 
 @dataclass(frozen=True)
@@ -45,6 +67,10 @@ def _length(cell: Text) -> int:
     return cell_len(cell.plain)
 
 
+def _cell(console: Console, text: str | Text) -> Text:
+    return text_for(console, text.plain, text.style) if isinstance(text, Text) else text_for(console, text)
+
+
 Row = Sequence[str | Text]
 
 
@@ -57,13 +83,16 @@ def print_table(
     leads: int = 1,
     drop: Sequence[str] = (),
     caption: str = "",
+    meanings: Mapping[str, str] | None = None,
 ) -> None:
     """Print a table as wide as the console at most.
 
     Columns of ``drop`` are left out where it is too narrow, the last one first, and named below. If that is not
-    enough, the columns are printed in several tables, each with the first ``leads`` columns.
+    enough, the columns are printed in several tables, each with the first ``leads`` columns. ``meanings``: of columns,
+    by their heads; those of columns that are left out are left out, too.
     """
-    cells = [[text if isinstance(text, Text) else Text(text) for text in row] for row in rows]
+    columns = [replace(column, head=spelt(column.head, console.encoding)) for column in columns]
+    cells = [[_cell(console, text) for text in row] for row in rows]
     inside = [[row[i] for row in cells] for i in range(len(columns))]
     widths = [column.least(some) + GAP for column, some in zip(columns, inside, strict=True)]
     shown = list(range(len(columns)))
@@ -75,7 +104,7 @@ def print_table(
         shown.remove(heads.index(name))
         gone.insert(0, name)
     if title:
-        console.print(Text(title, style="bold"))
+        print_sentence(console, title, "bold")
     for part in _parts(shown, widths, leads, console.width + GAP):
         table = Table(box=SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), pad_edge=False, show_edge=False)
         room = console.width + GAP - sum(widths[i] for i in part)
@@ -90,9 +119,12 @@ def print_table(
         console.print(table)
         console.print()
     if gone:
-        console.print(Text(f"Not shown at this width: {', '.join(gone)}.", style="dim"))
+        print_sentence(console, f"Not shown at this width: {', '.join(gone)}.", "dim")
+    told = [f"{head}: {meaning}" for head, meaning in (meanings or {}).items() if head not in gone]
+    if told:
+        print_sentence(console, "; ".join(told), "dim")
     if caption:
-        console.print(Text(caption, style="dim"))
+        print_sentence(console, caption, "dim")
 
 
 def _parts(shown: Sequence[int], widths: Sequence[int], leads: int, width: int) -> list[list[int]]:

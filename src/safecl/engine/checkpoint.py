@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -21,7 +22,12 @@ DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", to
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and facts in one safetensors file. A tensor with two names is stored once, a symmetric one by half."""
+    """Tensors and facts in one safetensors file."""
+    write_bytes(path, *encode(tensors, facts))
+
+
+def encode(tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> list[Buffer]:
+    """The bytes of a safetensors file. A tensor with two names is stored once, a symmetric one by half."""
     first: dict[Any, str] = {}
     alias: dict[str, str] = {}
     unique: dict[str, Tensor] = {}
@@ -41,7 +47,17 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any])
         stored.add(memory)
     more = {"facts": json.dumps(facts), "alias": json.dumps(alias), "packed": json.dumps(packed)}
     bodies = {name: _bytes(tensor) for name, tensor in unique.items()}
-    write_bytes(path, _header(unique, {"format": str(FORMAT), "checksum": _checksum(bodies), **more}), *bodies.values())
+    return [_header(unique, {"format": str(FORMAT), "checksum": _checksum(bodies), **more}), *bodies.values()]
+
+
+def decode(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``encode`` made bytes of; ``name``: of the file, for messages."""
+    try:
+        tensors = safetensors.torch.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise SafeclError(f"The state file {name} is damaged or not one of safecl's ({error}).") from error
+    return _opened(tensors, header, name)
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -52,6 +68,11 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
     except (SafetensorError, OSError) as error:
         raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
+    return _opened(tensors, header, str(path))
+
+
+def _opened(tensors: dict[str, Tensor], header: dict[str, Any], path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors as they were before ``encode``, and the facts, once the checksum is found right."""
     if "format" not in header or "facts" not in header:
         raise SafeclError(f"The state file {path} was not written by safecl.")
     try:

@@ -1,30 +1,49 @@
 """Which device to compute on, in which precision, and in how many processes."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import is_mlflow_available, is_tensorboard_available, is_wandb_available
 
 from safecl.errors import SafeclError, unknown
 
-TRACKERS = {"tensorboard": is_tensorboard_available, "wandb": is_wandb_available, "mlflow": is_mlflow_available}
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
-def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> Accelerator:
+def _available(tracker: str) -> bool:
+    from accelerate import utils
+
+    return bool(getattr(utils, f"is_{tracker}_available")())
+
+
+TRACKERS = {name: partial(_available, name) for name in ("tensorboard", "wandb", "mlflow")}
+
+
+def choose_device(device: str = "auto") -> torch.device:
+    """``auto`` takes the best device there is; one that is not there is refused."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device, True):
+        raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")
+    if device != "auto":
+        return torch.device(device)
+    return torch.device(next((name for name, found in there.items() if found), "cpu"))
+
+
+def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> "Accelerator":
     """Accelerate's view of the machine: ``auto`` takes the best device there is."""
+    from accelerate import Accelerator  # slow to import, and predictions do without it
+
     for name in trackers:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
         if not TRACKERS[name]():
             raise SafeclError(f"The tracker {name} is not installed; install it with: pip install {name}.")
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(device, True):
-        raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")
+    found = choose_device(device)
     logs = None if folder is None or not trackers else folder / "trackers"
-    _forget_other_device("cpu" if device == "cpu" or not any(there.values()) else "other")
+    _forget_other_device(found.type)
     return Accelerator(cpu=device == "cpu", log_with=list(trackers) or None, project_dir=logs)
 
 
@@ -40,6 +59,8 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
 
 def _forget_other_device(device: str) -> None:
     """accelerate keeps the first device of a process for good, and answers another one with a bare ValueError."""
+    from accelerate.state import AcceleratorState, PartialState
+
     state = PartialState._shared_state
     if not state or state.get("num_processes", 1) > 1:
         return

@@ -81,7 +81,7 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
             parts: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
             surplus: list[Tensor] = []
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
-                for output, logits in method.all_logits(images).items():
+                for output, logits in checked(method, method.all_logits(images), len(images)).items():
                     parts[output].append(logits.argmax(dim=1))
                     if output == main:
                         surplus.append(margin(logits))
@@ -91,6 +91,23 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
             margins.append(fit.processes.gather(torch.cat(surplus), len(pictures)).cpu())
     predicted = {output: torch.cat(chunks) for output, chunks in found.items()}
     return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins))
+
+
+def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:
+    """What ``all_logits`` has given, if it has a row for each picture and a column for each class, by output."""
+    if tuple(logits) != method.outputs:
+        raise ValueError(
+            f"{type(method).__name__}.all_logits gives {', '.join(logits)}, but its outputs are "
+            f"{', '.join(method.outputs)}."
+        )
+    expected = (pictures, len(method.classes))
+    for output, found in logits.items():
+        if found.shape != expected:
+            raise ValueError(
+                f"{type(method).__name__}.all_logits gives {tuple(found.shape)} for {output}, but there are "
+                f"{expected[0]} pictures and {expected[1]} classes."
+            )
+    return logits
 
 
 def margin(logits: Tensor) -> Tensor:

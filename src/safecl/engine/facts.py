@@ -12,6 +12,7 @@ import torch
 
 import safecl
 from safecl.engine.processes import Processes
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.streams.stream import Stream
 
@@ -48,7 +49,8 @@ def sizes(method: Method) -> dict[str, int]:
 def hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
+    return f"{platform.machine()}, {counted(cores, 'core')}, {counted(threads, 'thread')}"
 
 
 def revision() -> str | None:

@@ -41,8 +41,8 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
     if found is not None:
         kind = "a finished run" if (folder / "summary.json").exists() else "a run"
         raise SafeclError(
-            f"{folder} holds {kind} with {found}; choose another folder with --folder, or start anew with --fresh, "
-            "which deletes what was learned."
+            f"{folder} holds {kind} with {found}; choose another folder with --folder, teach a model instead "
+            "(safecl learn), or start anew with --fresh, which deletes what was learned."
         )
 
 
@@ -60,7 +60,7 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
         what = "size" if old.get("size") != new["size"] else "weights"
         return f"another {what} of the backbone {new['name']}" if what == "size" else f"other weights of {new['name']}"
     if before.get("protocol") != now["protocol"]:
-        return f"a {before.get('protocol')}-incremental stream, not a {now['protocol']}-incremental one"
+        return f"a stream of the protocol {before.get('protocol')}, not {now['protocol']}"
     return _data_difference(before.get("sessions", []), now["sessions"])
 
 

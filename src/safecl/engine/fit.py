@@ -161,7 +161,7 @@ class Trainer:
             optimiser.torch.zero_grad(set_to_none=True)
             values: dict[str, Tensor] = {}
             for batch, share in phase.batches.pieces(*inputs):
-                terms = {key: term * share for key, term in phase.loss(batch).items()}
+                terms = {key: term * share for key, term in checked(phase.loss(batch), phase.name).items()}
                 terms = {"loss": torch.stack(list(terms.values())).sum(), **terms}
                 terms["loss"].backward()  # type: ignore[no-untyped-call]  # torch's own
                 values = {key: term.detach() + values.get(key, 0) for key, term in terms.items()}
@@ -193,8 +193,8 @@ class Trainer:
                     epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
                     self._note(phase.name, checkpoint.step, epoch, means, rate)
-                    terms = "".join(f"  {key} {mean:.3f}" for key, mean in means.items() if key != "loss")
-                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:.3f}  {speed:.0f} images/s{terms}"
+                    terms = "".join(f"  {key} {mean:z.3f}" for key, mean in means.items() if key != "loss")
+                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:z.3f}  {speed:.0f} images/s{terms}"
                     shown.advance(0, note)
                 shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
@@ -289,3 +289,10 @@ class Trainer:
         self.losses.append({**line, "loss": means["loss"], "terms": terms})
         values = {f"{name}/{key}": value for key, value in means.items()}
         self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + step)
+
+
+def checked(terms: object, phase: str) -> dict[str, Tensor]:
+    """What a loss has given, if it is terms by name."""
+    if not isinstance(terms, dict) or not terms:
+        raise TypeError(f"The loss of the phase {phase} must give its terms by name, for example {{'cls': …}}.")
+    return terms

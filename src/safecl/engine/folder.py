@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from safecl.atomic import read_lines, write_bytes, write_json
+from safecl.atomic import exclusive, read_lines, write_bytes, write_json
 from safecl.engine.checkpoint import load_state, read_facts, save_state
 from safecl.engine.fingerprint import check_same, digest
 from safecl.errors import SafeclError
@@ -23,21 +21,10 @@ WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json
 Lines = list[dict[str, Any]]
 
 
-@contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claimed(folder: Path) -> contextlib.AbstractContextManager[None]:
     """The folder, and the one for states in it, as long as no other process has claimed it. The lock file stays."""
-    try:
-        (folder / "state").mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock", timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        raise SafeclError(f"Another run is using {folder}; wait for it, or choose another folder.") from error
-    except OSError as error:
-        raise SafeclError(f"The run folder {folder} cannot be written ({error.strerror}).") from error
-    try:
-        yield
-    finally:
-        lock.release()
+    busy = f"Another run is using {folder}; wait for it, or choose another folder."
+    return exclusive(folder / "lock", busy, f"The run folder {folder}", folder / "state")
 
 
 def clear(folder: Path) -> None:

@@ -70,6 +70,8 @@ def rate_factor(recipe: Recipe, step: int, per_epoch: int) -> float:
         return 0.5 * (1 + math.cos(math.pi * min(epoch / (recipe.horizon or recipe.epochs), 1.0)))
     if recipe.schedule == "steps":
         return recipe.decay ** sum(epoch >= milestone for milestone in recipe.milestones)
+    if recipe.schedule == "quarter_cosine":  # of CODA-Prompt: 1 at the first epoch, cos(0.99 · π/2) at the last
+        return math.cos(0.99 * math.pi / 2 * min(epoch / max(recipe.epochs - 1, 1), 1.0))
     return 1.0
 
 

@@ -86,7 +86,12 @@ class Live:
         self.console = Console()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        from rich.text import Text
+
+        from safecl.lines import spelt, wrapped
+
+        lines = wrapped(spelt(text, self.console.encoding), self.console.width)
+        self.console.print(Text("\n".join(lines)))
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:

@@ -33,6 +33,7 @@ from safecl.engine.progress import Progress, Quiet
 from safecl.engine.settings import TrainSettings
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.settings import flatten
 from safecl.streams.stream import Stream
@@ -80,7 +81,7 @@ def run(
         history, done = History(method.outputs, lines), len(lines)
         del state
         if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
-            progress.say(f"{folder} is finished already: {done} sessions.")
+            progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
         known = {**(facts or {}), **describe(processes, method, stream, seed)}
         processes.once(lambda: _prepare(folder, known, done))
@@ -96,7 +97,7 @@ def run(
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
-            progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream)}")
+            progress.say(f"Session {number} of {len(stream)}: {_scores(line, stream, method)}")
             if processes.any(stop()) and number < len(stream):
                 raise Stopped
         if answers is None:  # an earlier process learned the last session
@@ -152,14 +153,17 @@ def _where(folder: Path, done: int, sessions: int) -> str:
     return f"Going on after session {done} of {sessions}." if done else ""
 
 
-def _scores(line: Mapping[str, Any], stream: Stream) -> str:
+def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
 
     def told(kind: str) -> str:
         values = line[kind].items()
-        return "  ".join(f"{name} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values)
+        shown = {method.outputs[-1]: method.settings.title}  # the method's own answer
+        return "  ".join(
+            f"{shown.get(name, name)} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values
+        )
 
-    classes = f"{line['classes_seen']} {'class' if line['classes_seen'] == 1 else 'classes'}"
+    classes = counted(line["classes_seen"], "class", "classes")
     if stream.protocol == "domain":
         return f"{classes}  learned so far: {told('seen')}; all domains: {told('pooled')}"
     return f"{classes}  {told('pooled')}"

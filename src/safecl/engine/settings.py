@@ -20,7 +20,9 @@ class TrainSettings(Settings):
     momentum: float = Field(0.9, ge=0, lt=1, description="of sgd")
     weight_decay: NonNegativeFloat = Field(5e-4, description="pulls every trained number towards 0")
     later_weight_decay: NonNegativeFloat | None = Field(None, description="as weight_decay if not given")
-    schedule: Literal["cosine", "constant", "steps"] = Field("cosine", description="how the learning rate falls")
+    schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = Field(
+        "cosine", description="how the learning rate falls"
+    )
     every: Literal["step", "epoch"] = Field("step", description="how often the learning rate changes")
     later_horizon: PositiveInt | None = Field(None, description="epochs over which the later cosine would reach 0")
     milestones: tuple[PositiveInt, ...] = Field((), description="epochs at which it falls, with train.schedule=steps")

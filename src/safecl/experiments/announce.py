@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
+from safecl.lines import counted
 from safecl.streams.settings import FolderSettings, HuggingFaceSettings, StreamSettings, TableSettings
 from safecl.streams.stream import Stream
 
@@ -27,7 +28,7 @@ def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator
         yield "Note: no class has a test picture, so there will be no accuracy; a class needs at least two pictures."
     elif few:
         least, name = few[0]
-        pictures = "no test picture" if not least else "1 test picture" if least == 1 else f"{least} test pictures"
+        pictures = counted(least, "test picture") if least else "no test picture"
         yield (
             f"Note: {len(few)} of {len(labels)} classes have fewer than {FEW} test pictures ({name!r} has {pictures}), "
             "so accuracies will be rough."
@@ -35,9 +36,9 @@ def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator
 
 
 def cut(stream: Stream) -> str:
-    """The sessions in words: "12 classes in 6 sessions of 2"."""
+    """The sessions in words: "12 classes in 6 sessions of 2", "5 classes in 3 sessions, 2 a session, 1 in the last"."""
     labels, sessions = len(stream.labels), [len(classes) for _, classes in stream.sessions]
-    classes = f"{labels} {'class' if labels == 1 else 'classes'}"
+    classes = counted(labels, "class", "classes")
     if len(sessions) == 1:
         return f"{classes} in 1 session"
     if stream.protocol != "class":
@@ -47,8 +48,17 @@ def cut(stream: Stream) -> str:
     runs = [(size, len(list(some))) for size, some in groupby(sessions)]
     if len(runs) == 1:
         return f"{classes} in {len(sessions)} sessions of {sessions[0]}"
-    parts = [f"{count} of {size}" for size, count in runs]
-    return f"{classes} in {len(sessions)} sessions: {', '.join(parts[:-1])} and {parts[-1]}"
+    start = f"{classes} in {len(sessions)} sessions"
+    match runs:
+        case [(first, 1), (last, 1)]:
+            return f"{start}, {first} in the first, {last} in the last"
+        case [(first, 1), (later, _)]:
+            return f"{start}, {first} in the first, then {later} a session"
+        case [(each, _), (last, 1)]:
+            return f"{start}, {each} a session, {last} in the last"
+        case [(first, 1), (later, _), (last, 1)]:
+            return f"{start}, {first} in the first, then {later} a session, {last} in the last"
+    return f"{start} of {', '.join(map(str, sessions[:-1]))} and {sessions[-1]}"
 
 
 def _otherwise(stream: Stream, settings: StreamSettings | None) -> str:
@@ -60,4 +70,4 @@ def _otherwise(stream: Stream, settings: StreamSettings | None) -> str:
     classes, step = len(stream.labels), len(stream.sessions[0][1])
     other = 2 * step if 2 * step < classes else 1
     count = math.ceil(classes / other)
-    return f"; stream.step={other} makes {count}" if count not in (1, len(stream)) else ""
+    return f"; stream.step={other} makes {count} sessions" if count not in (1, len(stream)) else ""

@@ -28,7 +28,7 @@ from safecl.methods.catalog import method_settings
 from safecl.methods.safe_settings import SafeSettings
 from safecl.methods.settings import MethodSettings
 from safecl.settings import Settings
-from safecl.streams.settings import GlyphsSettings, StreamSettings, parse_stream
+from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 
 ALIASES = {"default": "safe"}
 EXAMPLES = {
@@ -66,7 +66,7 @@ class RunSettings(Settings):
 
 def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> RunSettings:
     """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
-    base, top = canonical(_read(source)), _on_top(words, values)
+    base, top = canonical(read_source(source)), _on_top(words, values)
     name, before = ALIASES.get(source, Path(source).stem), method_name(base)
     together = _together(base, top)
     together["preset"] = "" if method_name(together) != before else base.get("preset") or name
@@ -78,7 +78,7 @@ def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | Non
 
 def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> str:
     """What a preset or file and the words on top of it say, as YAML without any default."""
-    together = _together(canonical(_read(source)), _on_top(words, values))
+    together = _together(canonical(read_source(source)), _on_top(words, values))
     return yaml.safe_dump(_plain(together), sort_keys=False, allow_unicode=True)
 
 
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 def _on_top(words: Sequence[str], values: Mapping[str, Any] | None) -> Values:
     """Words and values as one; a value goes over a word."""
-    return overlay(canonical(_parse(words)), canonical(_nested(values or {})))
+    return overlay(canonical(parse_words(words)), canonical(_nested(values or {})))
 
 
 def _together(base: Values, top: Values) -> Values:
@@ -133,7 +133,7 @@ def presets() -> list[str]:
 
 
 def source_text(source: str) -> str:
-    """A preset or a YAML file as it is written."""
+    """A preset or a YAML file as it is written; a method without a preset has its own defaults."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
@@ -143,14 +143,27 @@ def source_text(source: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
     name = ALIASES.get(source, source)
+    if name not in presets() and name in method_settings():
+        return f"method: {name}\n"
     if name not in presets():
-        raise unknown("preset", source, [*presets(), *ALIASES])
+        kind, colon, _ = source.partition(":")
+        if (colon and kind in KINDS) or source in names():
+            raise SafeclError(f"{source!r} is a stream and no preset; write safecl run safe stream={source}.")
+        if path.is_dir():
+            raise SafeclError(f"{source!r} is a folder and no preset; write safecl run safe stream=folder:{source}.")
+        raise unknown("preset", source, {*presets(), *method_settings()})
     return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def _read(source: str) -> Values:
+def read_source(source: str) -> Values:
+    """What a preset or a YAML file says."""
+    return parse_yaml(source_text(source), source)
+
+
+def parse_yaml(text: str, source: str) -> Values:
+    """The keys and values of a YAML text; ``source``: what the sentence on a wrong one names."""
     try:
-        values = yaml.safe_load(source_text(source)) or {}
+        values = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
@@ -160,7 +173,7 @@ def _read(source: str) -> Values:
     return values
 
 
-def _parse(words: Sequence[str]) -> Values:
+def parse_words(words: Sequence[str]) -> Values:
     """``key=value`` words as nested values."""
     values: Values = {}
     for word in words:

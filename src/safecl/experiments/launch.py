@@ -15,8 +15,8 @@ from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, default_folder, given_text, load
+from safecl.lines import plain
 from safecl.methods.catalog import make_method
-from safecl.report.page import write_page
 from safecl.report.words import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read
@@ -43,7 +43,7 @@ class Result:
         return dict(self.summary["average"])
 
     def __repr__(self) -> str:
-        return "\n".join([*results(self.folder), f"folder: {self.folder}", f"page: {self.page}"])
+        return "\n".join([*map(plain, results(self.folder)), f"folder: {self.folder}", f"page: {self.page}"])
 
 
 def run(
@@ -62,6 +62,8 @@ def run(
     ``from_torch``, ``open_stream`` and the like, or a short form such as ``"folder:photos"``. ``folder``: where the run
     is kept; below runs/ if not given. ``fresh``: forget what the folder holds. ``show``: ``"quiet"`` says nothing.
     """
+    from safecl.report.page import write_page  # matplotlib, which the workers of a sweep do without
+
     given = stream if isinstance(stream, Stream) else None
     if isinstance(stream, str):
         settings["stream"] = stream
@@ -108,6 +110,8 @@ def launch(
     else:
         stream, sentences = stream.copy(backbone.size), announce(stream)
         resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
+    if settings.method.joint:
+        stream = stream.joint()
     method = make_method(settings.method, backbone, settings.seed)
     for sentence in sentences:
         progress.say(sentence)

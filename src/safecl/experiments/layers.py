@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
-from safecl.backbone.settings import SUFFIXES
+from safecl.backbone.settings import short_form as backbone_form
 from safecl.errors import SafeclError
 from safecl.methods.catalog import method_settings
 from safecl.streams.settings import short_form as stream_form
@@ -23,7 +23,7 @@ def short_form(group: str, value: Any) -> Any:
     if group == "stream":
         return stream_form(value)
     if group == "backbone":
-        return {"weights" if value.endswith(SUFFIXES) else "name": value}
+        return backbone_form(value)
     return {TAGS[group]: value} if group in TAGS else value
 
 

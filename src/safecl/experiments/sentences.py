@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.layers import TAGS, method_groups, models
 from safecl.methods.catalog import method_settings
+from safecl.settings import reason
 
 
 def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type[BaseModel]) -> SafeclError:
@@ -43,10 +44,12 @@ def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type
     if error["type"] in ("model_type", "model_attributes_type"):
         inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
         return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")
-    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    if error["type"] in ("tuple_type", "list_type"):
+        return SafeclError(f"{wrong}: it is a list, for example {key}=[{given}].")
     if error["type"] == "value_error":  # a check of a whole group: it names the keys itself
+        message = error["msg"].removeprefix("Value error, ").rstrip(".")
         return SafeclError(f"The settings of {key} do not fit together: {message}.")
-    return SafeclError(f"{wrong}: {message[0].lower()}{message[1:]}.")
+    return SafeclError(f"{wrong}: {reason(error)}.")
 
 
 def spelt(loc: Sequence[int | str]) -> list[str]:

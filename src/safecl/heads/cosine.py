@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import added, without
+
 
 class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
@@ -23,6 +25,7 @@ class CosineHead(nn.Module):
         self.unit = unit
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
+        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
         self.register_buffer("sums", torch.zeros(0, width))
         self.register_buffer("counts", torch.zeros(0))
 
@@ -32,7 +35,14 @@ class CosineHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """features (N, d) → logits (N, C)."""
-        return self.scale * (F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T)
+        f = F.normalize(features, dim=1)
+        z = self.scale * (f @ F.normalize(self.weight, dim=1).T)
+        if self.left_out is None or not self._imprinted():
+            return z
+        targets, _ = self.left_out
+        rest = self.sums[targets] - (f if self.unit else features)  # zeros where a class has one picture
+        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[targets] > 1)
+        return z.scatter(1, targets[:, None], own[:, None])
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""
@@ -60,6 +70,27 @@ class CosineHead(nn.Module):
         """Append ``count`` weight vectors drawn from U(±1/√d) with a generator of the CPU."""
         bound = self.weight.shape[1] ** -0.5
         self.grow(torch.empty(count, self.weight.shape[1]).uniform_(-bound, bound, generator=generator))
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove a class; those after it move up by one."""
+        self.sums, self.counts = without(self.sums, index), without(self.counts, index)
+        self._set(without(self.weight, index))
+
+    @torch.no_grad()
+    def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:
+        """Add what ``now`` has observed since it was ``before``; its class i is class ``index[i]`` here, −1: none.
+
+        Classes that are new here get the weight vectors of ``now``, the others keep theirs.
+        """
+        self.sums = added(self.sums, now.sums, before.sums, index)
+        self.counts = added(self.counts, now.counts, before.counts, index)
+        fresh = torch.where(index[: now.classes] >= self.classes, index[: now.classes], -1)
+        self._set(added(self.weight, now.weight, now.weight[:0], fresh))
+
+    def _imprinted(self) -> bool:
+        """Whether the weight vectors are the centroids."""
+        return self.sums.shape == self.weight.shape and torch.allclose(self.weight, self.centroids(), atol=1e-5)
 
     def _set(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from safecl.heads.classes import without
 from safecl.heads.packing import pack, unpack
 from safecl.heads.precision import check_finite, precise
 
@@ -32,6 +33,8 @@ class ClassGaussians(nn.Module):
 
     def __init__(self, width: int, covariance: Literal["full", "shared"] = "full") -> None:
         super().__init__()
+        if covariance not in ("full", "shared"):
+            raise ValueError(f"The covariance {covariance!r} must be full or shared.")
         self.width, self.shared = width, covariance == "shared"
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
         self.register_buffer("means", torch.zeros(0, width))
@@ -66,6 +69,12 @@ class ClassGaussians(nn.Module):
         if self.shared:  # one matrix, of all classes
             own = precise(self.scatter)
             self.scatter = (own + precise(other.scatter).to(own)).to(self.scatter)
+
+    @torch.no_grad()
+    def drop_class(self, c: int) -> None:
+        """Remove a class; those after it move up by one. A shared scatter matrix keeps the share of the class."""
+        for name in ("counts", "means", "remainders") if self.shared else NAMES:
+            setattr(self, name, without(getattr(self, name), c))
 
     def mean(self, c: int) -> Tensor:
         """μ_c: (d,)."""

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import without
+
 
 class LinearHead(nn.Module):
     """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are kept in blocks.
@@ -64,6 +66,24 @@ class LinearHead(nn.Module):
         self.weights.append(nn.Parameter(weight.to(self._like)))
         if self.bias:
             self.biases.append(nn.Parameter(self._like.new_zeros(count)))
+
+    def begin(self, current: Tensor, generator: torch.Generator) -> None:
+        """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that hold them alone."""
+        self.grow(max(int(current[-1]) + 1 - self.classes, 0), generator)
+        self.train_only({self.block_of(index) for index in current.tolist()})
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove a class; those after it move up by one, and a block that is left empty goes."""
+        if index >= self.classes:
+            return
+        block = self.block_of(index)
+        row = index - sum(self.sizes[:block])
+        for name in ("weights", "biases") if self.bias else ("weights",):
+            blocks: list[nn.Parameter] = list(getattr(self, name))
+            rest = without(blocks[block].data, row)
+            blocks[block : block + 1] = [nn.Parameter(rest, blocks[block].requires_grad)] if len(rest) else []
+            setattr(self, name, nn.ParameterList(blocks))
 
     def train_only(self, blocks: Iterable[int]) -> None:
         """Let gradients reach these blocks alone; −1 is the latest."""

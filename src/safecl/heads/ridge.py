@@ -9,6 +9,7 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import solve
+from safecl.heads.solve import solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
@@ -29,7 +31,10 @@ LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 
 
 class RidgeHead(nn.Module):
-    """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10)."""
+    """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
+
+    Without ``project`` in the settings h = φ(x), and M = d.
+    """
 
     weight: Tensor
     errors: Tensor
@@ -39,25 +44,44 @@ class RidgeHead(nn.Module):
         super().__init__()
         device = device or torch.device("cpu")
         self.settings, self.seed = settings, seed
-        require_memory(settings.size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
-        projection = random_projection(width, settings.size, derive(seed, "projection", width, settings.size), device)
+        self.size = size = settings.size if settings.project else width
+        require_memory(size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
+        projection = torch.zeros(width, 0, device=device)
+        if settings.project:
+            projection = random_projection(width, size, derive(seed, "projection", width, size), device)
         self.register_buffer("projection", projection, persistent=False)
-        self.statistics = Statistics(settings.size, device)
-        self.register_buffer("weight", torch.zeros(settings.size, 0, device=device))
+        self.statistics = Statistics(size, device)
+        # Called with what ``add`` is given; its result is added in place of the features.
+        self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
+        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
+        self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
     def project(self, features: Tensor) -> Tensor:
         """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
-        return torch.relu(features.to(self.projection.dtype) @ self.projection)
+        features = features.to(self.projection.dtype)
+        return torch.relu(features @ self.projection) if self.settings.project else features
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
-        return self.project(features) @ self.weight
+        h = self.project(features)
+        z = h @ self.weight
+        if self.left_out is None:
+            return z
+        (targets, groups), v = self.left_out, whitened(self.statistics.gram, h, self.beta)
+        for group in torch.unique(groups).tolist():
+            rows = (groups == group).nonzero()[:, 0]
+            hat, y = v[:, rows].T @ v[:, rows], F.one_hot(targets[rows], z.shape[1]).to(z)
+            rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - hat
+            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y)
+        return z
 
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
-        self._add(self.statistics, features, targets)
+        if self.before_add is not None:
+            features = self.before_add(features, targets)
+        self.accumulate(self.statistics, features, targets)
         check_finite(self.statistics.gram.diagonal())
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
@@ -68,6 +92,16 @@ class RidgeHead(nn.Module):
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove the weights of a class, which depend on no other class; ``statistics`` is a module of its own."""
+        self.weight = without(self.weight, index, dim=1)
+
+    @torch.no_grad()
+    def merge(self, now: "RidgeHead", before: "RidgeHead") -> None:
+        """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
+        self.errors = self.errors + now.errors - before.errors if self.settings.evidence == "all" else now.errors
 
     @property
     def beta(self) -> float:
@@ -89,17 +123,17 @@ class RidgeHead(nn.Module):
         if self._dual(len(features)):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
-        statistics = Statistics(self.settings.size, features.device)
-        self._add(statistics, features[:fitted], targets[:fitted])
+        statistics = Statistics(self.size, features.device)
+        self.accumulate(statistics, features[:fitted], targets[:fitted])
         squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
         return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
 
     def _dual(self, pictures: int | None) -> bool:
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
-        return pictures is not None and pictures <= min(self.settings.size, DUAL)
+        return pictures is not None and pictures <= min(self.size, DUAL)
 
-    def _add(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
+    def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
         for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)
@@ -112,8 +146,10 @@ class RidgeHead(nn.Module):
     def _kernel(self, features: Tensor) -> Tensor:
         """Inner products (n, n) of projected features, from (n, d)."""
         features = features.to(self.projection.dtype)
+        if not self.settings.project:
+            return features @ features.T
         kernel = features.new_zeros(len(features), len(features))
-        for start in range(0, self.settings.size, CHUNK):
+        for start in range(0, self.size, CHUNK):
             h = torch.relu(features @ self.projection[:, start : start + CHUNK])
             kernel.addmm_(h, h.T)
         return kernel

@@ -11,6 +11,7 @@ class RidgeSettings(Settings):
     """The random projection, and how β is chosen."""
 
     size: int = Field(5000, gt=0, description="M, the number of random features")
+    project: bool = Field(True, description="false: no projection, ridge regression on the features themselves")
     betas: tuple[PositiveFloat, ...] = Field(
         tuple(10.0 ** (k / 2) for k in range(-12, 3)), min_length=1, description="the grid from which β is chosen"
     )

@@ -29,6 +29,25 @@ def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
     return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
 
 
+def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
+    """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G + βI)⁻¹ h."""
+    if gram.device.type == "mps":
+        return whitened(gram.cpu(), rows.cpu(), beta).to(gram.device)
+    beta = max(beta, smallest_beta(gram))
+    factor = _factor(gram, beta)
+    while factor is None and math.isfinite(beta):
+        beta *= 10
+        factor = _factor(gram, beta)
+    assert factor is not None
+    right = rows.T.to(gram.dtype, copy=True)
+    for i, block in enumerate(factor):
+        wide = block.shape[1]
+        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
+        here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
+        below.addmm_(block[wide:], here, alpha=-1)
+    return right
+
+
 def smallest_beta(gram: Tensor) -> float:
     """The rounding noise of G: with a smaller β the weights would fit it."""
     finfo = torch.finfo(gram.dtype)

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
+from safecl.heads.classes import added, without
+from safecl.heads.precision import precise
 from safecl.memory import free_memory
 
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
@@ -46,6 +48,24 @@ class Statistics(nn.Module):
         self.sums = F.pad(self.sums.to(projected), (0, missing))
         self.sums.index_add_(1, targets, projected.T)
         self.count = self.count + len(targets)
+
+    def drop_class(self, index: int) -> None:
+        """Remove the sum of a class; those after it move up by one. G, and ``count`` with it, keep its pictures."""
+        self.sums = without(self.sums, index, dim=1)
+
+    def merge(self, now: "Statistics", before: "Statistics", index: Tensor) -> None:
+        """Add what ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
+        if not len(now.gram):
+            return
+        if not len(self.gram):
+            require_memory(self.size, now.gram.device, itemsize=now.gram.element_size())
+            self.gram = now.gram.new_zeros(self.size, self.size)
+        for start in range(0, self.size, CHUNK):  # in float64: two large sums may differ by little
+            rows = slice(start, start + CHUNK)
+            total = precise(self.gram[rows]) + precise(now.gram[rows])
+            self.gram[rows] = (total - precise(before.gram[rows]) if len(before.gram) else total).to(self.gram)
+        self.sums = added(self.sums.to(self.gram), now.sums, before.sums, index, dim=1)
+        self.count = self.count + now.count - before.count
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         # Whether there is a G, and the number of classes, are part of the state, not of the constructor.

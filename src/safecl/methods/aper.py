@@ -1,5 +1,6 @@
 """APER (ADaM): adapt once in the first session; then prototypes of the PTM's and the adapted features side by side."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -19,6 +20,7 @@ class APER(Method):
     """f(x) = [φ_PTM(x); φ_adapted(x)]; a class is its mean f, compared by cosine over all 2d numbers."""
 
     outputs = ("aper",)
+    anchor = "adapted"
     settings: AperSettings
 
     def __init__(self, backbone: Backbone, settings: AperSettings, seed: int = 0) -> None:
@@ -28,7 +30,7 @@ class APER(Method):
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        if not self.sessions:
+        if not self.sessions and self.adapted.tuning():  # without a PET there is nothing to train
             head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
             head.grow_random(len(self.classes), generator(self.seed, "head"))
             fit("aper", nn.ModuleList([self.adapted, head]), session, partial(self.loss, head))
@@ -40,6 +42,11 @@ class APER(Method):
     def loss(self, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(head(batch.features(self.adapted)), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        both = torch.cat([self.backbone.features(images), self.adapted.features(images)], dim=1)
-        return {"aper": self.prototypes(both)}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"backbone": self.backbone.features(images), "adapted": self.adapted.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"aper": self.prototypes(torch.cat([features["backbone"], features["adapted"]], dim=1))}
+
+    def refresh(self) -> None:
+        self.prototypes.imprint()

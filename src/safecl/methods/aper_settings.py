@@ -18,6 +18,7 @@ class AperSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "first session"
     algorithm: ClassVar[str] = "APER"
+    keeps: ClassVar[str] = "PET, class means of twice the width"
 
     name: Literal["aper"] = "aper"
     pet: PetSettings = AdapterSettings()

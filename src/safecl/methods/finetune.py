@@ -1,35 +1,58 @@
 """Sequential fine-tuning: train on each session in turn. It shows how much there is to forget."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
+from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
+from safecl.losses import local_cross_entropy
 from safecl.methods.finetune_settings import FinetuneSettings
 from safecl.methods.method import Batch, Fit, Method
+from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class Finetune(Method):
-    """One PET and one cosine head, tuned on every session without anything that protects earlier ones."""
+    """One PET and one head, tuned on every session without anything that protects earlier ones.
+
+    With the global softmax every session trains all rows of the head; with the local one, those of its own classes.
+    """
 
     outputs = ("finetune",)
+    settings: FinetuneSettings
 
     def __init__(self, backbone: Backbone, settings: FinetuneSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.learner = Learner(backbone, settings.pet, seed)
-        self.head = CosineHead(backbone.width, settings.scale)
+        cosine = settings.head == "cosine"
+        self.head = CosineHead(backbone.width, settings.scale) if cosine else LinearHead(backbone.width)
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        targets, features = fit.features(session, self.learner)
-        self.head.observe(features, targets)
-        self.head.grow(self.head.centroids()[self.head.classes :])
-        fit("finetune", nn.ModuleList([self.learner, self.head]), session, self.loss)
+        current = self.current(session)
+        if isinstance(self.head, LinearHead):
+            self.head.begin(current, generator(self.seed, "head", self.head.classes))
+            if self.settings.softmax == "global":
+                self.head.requires_grad_(True)
+        else:
+            targets, features = fit.features(session, self.learner)
+            self.head.observe(features, targets)
+            self.head.grow(self.head.centroids()[self.head.classes :])
+        fit("finetune", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
+    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        logits = self.head(batch.features(self.learner))
+        if self.settings.softmax == "local":
+            return {"cls": local_cross_entropy(logits, batch.targets, current)}
+        return {"cls": F.cross_entropy(logits, batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"finetune": self.head(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"finetune": self.head(features["learner"])}

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
+from safecl.heads.left_out import one_of_each
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner, Tuning
 from safecl.methods.method import Fit
@@ -63,10 +64,7 @@ def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> b
     classes = int((counts > 1).sum())
     if classes < 2:
         return False
-    order, firsts = targets.argsort(stable=True), counts.cumsum(dim=0) - counts
-    rank = torch.empty_like(targets)  # of a picture among those of its class
-    rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
-    asked = (counts[targets] > 1) & (rank < max(2, MOST // classes))
+    asked = (counts[targets] > 1) & (one_of_each(targets) < max(2, MOST // classes))
     if int(asked.sum()) < FEWEST:
         return False
     least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))

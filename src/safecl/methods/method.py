@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
+from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.settings import MethodSettings
 from safecl.streams.images import Label
@@ -57,7 +58,7 @@ class Recipe:
     momentum: float = 0.9  # of SGD
     betas: tuple[float, float] = (0.9, 0.999)  # of Adam and AdamW
     weight_decay: float = 5e-4
-    schedule: Literal["cosine", "constant", "steps"] = "cosine"
+    schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = "cosine"
     every: Literal["step", "epoch"] = "step"  # how often the rate changes
     horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
     milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"
@@ -115,7 +116,9 @@ class Method(nn.Module, ABC):
     ``_load_from_state_dict``.
     """
 
-    outputs: ClassVar[tuple[str, ...]]  # what ``all_logits`` gives; the method's own answer comes last
+    outputs: ClassVar[tuple[str, ...]]  # what ``answer`` gives; the method's own answer comes last
+    anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
+    averaged: ClassVar[tuple[str, ...]] = ()  # learners whose PETs may be averaged when two models are merged
     settings: MethodSettings
 
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
@@ -141,8 +144,29 @@ class Method(nn.Module, ABC):
         """Learn from the current session. ``classes`` already holds its labels."""
 
     @abstractmethod
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        """Features (N, d) of pictures in [0, 1], by network: all that ``answer`` needs of the pictures."""
+
+    @abstractmethod
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Logits (N, C) by output, from what ``embed`` gave."""
+
+    def drop_class(self, index: int) -> None:
+        """Remove the class at ``index`` from every head; those after it move up by one."""
+        for module in self.modules():
+            drop: Any = getattr(module, "drop_class", None)
+            if module is not self and drop is not None:
+                drop(index)
+
+    def refresh(self) -> None:
+        """Compute again what follows from the statistics, after classes or pictures were added or removed in them."""
+        for module in self.modules():
+            if isinstance(module, RidgeHead):
+                module.solve()
+
     def all_logits(self, images: Tensor) -> dict[str, Tensor]:
         """Logits (N, C) by output, for pictures in [0, 1]."""
+        return self.answer(self.embed(images))
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
@@ -153,6 +177,11 @@ class Method(nn.Module, ABC):
         """Number the labels that are new."""
         known = set(self.classes)
         self.classes.extend(label for label in labels if label not in known)
+
+    def current(self, session: Session) -> Tensor:
+        """The indices of the session's classes, sorted: (K,)."""
+        index = {label: i for i, label in enumerate(self.classes)}
+        return torch.tensor(sorted(index[label] for label in session.classes), device=self.backbone.device)
 
     def restore(self, state: Mapping[str, Tensor], classes: list[Label]) -> None:
         """Become the method that gave ``state``; a state that does not fit is refused."""

@@ -1,5 +1,6 @@
 """RanPAC: tune the PET in the first session only; then ridge regression on random features of every session."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ class RanPAC(Method):
     """SAFE's baseline: its slow learner without the transfer loss. The head of the first session is not kept."""
 
     outputs = ("ranpac",)
+    anchor = "learner"
     settings: RanpacSettings
 
     def __init__(self, backbone: Backbone, settings: RanpacSettings, seed: int = 0) -> None:
@@ -28,7 +30,7 @@ class RanPAC(Method):
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        if not self.sessions:
+        if not self.sessions and self.learner.tuning():  # without a PET there is nothing to train
             head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
             head.grow_random(len(self.classes), generator(self.seed, "head"))
             fit("ranpac", nn.ModuleList([self.learner, head]), session, partial(self.loss, head))
@@ -40,5 +42,8 @@ class RanPAC(Method):
     def loss(self, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(head(batch.features(self.learner)), batch.targets)}
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"ranpac": self.ridge.logits(self.learner.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"ranpac": self.ridge.logits(features["learner"])}

@@ -10,7 +10,7 @@ from safecl.pet.settings import PetSettings, SsfSettings
 
 
 class RanpacSettings(MethodSettings):
-    """The PET, the ridge head, and the initial σ."""
+    """The PET, the ridge head, and the initial σ. Its ablations are ``pet=none`` and ``ridge.project=false``."""
 
     title: ClassVar[str] = "RanPAC"
     paper: ClassVar[str] = (
@@ -18,6 +18,7 @@ class RanpacSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "first session"
     algorithm: ClassVar[str] = "RanPAC"
+    keeps: ClassVar[str] = "PET, Gram statistics and ridge weights"
 
     name: Literal["ranpac"] = "ranpac"
     pet: PetSettings = SsfSettings()

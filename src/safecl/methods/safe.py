@@ -1,6 +1,7 @@
 """SAFE: Slow And Fast parameter-Efficient tuning (NeurIPS 2024). ``SAFE.learn`` is the paper's Algorithm 1."""
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ class SAFE(Method):
     """Two learners on one frozen backbone: the slow one is tuned once and kept, the fast one goes on learning."""
 
     outputs = ("slow", "fast", "safe")
+    anchor = "slow"
+    averaged = ("fast",)
     settings: SafeSettings
 
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
@@ -131,9 +134,14 @@ class SAFE(Method):
             terms["cos"] = lambda_cos * losses.alignment(g, f, s.cos_reduction)
         return terms
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11); after session 1 there is one network to ask."""
-        s, f_slow, f_fast = self.settings, self.slow.features(images), self.fast.features(images)
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        """φ_slow and φ_fast, which are one network until session 2."""
+        f_slow = self.slow.features(images)
+        return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
+        s, f_slow, f_fast = self.settings, features["slow"], features["fast"]
         slow, fast = (
             ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
             for ridge, head, f in ((self.ridge_slow, self.w_slow, f_slow), (self.ridge_fast, self.w_fast, f_fast))
@@ -144,6 +152,12 @@ class SAFE(Method):
             assert s.aggregation != "concat"
             safe = fast if self.sessions == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.w_ptm.imprint()
+        if self._imprints(self.w_slow):
+            self.w_slow.imprint()
 
     def pilot(self, session: Session, fit: Fit) -> tuple[bool, float]:
         """Whether to transfer, and how much of the tuning to keep: as set, or as pilots show."""
@@ -198,9 +212,13 @@ class SAFE(Method):
         head.observe(features, targets)
         rows = head.centroids()[head.classes :]
         head.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
-        slow = head is self.w_slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
-        if slow or head is self.w_ptm:
+        if self._imprints(head):
             head.imprint()  # a frozen learner's centroids become better with more pictures of a known class
+
+    def _imprints(self, head: CosineHead) -> bool:
+        """Whether the rows of ``head`` are the centroids of all pictures so far."""
+        slow = head is self.w_slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
+        return slow or head is self.w_ptm
 
 
 def concatenated(slow: Tensor, fast: Tensor) -> Tensor:

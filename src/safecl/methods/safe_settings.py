@@ -19,6 +19,7 @@ class SafeSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "continual"
     algorithm: ClassVar[str] = "SAFE"
+    keeps: ClassVar[str] = "two PETs, two cosine heads, Gram statistics and ridge weights"
 
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()

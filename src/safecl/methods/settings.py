@@ -18,7 +18,9 @@ class MethodSettings(Settings):
     paper: ClassVar[str]  # authors, title, venue
     kind: ClassVar[Kind]
     algorithm: ClassVar[str]  # name of the class
+    keeps: ClassVar[str] = "what its state_dict gives"  # what stays between sessions, in words
     trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
+    joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
     protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
 
     name: str

@@ -1,5 +1,7 @@
 """SimpleCIL (nearest class mean): the mean feature of every class under the frozen backbone, compared by cosine."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
@@ -13,6 +15,7 @@ class SimpleCIL(Method):
     """Nothing is trained. More pictures of a known class refine its mean."""
 
     outputs = ("simplecil",)
+    anchor = "backbone"
 
     def __init__(self, backbone: Backbone, settings: SimplecilSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
@@ -24,5 +27,11 @@ class SimpleCIL(Method):
         self.prototypes.observe(features, targets)
         self.prototypes.imprint()
 
-    def all_logits(self, images: Tensor) -> dict[str, Tensor]:
-        return {"simplecil": self.prototypes(self.backbone.features(images))}
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"backbone": self.backbone.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"simplecil": self.prototypes(features["backbone"])}
+
+    def refresh(self) -> None:
+        self.prototypes.imprint()

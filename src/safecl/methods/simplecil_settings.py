@@ -15,6 +15,7 @@ class SimplecilSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "no training"
     algorithm: ClassVar[str] = "SimpleCIL"
+    keeps: ClassVar[str] = "class means"
     trains: ClassVar[bool] = False
 
     name: Literal["simplecil"] = "simplecil"

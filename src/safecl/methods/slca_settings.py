@@ -18,6 +18,7 @@ class SlcaSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "continual"
     algorithm: ClassVar[str] = "SLCA"
+    keeps: ClassVar[str] = "the whole network, linear heads, mean and covariance of each class"
 
     name: Literal["slca"] = "slca"
     pet: PetSettings = FullSettings()

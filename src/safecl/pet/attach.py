@@ -11,12 +11,14 @@ from safecl.pet.adapter import attach_adapter, merge_adapter
 from safecl.pet.full import attach_full
 from safecl.pet.lora import attach_lora, merge_lora
 from safecl.pet.none import attach_none
+from safecl.pet.prefix import attach_prefix
 from safecl.pet.settings import (
     AdapterSettings,
     FullSettings,
     LoraSettings,
     NoPetSettings,
     PetSettings,
+    PrefixSettings,
     SsfSettings,
     VptSettings,
 )
@@ -28,6 +30,7 @@ ATTACH: dict[type, Callable[[Any, VisionTransformer, int], tuple[VisionTransform
     SsfSettings: attach_ssf,
     VptSettings: attach_vpt,
     LoraSettings: attach_lora,
+    PrefixSettings: attach_prefix,
     FullSettings: attach_full,
     NoPetSettings: attach_none,
 }

@@ -2,8 +2,10 @@
 
 from typing import Any, cast
 
+from timm.layers.attention import Attention as TimmAttention
 from timm.models.vision_transformer import Block, VisionTransformer
 
+from safecl.backbone.layers import Attention
 from safecl.errors import SafeclError
 
 
@@ -13,3 +15,14 @@ def blocks(vit: VisionTransformer) -> list[Any]:
         kind = type(vit.blocks[0]).__name__
         raise SafeclError(f"A PET needs the plain pre-norm blocks of timm's ViT; this backbone is made of {kind}.")
     return list(cast("Any", vit.blocks))
+
+
+def plain_attention(block: Any) -> Attention:
+    """The attention of a block as one that takes prefixes and a number of queries."""
+    attention = block.attn
+    if isinstance(attention, Attention):
+        return attention
+    if type(attention) is TimmAttention and getattr(attention, "gate", None) is None:
+        return Attention(attention)
+    kind = type(attention).__name__
+    raise SafeclError(f"This PET needs the plain attention of timm's ViT; this backbone has {kind}.")

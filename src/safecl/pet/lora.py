@@ -1,4 +1,4 @@
-"""LoRA: a low-rank change of the query and value projections."""
+"""LoRA: a low-rank change of two of the query, key and value projections."""
 
 import math
 
@@ -14,27 +14,32 @@ from safecl.randomness import generator
 
 
 class LowRank(nn.Module):
-    """x ↦ (α/r) B A x for the query and the value part, 0 for the key part; B starts at 0."""
+    """x ↦ s B A x for two of query, key and value, 0 for the third; s = α/r, and B starts at 0."""
 
-    def __init__(self, width: int, out: int, rank: int, alpha: float, generator: torch.Generator) -> None:
+    def __init__(self, width: int, out: int, pet: LoraSettings, generator: torch.Generator) -> None:
         super().__init__()
         bound = 1 / math.sqrt(width)
-        self.down = nn.Parameter(torch.empty(2 * rank, width).uniform_(-bound, bound, generator=generator))
-        self.up_query = nn.Parameter(torch.zeros(out // 3, rank))
-        self.up_value = nn.Parameter(torch.zeros(out // 3, rank))
-        self.factor = alpha / rank
+        self.down = nn.Parameter(torch.empty(2 * pet.rank, width).uniform_(-bound, bound, generator=generator))
+        self.up = nn.Parameter(torch.zeros(2, out // 3, pet.rank))
+        scale = torch.full((2, 1, 1), pet.alpha / pet.rank)
+        self.scale: float | nn.Parameter = nn.Parameter(scale) if pet.learn_scale else pet.alpha / pet.rank
+        self.projections = pet.projections
 
     def forward(self, x: Tensor) -> Tensor:
-        query, value = F.linear(x, self.down.to(x.dtype)).chunk(2, dim=-1)
-        up_query, up_value = ((self.factor * up).to(x.dtype) for up in (self.up_query, self.up_value))
-        q, v = F.linear(query, up_query), F.linear(value, up_value)
-        return torch.cat([q, torch.zeros_like(q), v], dim=-1)
+        parts = F.linear(x, self.down.to(x.dtype)).chunk(2, dim=-1)
+        ups = (self.scale * self.up).to(x.dtype)
+        one, other = (F.linear(part, up) for part, up in zip(parts, ups, strict=True))
+        return self._placed(one, other, dim=-1)
 
     def matrix(self) -> Tensor:
         """The change of the weight matrix: (3·d_attn, d)."""
-        query, value = self.down.chunk(2)
-        q = self.up_query @ query
-        return self.factor * torch.cat([q, torch.zeros_like(q), self.up_value @ value])
+        one, other = (self.scale * self.up) @ self.down.reshape(2, -1, self.down.shape[1])
+        return self._placed(one, other, dim=0)
+
+    def _placed(self, one: Tensor, other: Tensor, dim: int) -> Tensor:
+        """The two changes where the qkv projection has them, with zeros for the third."""
+        zeros = torch.zeros_like(one)
+        return torch.cat([one, zeros, other] if self.projections == "qv" else [zeros, one, other], dim=dim)
 
 
 class LoraLinear(nn.Module):
@@ -53,9 +58,9 @@ class LoraLinear(nn.Module):
 def attach_lora(pet: LoraSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
     """A low-rank change of every qkv projection, by block."""
     view, lora = shared_view(vit), nn.ModuleDict()
-    for i, block in enumerate(blocks(view)):
+    for i, block in enumerate(blocks(view)[: pet.blocks]):
         qkv, own = block.attn.qkv, generator(seed, "pet", pet.kind, i)
-        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, pet.rank, pet.alpha, own)
+        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, pet, own)
         block.attn.qkv = LoraLinear(qkv, change)
     return view, lora
 

@@ -13,8 +13,14 @@ class AdapterSettings(Settings):
 
     kind: Literal["adapter"] = "adapter"
     bottleneck: int = Field(64, gt=0, description="hidden units of the adapter")
-    scale: float = Field(0.1, description="fixed factor on the output of the adapter")
+    scale: float = Field(0.1, description="factor on the output of the adapter")
+    learn_scale: bool = Field(False, description="train the factor of every block too")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the hidden units of the adapter")
+    activation: Literal["relu", "gelu"] = Field("relu", description="between the two layers of the adapter")
+    place: Literal["mlp", "attention"] = Field(
+        "mlp", description="beside the MLP, reading its input before the norm, or beside attention, after the norm"
+    )
+    blocks: int | None = Field(None, gt=0, description="how many of the first blocks have it; all if not given")
 
 
 class SsfSettings(Settings):
@@ -32,11 +38,25 @@ class VptSettings(Settings):
 
 
 class LoraSettings(Settings):
-    """Low-rank changes of queries and values."""
+    """Low-rank changes of two of query, key and value."""
 
     kind: Literal["lora"] = "lora"
     rank: int = Field(8, gt=0, description="rank of LoRA")
     alpha: float = Field(8.0, gt=0, description="the change of LoRA is scaled by alpha / rank")
+    learn_scale: bool = Field(False, description="train the scale of every change too, from alpha / rank on")
+    projections: Literal["qv", "kv"] = Field("qv", description="what changes: query and value, or key and value")
+    blocks: int | None = Field(None, gt=0, description="how many of the first blocks have it; all if not given")
+
+
+class PrefixSettings(Settings):
+    """Further keys and values of attention; defaults: those of LAE, but for ``compensate`` and ``blocks``."""
+
+    kind: Literal["prefix"] = "prefix"
+    length: int = Field(10, gt=0, description="keys and values that a block gets")
+    compensate: bool = Field(
+        False, description="the weights of attention on the prefix sum to 1, as LAE has it; those on the tokens stay"
+    )
+    blocks: int | None = Field(None, gt=0, description="how many of the first blocks have it; all if not given")
 
 
 class FullSettings(Settings):
@@ -52,7 +72,7 @@ class NoPetSettings(Settings):
 
 
 PetSettings: TypeAlias = Annotated[
-    AdapterSettings | SsfSettings | VptSettings | LoraSettings | FullSettings | NoPetSettings,
+    AdapterSettings | SsfSettings | VptSettings | LoraSettings | PrefixSettings | FullSettings | NoPetSettings,
     Field(discriminator="kind"),
 ]
 PETS: dict[str, type[Settings]] = {  # the only list of kinds

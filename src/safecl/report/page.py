@@ -12,7 +12,7 @@ from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import figures, gallery, tables, words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, alike, all_series, run_names
+from safecl.report.series import Series, alike, all_series, display, run_names, stream_key
 from safecl.report.svg import inline_svg, theme, variable
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
@@ -39,11 +39,14 @@ class Panel:
     svg: Markup
 
 
-def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
-    """Draw the runs in ``folders`` into the one HTML file ``target``, which appears whole or not at all."""
+def write_page(folders: Sequence[Path], target: Path, title: str, first: Sequence[tables.Table] = ()) -> Path:
+    """Draw the runs in ``folders`` into the one HTML file ``target``, which appears whole or not at all.
+
+    ``first``: tables that stand before the other numbers.
+    """
     if not folders:
         raise SafeclError("There is no run to show; give at least one run folder.")
-    html = render([read_run(Path(folder)) for folder in folders], title)
+    html = render([read_run(Path(folder)) for folder in folders], title, first)
     target = Path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +56,7 @@ def write_page(folders: Sequence[Path], target: Path, title: str) -> Path:
     return target
 
 
-def render(runs: Sequence[Run], title: str) -> str:
+def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) -> str:
     """The page's HTML."""
     every, names = all_series(runs), run_names(runs)
     mains = [one for one in every if one.main]
@@ -79,17 +82,18 @@ def render(runs: Sequence[Run], title: str) -> str:
         progress=[*words.progress(runs, names), *words.caveats(runs)],
         same=[_same(run, name, [one for one in twins if one.run is run]) for run, name in named],
         tiles=_result_tiles(series, alone=len(runs) == 1),
-        small_tiles=_fact_tiles(runs[0], alone=len(runs) == 1),
+        small_tiles=_fact_tiles(runs, names),
         series=series,
         tested=words.tested(every),
         domain=any(run.facts.stream.protocol == "domain" for run in runs),
-        any_done=any(run.done for run in runs),
-        curves=_curves(series),
+        any_tested=any(one.pooled for one in series),
+        curves=_curves([one for one in series if one.pooled]),
+        covered=words.covered(series),
         remembered=words.remembered(series),
         any_future=any(run.done < len(row) for run in runs if run.last for row in run.last.accuracy.values()),
-        bars=[_panel(one, _bars(one, i)) for i, one in enumerate(series) if one.run.done],
-        matrices=[_panel(one, _matrix(one, i)) for i, one in enumerate(matrices) if one.run.done],
-        numbers=[tables.at_the_end(every), *tables.after_each_session(every)],
+        bars=[_panel(one, _bars(one, i)) for i, one in enumerate(series) if one.pooled],
+        matrices=[_panel(one, _matrix(one, i)) for i, one in enumerate(matrices) if one.pooled],
+        numbers=[*first, *_numbers(every)],
         decisions=_tables(tables.decisions, named),
         confused=_tables(tables.confused, named),
         by_class=_tables(tables.by_class, named),
@@ -111,21 +115,28 @@ def _tables(make: Callable[[Run, str], tables.Table | None], named: Sequence[tup
     return [table for table in made if table is not None]
 
 
+def _numbers(series: Sequence[Series]) -> list[tables.Table]:
+    """The tables of accuracies; none where none was measured."""
+    if not any(one.pooled or one.validation for one in series):
+        return []
+    return [tables.at_the_end(series), *tables.after_each_session(series)]
+
+
 def _same(run: Run, name: str, twins: Sequence[Series]) -> str:
     """Why parts of a method are not drawn beside it; empty where they are."""
     if not twins:
         return ""
-    parts = words.listed([one.name for one in twins])
+    parts = words.listed([display(one.output) for one in twins])
     verb = "have" if len(twins) > 1 else "has"
-    return f"{parts} {verb} the accuracy of {words.inside(name)} after every session. {words.same(run)}"
+    return f"{name}: {parts} {verb} the method's own accuracy after every session. {words.same(run)}"
 
 
 def _subject(runs: Sequence[Run]) -> str:
     """What the page is about, in one line."""
     facts = runs[0].facts
-    kind = "domain-incremental" if facts.stream.protocol == "domain" else "class-incremental"
+    kind = words.protocol(facts.stream.protocol)
     same = all(run.facts.stream.name == facts.stream.name for run in runs)
-    parts = [f"{facts.stream.name} stream", kind] if same else [words.plural(len(runs), "run")]
+    parts = [f"{facts.stream.name} stream", kind] if same else [words.runs_on_streams(runs)]
     if facts.backbone.name and all(run.facts.backbone.name == facts.backbone.name for run in runs):
         parts.append(f"backbone {facts.backbone.name}")
     return " · ".join(parts)
@@ -149,19 +160,21 @@ def _result_tiles(series: Sequence[Series], alone: bool) -> list[Tile]:
     return tiles
 
 
-def _fact_tiles(run: Run, alone: bool) -> list[Tile]:
-    """The measures of the stream and of the first run."""
-    of = "" if alone else run_names([run])[0]
+def _fact_tiles(runs: Sequence[Run], names: Sequence[str]) -> list[Tile]:
+    """The measures of the stream, if all runs have the same, and of the first run under its name."""
+    run, tiles = runs[0], []
+    of = "" if len(runs) == 1 else names[0]
     learnable, last = run.facts.parameters.learnable, run.last
-    tiles = [
-        Tile(f"{run.done}" if run.done == run.total else f"{run.done}/{run.total}", "sessions", "learned one by one"),
-        Tile(words.count(last.classes_seen if last else 0), "classes", "told apart at once"),
-    ]
+    if len({stream_key(each) for each in runs}) == 1:
+        done = max(each.done for each in runs)
+        classes = max(each.last.classes_seen if each.last else 0 for each in runs)
+        tiles.append(Tile(f"{done}" if done == run.total else f"{done}/{run.total}", "sessions", "learned one by one"))
+        tiles.append(Tile(words.count(classes), "classes", "told apart at once"))
     if learnable is not None:
         tiles.append(Tile(words.count(learnable), "learnable parameters", of or (run.facts.pet or "")))
     if last is not None and last.bytes_kept is not None:
         tiles.append(Tile(words.size(last.bytes_kept), "kept between sessions", of or "statistics and small weights"))
-    if run.facts.device:
+    if run.facts.device and len({(each.facts.device, each.facts.hardware) for each in runs}) == 1:
         tiles.append(Tile(run.facts.device, "device", run.facts.hardware))
     return tiles
 

@@ -66,6 +66,7 @@ class Facts(Part):
     stream: StreamFacts
     version: str = ""
     backbone: BackboneFacts = BackboneFacts()
+    preset: str = ""
     pet: str | None = None
     seed: int | None = None
     device: str = ""
@@ -214,6 +215,12 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
     if not (folder / "facts.json").is_file():
+        found = (file.parent for pattern in ("*/facts.json", "*/*/facts.json") for file in sorted(folder.glob(pattern)))
+        inside = next(found, None)
+        if inside is not None:
+            raise SafeclError(
+                f"{folder} holds no run itself but runs inside it, such as {inside}; safecl runs {folder} lists them."
+            )
         raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
     facts = _document(folder / "facts.json")
     examples = _document(folder / "examples.json") or []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from safecl.report.runs import Run
+from safecl.report.runs import Run, Validation
 
 NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 
@@ -55,6 +55,12 @@ class Series:
     def seen(self) -> list[tuple[int, float]]:
         """(session, accuracy on what was learned): another number only where domains to come are tested as well."""
         pairs = [(line.session, (line.seen or line.pooled).get(self.output)) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
+    def validation(self) -> list[tuple[int, float]]:
+        """(session, accuracy on the held-out training pictures of all sessions so far), where there are any."""
+        pairs = [(line.session, (line.validation or Validation()).pooled.get(self.output)) for line in self.run.metrics]
         return [(session, value) for session, value in pairs if value is not None]
 
     @property
@@ -121,7 +127,13 @@ def mean(values: Sequence[float]) -> float | None:
 def alike(series: Sequence[Series]) -> list[Series]:
     """The parts of methods whose accuracies were, after every session, those of the method itself."""
     mains = {id(one.run): one for one in series if one.main}
-    return [one for one in series if not one.main and one.rows and one.rows == mains[id(one.run)].rows]
+    return [one for one in series if not one.main and one.pooled and one.rows == mains[id(one.run)].rows]
+
+
+def stream_key(run: Run) -> tuple[str, ...]:
+    """Runs with the same key are on the same stream, so that their accuracies can be compared."""
+    stream = run.facts.stream
+    return (stream.name, stream.protocol, *(session.name for session in stream.sessions))
 
 
 def all_series(runs: Sequence[Run]) -> list[Series]:
@@ -159,6 +171,7 @@ def _sides(run: Run) -> list[str]:
 def _differences(runs: Sequence[Run]) -> list[str]:
     tellings = [
         {
+            "preset": run.facts.preset or "none",
             "stream": run.facts.stream.name,
             "backbone": run.facts.backbone.name,
             "PET": run.facts.pet or "none",
@@ -170,8 +183,11 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     words = [", ".join(f"{key} {telling[key]}" for key in keys) for telling in tellings]
     if len(set(words)) == len(runs):
         return words
-    folders = [run.folder.name for run in runs]
-    return folders if len(set(folders)) == len(runs) else [f"run {i}" for i in range(1, len(runs) + 1)]
+    for depth in (1, 2):  # the folder's name, or with that of the folder it is in
+        folders = ["/".join(run.folder.parts[-depth:]) for run in runs]
+        if len(set(folders)) == len(runs):
+            return folders
+    return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
 def _colour(key: str, taken: Sequence[Series]) -> Colour:

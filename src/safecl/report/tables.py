@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from safecl.report import words
 from safecl.report.runs import Metrics, Prediction, Run
-from safecl.report.series import Series
+from safecl.report.series import Series, display, run_names, stream_key
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's text; ``best`` marks the best method of its row."""
+    """A cell's text; ``best`` marks the best method of its row or stream, ``label`` the name of a class."""
 
     text: str
     best: bool = False
+    label: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,23 @@ class Table:
 def at_the_end(series: Sequence[Series]) -> Table:
     """One row for each series: the measures that papers give."""
     rows: list[list[Cell]] = []
-    finals = [one.final for one in series if one.main and one.final is not None]
-    best = max(finals) if len(finals) > 1 else None
+    finals: dict[tuple[str, ...], list[float]] = {}  # of each stream
+    for one in series:
+        if one.main and one.final is not None:
+            finals.setdefault(stream_key(one.run), []).append(one.final)
     domains = [one.run.facts.stream.protocol == "domain" for one in series]
     for one, domain in zip(series, domains, strict=True):
         learned = words.percent(one.average_seen) if domain else words.NONE
         texts = [one.name, words.accuracy(one.final, one.run.tested), words.percent(one.average), learned]
         texts += [words.points(value) for value in (one.forgetting, one.backward, one.forward)]
+        texts += [words.validated(one), one.run.facts.preset or words.NONE]
         cells = [Cell(text) for text in texts]
-        cells[1] = Cell(cells[1].text, best=one.main and best is not None and one.final == best)
+        rivals = finals.get(stream_key(one.run), [])
+        cells[1] = Cell(cells[1].text, best=one.main and len(rivals) > 1 and one.final == max(rivals))
         rows.append(cells)
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     leads = ["Output", "Final accuracy", average, "Average over sessions, domains learned so far"]
-    leads += ["Forgetting", "Backward transfer", "Forward transfer"]
+    leads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
     told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
     return Table("At the end", [leads[i] for i in told], [], [[row[i] for i in told] for row in rows])
 
@@ -63,8 +68,7 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
     """Runs on the same stream stand beside each other in one table; each other stream has its own."""
     streams: dict[tuple[str, ...], list[Series]] = {}
     for one in series:
-        stream = one.run.facts.stream
-        streams.setdefault((stream.name, stream.protocol, *(s.name for s in stream.sessions)), []).append(one)
+        streams.setdefault(stream_key(one.run), []).append(one)
     result = []
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
@@ -72,6 +76,8 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
             result.append(_sessions(f"{title}: on the domains learned so far", ones, "seen"))
             title += ": on all domains, also those to come"
         result.append(_sessions(title, ones, "pooled"))
+        if any(one.validation for one in ones):
+            result.append(_sessions(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
     return result
 
 
@@ -79,10 +85,10 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
 DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
     "transfer": ("Transfer loss", "used", "not used"),
-    "kept": ("Tuning kept", "", ""),
+    "kept": ("Slow tuning kept", "", ""),
     "released": ("L_cos", "dropped", "used"),
-    "average": ("Share in the mean tuning", "", ""),
-    "trusted": ("Kept of that", "", ""),
+    "average": ("Weight of the session", "", ""),
+    "trusted": ("Fast tuning kept", "", ""),
 }
 
 
@@ -113,7 +119,7 @@ def confused(run: Run, name: str, most: int = 12) -> Table | None:
         return None
     tested = Counter(one.label for one in run.predictions)
     rows = [
-        [Cell(label), Cell(said), Cell(f"{times} of {tested[label]}")]
+        [Cell(label, label=True), Cell(said, label=True), Cell(f"{times} of {tested[label]}")]
         for (label, said), times in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:most]
     ]
     return Table(name, ["Class", "Taken for", "How often"], [], rows, wordy=True)
@@ -129,10 +135,10 @@ def by_class(run: Run, name: str) -> Table | None:
         wrong = [(times, other) for other, times in said.items() if other != label]
         rows.append(
             [
-                Cell(label),
+                Cell(label, label=True),
                 Cell(words.accuracy(said[label] / said.total(), said.total())),
                 Cell(str(said.total())),
-                Cell(max(wrong)[1] if wrong else words.NONE),
+                Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE),
             ]
         )
     leads = ["Class", "Accuracy", "Test pictures", "Most often taken for"]
@@ -167,16 +173,16 @@ def losses(run: Run, name: str) -> Table:
 
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
-    """``kind`` of accuracy: pooled or seen."""
+    """``kind`` of accuracy: pooled, seen or validation."""
     runs = {id(one.run): one.run for one in series}
     blocks = [[one for one in series if one.run is run] for run in runs.values()]
     # The parts first, then what the method makes of them.
     blocks = [sorted(block, key=lambda one: one.main) for block in blocks]
     groups = []
-    for block in blocks:
-        columns = [one.name.split(", ")[-1] if not one.main else "accuracy" for one in block]
-        columns = columns if len(block) == 1 else [*columns[:-1], block[-1].name]
-        groups.append(Group(block[-1].name, [*columns, "forgot", "time"]))
+    for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
+        parts = [display(one.output) for one in block[:-1]]
+        whole = name.partition(" (")[0] if parts else "accuracy"
+        groups.append(Group(name, [*parts, whole, "forgot", "time"]))
     measured = {line.session: line for run in runs.values() for line in run.metrics}
     return Table(
         title,

@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from safecl.lines import NBSP
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, all_series
+from safecl.report.series import Series, all_series, run_names, stream_key
 
 NONE = "–"
+MOST = 3  # runs or streams that a headline names
 FEW = 5  # test pictures a class below which an accuracy is rough
-NBSP, THIN = "\u00a0", "\u202f"
 
 
 def percent(value: float | None) -> str:
@@ -38,6 +39,13 @@ def spread(value: float | None, pictures: int) -> str:
     return "" if value is None or not pictures else f"±{NBSP}{100 * standard_error(value, pictures):.1f}"
 
 
+def validated(one: Series) -> str:
+    """The newest accuracy on held-out training pictures, with its standard error."""
+    last = one.run.last
+    held = last.validation if last else None
+    return NONE if held is None else accuracy(held.pooled.get(one.output), sum(held.counts))
+
+
 def bare_percent(value: float | None) -> str:
     """0.782 → "78.2", where the unit stands elsewhere."""
     return NONE if value is None else f"{100 * value:.1f}"
@@ -49,8 +57,8 @@ def points(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """12345 → "12 345"."""
-    return NONE if value is None else f"{value:,.0f}".replace(",", THIN)
+    """12345 → "12,345"."""
+    return NONE if value is None else f"{value:,.0f}"
 
 
 def size(value: float | None) -> str:
@@ -83,6 +91,11 @@ def plural(number: int, word: str) -> str:
     return f"{number}{NBSP}{word}"
 
 
+def protocol(name: str) -> str:
+    """ "class-incremental", "domain-incremental" or "mixed"."""
+    return name if name == "mixed" else f"{name}-incremental"
+
+
 def listed(parts: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
@@ -104,6 +117,16 @@ def headline(series: Sequence[Series]) -> str:
     if not known:
         done = any(one.run.done for one in series)
         return "No test picture, so no accuracy." if done else "No session is finished yet."
+    streams: dict[tuple[str, ...], list[Series]] = {}
+    for one in known:
+        streams.setdefault(stream_key(one.run), []).append(one)
+    if len(streams) > 1:
+        start = runs_on_streams([one.run for one in series if one.main])
+        named = [ones[0].run.facts.stream.name for ones in streams.values()]
+        parts = [f"on {_place(ones[0].run, named)}: {_best(ones)}" for ones in streams.values()]
+        return f"{start}. Best {'; '.join(parts)}." if len(parts) <= MOST else f"{start}."
+    if len(known) > MOST:
+        return f"{plural(len(known), 'run')}. Best: {_best(known)}."
     moments = [_moment(one.run) for one in known]
     if len(set(moments)) == 1:
         parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {_known(one)}" for i, one in enumerate(known)]
@@ -112,6 +135,51 @@ def headline(series: Sequence[Series]) -> str:
         f"{inside(one.name)} knows {_known(one)} after {moment}" for one, moment in zip(known, moments, strict=True)
     ]
     return upper_first("; ".join(parts)) + "."
+
+
+def runs_on_streams(runs: Sequence[Run]) -> str:
+    """ "4 runs on 2 streams"."""
+    return f"{plural(len(runs), 'run')} on {plural(len({stream_key(run) for run in runs}), 'stream')}"
+
+
+def _best(series: Sequence[Series]) -> str:
+    """The best of the methods on one stream: "SAFE, 58.0 %"; several if they are equally good."""
+    names = run_names([one.run for one in series])
+    best = max(one.final_seen or 0.0 for one in series)
+    winners = [inside(name) for name, one in zip(names, series, strict=True) if one.final_seen == best]
+    return f"{listed(winners) if len(winners) <= MOST else plural(len(winners), 'run')}, {percent(best)}"
+
+
+def _place(run: Run, named: Sequence[str]) -> str:
+    """A stream's name; of streams that share it, also the number of sessions."""
+    name = run.facts.stream.name
+    return name if named.count(name) == 1 else f"{name} in {plural(run.total, 'session')}"
+
+
+def covered(series: Sequence[Series]) -> list[str]:
+    """A sentence for each group of curves that lie on each other."""
+    groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
+    for one in series:
+        groups.setdefault(tuple(one.pooled), []).append(one.name)
+    return [
+        f"{upper_first(listed([inside(name) for name in names]))} have the same accuracy after every session, so one "
+        "curve covers the other" + ("s." if len(names) > 2 else ".")
+        for pooled, names in groups.items()
+        if pooled and len(names) > 1
+    ]
+
+
+def short(name: str, most: int = 40) -> str:
+    """A class's name in at most ``most`` characters: its beginning and its end."""
+    return name if len(name) <= most else f"{name[: most - 13]}…{name[-12:]}"
+
+
+def certainty(share: float) -> str:
+    """How certain an answer is; ``share``: of the method's other answers that are less certain."""
+    rounded = round(100 * share)
+    if rounded in (0, 100):
+        return f"among its {'most' if rounded else 'least'} certain answers"
+    return f"more certain than {rounded}{NBSP}% of its answers"
 
 
 def progress(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
@@ -135,7 +203,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
         )
     if any(0 < run.tested < FEW * classes for run, classes in learned):
         fewest = min(run.tested for run, _ in learned if run.tested)
-        found.append(f"There are only {plural(fewest, 'test picture')}: differences within ± may be chance.")
+        found.append(f"Only {plural(fewest, 'test picture')}: differences within ± may be chance.")
     if any(classes == 1 for _, classes in learned):
         found.append("With a single class every answer is right.")
     return found
@@ -158,12 +226,7 @@ def result(one: Series) -> str:
 def results(folder: Path) -> list[str]:
     """The end of a run, an output a line, and what to know of its numbers."""
     run = read_run(folder)
-    return [plain(line) for line in (*(result(one) for one in all_series([run])), *caveats([run]))]
-
-
-def plain(text: str) -> str:
-    """With no other spaces than usual ones, for terminals, logs and whoever searches them."""
-    return text.replace(NBSP, " ").replace(THIN, " ")
+    return [*(result(one) for one in all_series([run])), *caveats([run])]
 
 
 def same(run: Run) -> str:

@@ -14,7 +14,7 @@ from safecl.streams.collection import Collection, make_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.dataset import SPLITS, Dataset, record
 from safecl.streams.folder import read_folder
-from safecl.streams.glyphs import glyphs
+from safecl.streams.glyphs import glyph_transform, glyphs
 from safecl.streams.images import ArrayPictures, Pictures, Transform
 from safecl.streams.manifest import read_manifest
 from safecl.streams.settings import (
@@ -69,10 +69,7 @@ def open_stream(
         if protocol == dataset.protocol == "class":
             first = first if first is not None else dataset.first if step is None else step
             step = step if step is not None else dataset.step
-    margin = stream.margin if dataset is None or stream.margin is not None else dataset.margin
-    shape = {"size": size, "margin": margin, "scale": stream.scale, "ratio": stream.ratio, "flip": stream.flip}
-    given: dict[str, Any] = {key: value for key, value in shape.items() if value is not None}
-    transform = Transform(**given)
+    transform = transform_of(stream, size)
     return make_stream(
         with_cache(read(stream) if data is None else data, transform, stream.cache),
         protocol=protocol,
@@ -85,6 +82,19 @@ def open_stream(
         held_out=stream.held_out,
         seed=seed,
     )
+
+
+def transform_of(stream: StreamSettings | None, size: int | None = None) -> Transform:
+    """How the pictures of a stream become inputs of side ``size``; None: of a stream that no settings name."""
+    if isinstance(stream, GlyphsSettings):
+        return glyph_transform(size)
+    if stream is None:
+        return Transform() if size is None else Transform(size)
+    dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
+    margin = stream.margin if dataset is None or stream.margin is not None else dataset.margin
+    shape = {"size": size, "margin": margin, "scale": stream.scale, "ratio": stream.ratio, "flip": stream.flip}
+    given: dict[str, Any] = {key: value for key, value in shape.items() if value is not None}
+    return Transform(**given)
 
 
 def read(stream: StreamSettings, refuse: Callable[[str], None] = refuse) -> Collection:
@@ -120,8 +130,9 @@ def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
         return check(*read_dataset(stream), workers=workers)
     found: list[str] = []
     allowed = isinstance(stream, FolderSettings | TableSettings) and stream.duplicates == "allow"
-    if isinstance(stream, FolderSettings | TableSettings):  # duplicates are counted by the check
-        stream = stream.model_copy(update={"duplicates": "allow"})
+    if isinstance(stream, FolderSettings | TableSettings):  # duplicates and broken pictures are counted by the check
+        kept = "keep" if stream.unreadable == "refuse" else stream.unreadable
+        stream = stream.model_copy(update={"duplicates": "allow", "unreadable": kept})
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         data = read(stream, found.append)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import same_content
+from safecl.lines import counted
+from safecl.streams.clean import naming, same_content, unreadable_files
 from safecl.streams.collection import Collection
-from safecl.streams.datasets.dataset import Dataset
+from safecl.streams.datasets.dataset import SEEDED, Dataset
 from safecl.streams.files import File, FilePictures
-from safecl.streams.images import ArrayPictures, Pictures, Wrapped
+from safecl.streams.images import ArrayPictures, Label, Pictures, Wrapped
 from safecl.streams.loader import readers
 
 
@@ -46,13 +47,12 @@ def check(
         counts[label] += 1
     lonely = [c for c, n in counts.items() if n == 1]
     if lonely:
-        report.warnings.append(f"{len(lonely)} class(es) have a single training picture, the first is {lonely[0]!r}")
+        report.warnings.append(f"{_classes(lonely)} a single training picture: {naming(map(repr, lonely))}")
     tested = set(data.test.labels)
     untested = [c for c in data.classes if c not in tested]
     if untested:
-        report.warnings.append(f"{len(untested)} class(es) have no test picture, the first is {untested[0]!r}")
-    for part, pictures in (("training", data.train), ("test", data.test)):
-        report.problems.extend(unreadable(part, pictures, workers))
+        report.warnings.append(f"{_classes(untested)} no test picture: {naming(map(repr, untested))}")
+    report.problems.extend(unreadable((data.train, data.test), workers))
     both, mislabelled = duplicates(data.train, data.test)
     report.problems.extend(both)
     (report.warnings if duplicates_allowed else report.problems).extend(mislabelled)
@@ -65,25 +65,41 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
     train, test = dataset.counts.get(split, next(iter(dataset.counts.values())))
     if len(data.classes) != dataset.classes:
         yield f"{dataset.title} has {dataset.classes} classes; here are {len(data.classes)}"
-    if (len(data.train), len(data.test)) != (train, test):
+    here = len(data.train), len(data.test)
+    if here != (train, test) and (split != SEEDED or sum(here) != train + test):  # a drawn split depends on the classes
         yield (
             f"{dataset.title} ({split} split) has {train} training and {test} test pictures; here are "
             f"{len(data.train)} and {len(data.test)}"
         )
 
 
-def unreadable(part: str, pictures: Pictures, workers: int | None) -> Iterator[str]:
-    def reason(index: int) -> str | None:
+def _classes(labels: Sequence[Label]) -> str:
+    return f"{counted(len(labels), 'class', 'classes')} {'has' if len(labels) == 1 else 'have'}"
+
+
+def unreadable(parts: Sequence[Pictures], workers: int | None) -> Iterator[str]:
+    """One sentence on all pictures that cannot be decoded; none where there is none."""
+    everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
+
+    def error_of(one: tuple[Pictures, int]) -> str | None:
         try:
-            pictures.decode(index)
+            one[0].decode(one[1])
         except SafeclError as error:
             return str(error)
         return None
 
     with ThreadPoolExecutor(workers or readers()) as pool:
-        bad = [found for found in pool.map(reason, range(len(pictures)), chunksize=64) if found]
+        errors = list(pool.map(error_of, everything, chunksize=64))
+    bad = [(pictures.where(i), error) for (pictures, i), error in zip(everything, errors, strict=True) if error]
     if bad:
-        yield f"{len(bad)} {part} picture(s) cannot be read: {bad[0]}"
+        skippable = any("stream.unreadable=skip" in error for _, error in bad)
+        yield unreadable_files([(where, reason(where, error)) for where, error in bad], skippable)
+
+
+def reason(where: str, error: str) -> str:
+    """Why, out of "The picture X cannot be read (it is not a picture); …"."""
+    clause = error.removeprefix(f"The picture {where} ").partition(";")[0].removeprefix("cannot be read")
+    return clause.strip(" :.").removeprefix("(").removesuffix(")").removeprefix("is ")
 
 
 def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
@@ -98,8 +114,8 @@ def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
             mislabelled.append(members)
 
     def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
-        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found[:1]]
-        return [f"{len(found)} picture(s) are {what}, the first is {name}" for name in names]
+        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found]
+        return [f"{counted(len(found), 'picture is', 'pictures are')} {what}: {naming(names)}"] if found else []
 
     return said(both, "in training and in test"), said(mislabelled, "in more than one class")
 

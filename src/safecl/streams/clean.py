@@ -1,17 +1,18 @@
 """What is wrong with a user's pictures, found before anything is learned from them."""
 
 import hashlib
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.streams.files import File, FilePictures, printable
-from safecl.streams.images import Label
+from safecl.streams.labels import label_problems
 from safecl.streams.settings import Duplicates, Unreadable
 
 Refuse: TypeAlias = Callable[[str], None]
+NAMED = 5  # names that a sentence lists
 
 
 def refuse(sentence: str) -> None:
@@ -22,13 +23,14 @@ def clean(
     train: FilePictures,
     test: FilePictures,
     name: str,
-    unreadable: Unreadable = "refuse",
+    unreadable: Unreadable | Literal["keep"] = "refuse",
     duplicates: Duplicates = "refuse",
     refuse: Refuse = refuse,
 ) -> tuple[list[int], list[int]]:
     """Positions of the training and test pictures to use.
 
     ``refuse`` is told, in a sentence, what must not be used; what is merely left out is a warning.
+    ``unreadable="keep"``: nothing is looked at, for a check that reads every picture itself.
     """
     for sentence in label_problems([*train.labels, *test.labels], name):
         refuse(sentence)
@@ -45,7 +47,9 @@ def clean(
     lost = sorted({str(label) for label in train.labels if label not in shown})
     if lost:
         warnings.warn(
-            f"{len(lost)} class(es) of {name} have no picture that can be read, the first is {lost[0]!r}.", stacklevel=3
+            f"{counted(len(lost), 'class is', 'classes are')} left out of {name}, with no picture that can be read: "
+            f"{naming(map(repr, lost))}.",
+            stacklevel=3,
         )
     everything = [(train, i) for i in keep_train] + [(test, i) for i in keep_test]
     overlap: list[tuple[int, str]] = []
@@ -61,10 +65,10 @@ def clean(
         if learned:
             overlap.extend((i, learned[0]) for pictures, i in members if pictures is test)
     if overlap:
-        position, twin = overlap[0]
+        pairs = [f"{test.where(position)} = {twin}" for position, twin in overlap]
         warnings.warn(
-            f"{len(overlap)} test picture(s) of {name} are also training pictures and are left out of the test, the "
-            f"first is {test.where(position)}, the same as {twin}.",
+            f"{counted(len(overlap), 'picture is', 'pictures are')} left out of the test of {name}, because the same "
+            f"picture is in training: {naming(pairs)}.",
             stacklevel=3,
         )
     left_out = {position for position, _ in overlap}
@@ -78,9 +82,11 @@ def two_labels(
     return first, next(other for other in members if other[0].labels[other[1]] != first[0].labels[first[1]])
 
 
-def readable(pictures: FilePictures, unreadable: Unreadable, refuse: Refuse) -> list[int]:
+def readable(pictures: FilePictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse) -> list[int]:
     """Positions that can be used: files that cannot be opened are known, others are decoded only to be skipped."""
     bad: list[int] = []
+    if unreadable == "keep":
+        return list(range(len(pictures)))
     for i, file in enumerate(pictures.files):
         if file.problem:
             bad.append(i)
@@ -90,48 +96,39 @@ def readable(pictures: FilePictures, unreadable: Unreadable, refuse: Refuse) -> 
             except SafeclError:
                 bad.append(i)
     if bad and unreadable == "refuse":
-        reason, more = pictures.files[bad[0]].problem, f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-        refuse(
-            f"The picture {pictures.where(bad[0])} cannot be read ({reason}){more}; remove or replace what is broken, "
-            "or set stream.unreadable=skip to leave it out."
-        )
+        refuse(f"{unreadable_files([(pictures.where(i), pictures.files[i].problem) for i in bad], skippable=True)}.")
     elif bad:
         warnings.warn(
-            f"{len(bad)} picture(s) cannot be read and are left out, the first is {pictures.where(bad[0])}.",
+            f"{counted(len(bad), 'picture is', 'pictures are')} left out as unreadable: "
+            f"{naming(pictures.where(i) for i in bad)}.",
             stacklevel=4,
         )
     gone = set(bad)
     return [i for i in range(len(pictures)) if i not in gone]
 
 
-def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
-    """A sentence on each class that is not text, or that a person would read as another one.
-
-    Two classes are read as one if they differ in case, unicode form, spaces, dashes or underscores only.
-    """
-    seen: dict[str, Label] = {}
-    for label in dict.fromkeys(labels):
-        if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
-            yield f"The name of the class {label!r} of {name} is not valid UTF-8; rename it."
-        key = normalised(label)
-        if key in seen:
-            yield (
-                f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; give them one name, or "
-                "two that differ."
-            )
-        seen[key] = label
+def unreadable_files(bad: Sequence[tuple[str, str]], skippable: bool) -> str:
+    """A sentence on pictures that cannot be read, given as (where, why)."""
+    them = "it" if len(bad) == 1 else "them"
+    hint = f", or set stream.unreadable=skip to leave {them} out" if skippable else ""
+    reasons = [(where, why.removeprefix("it is ").removeprefix("there is ")) for where, why in bad]
+    names = naming(f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})" for where, why in reasons)
+    return f"{counted(len(bad), 'picture', 'pictures')} cannot be read: {names}; remove or replace {them}{hint}"
 
 
-def normalised(label: Label) -> str:
-    text = unicodedata.normalize("NFKC", str(label)).casefold()
-    return " ".join(text.replace("_", " ").replace("-", " ").split())
+def naming(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return ", ".join(listed[:NAMED]) + more
 
 
 def same_content(files: Sequence[File]) -> Iterator[list[int]]:
-    """Groups of positions whose files hold the same bytes; only files of one size are opened."""
+    """Groups of positions whose files hold the same bytes; only files of one size that can be opened are read."""
     by_size: dict[int, list[int]] = {}
     for i, file in enumerate(files):
-        by_size.setdefault(file.size, []).append(i)
+        if not file.problem:
+            by_size.setdefault(file.size, []).append(i)
     for group in by_size.values():
         if len(group) > 1:
             for ends in grouped(group, files, whole=False):

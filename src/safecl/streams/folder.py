@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import Refuse, clean, refuse
+from safecl.lines import counted
+from safecl.streams.clean import Refuse, clean, naming, refuse
 from safecl.streams.collection import Collection, with_test
 from safecl.streams.decoding import EXTENSIONS
 from safecl.streams.files import File, FilePictures, as_text, printable
@@ -151,7 +152,7 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
             empty.append(printable(inside))
     if empty:
         warnings.warn(
-            f"{len(empty)} class folder(s) of {printable(top)} hold no picture and are left out, the first is "
-            f"{empty[0]!r}.",
+            f"{counted(len(empty), 'class folder is', 'class folders are')} left out as empty in {printable(top)}: "
+            f"{naming(map(repr, empty))}.",
             stacklevel=3,
         )

@@ -102,8 +102,12 @@ def glyphs(
         if protocol == "mixed":
             parts = _mixed_parts(parts, train, seed)
     # Characters are never mirrored, and a small crop would leave a bare stroke.
-    transform = Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
-    return Stream("glyphs", parts, protocol, transform, held_out, seed)
+    return Stream("glyphs", parts, protocol, glyph_transform(size), held_out, seed)
+
+
+def glyph_transform(size: int | None = None) -> Transform:
+    """How drawn characters become inputs: hardly cropped, and never mirrored."""
+    return Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
 
 
 def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, seed: int) -> list[Part]:

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,8 +21,8 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as TF
 
 from safecl.errors import SafeclError
+from safecl.streams.labels import Label as Label
 
-Label: TypeAlias = str | int
 SAMPLE = 64  # pictures that are looked at where a sample will do
 
 

@@ -43,23 +43,23 @@ def read_manifest(
     """
     table = Path(path).expanduser()
     if not table.is_file():
-        raise SafeclError(f"There is no manifest {table}; give a CSV or Parquet file with the columns path and label.")
+        raise SafeclError(f"There is no table {table}; give a CSV or Parquet file with the columns path and label.")
     with open(table, "rb") as stream:
         found = "parquet" if stream.read(4) == b"PAR1" else "csv"
     if kind == "parquet" and found == "csv":
-        raise SafeclError(f"The manifest {table} is not a Parquet table; if it is CSV, write csv:{path}.")
+        raise SafeclError(f"The table {table} is not Parquet; if it is CSV, write csv:{path}.")
     if kind == "csv" and found == "parquet":
-        raise SafeclError(f"The manifest {table} is a Parquet table; write parquet:{path}.")
+        raise SafeclError(f"The table {table} is Parquet; write parquet:{path}.")
     columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
     for needed in COLUMNS[:2]:
         if needed not in columns:
-            raise SafeclError(f"The manifest {table} has no column {needed!r}; its columns are: {', '.join(columns)}.")
+            raise SafeclError(f"The table {table} has no column {needed!r}; its columns are: {', '.join(columns)}.")
     rows = [row(record, number, table) for number, record in enumerate(records, start=2)]
     if not rows:
-        raise SafeclError(f"The manifest {table} lists no picture.")
+        raise SafeclError(f"The table {table} lists no picture.")
     train, test = ([r for r in rows if is_test(r, table) == wanted] for wanted in (False, True))
     if not train:
-        raise SafeclError(f"The manifest {table} has no row of the split train.")
+        raise SafeclError(f"The table {table} has no row of the split train.")
     with_domains = "domain" in columns
     train_pictures, test_pictures = (pictures(some, table) for some in (train, test))
     keep_train, keep_test = clean(train_pictures, test_pictures, str(table), unreadable, duplicates, refuse)
@@ -94,7 +94,7 @@ def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         text = table.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise SafeclError(f"The manifest {table} is not UTF-8 text; save it as UTF-8.") from None
+        raise SafeclError(f"The table {table} is not UTF-8 text; save it as UTF-8.") from None
     header = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
@@ -103,42 +103,42 @@ def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
         reader.fieldnames = columns
         return columns, list(reader)
     except csv.Error as error:
-        raise SafeclError(f"The manifest {table} is not a CSV table: {error} in row {reader.line_num}.") from None
+        raise SafeclError(f"The table {table} is not CSV: {error} in row {reader.line_num}.") from None
 
 
 def read_parquet(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise SafeclError("Reading Parquet needs pyarrow: pip install pyarrow, or give a CSV manifest.") from None
+        raise SafeclError("Reading Parquet needs pyarrow: pip install pyarrow, or give a CSV table.") from None
     try:
         read = pyarrow.parquet.read_table(table)
         return list(read.column_names), read.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise SafeclError(f"The manifest {table} is not a Parquet table: {reason}.") from None
+        raise SafeclError(f"The table {table} is not Parquet: {reason}.") from None
 
 
 def row(record: dict[str, Any], number: int, table: Path) -> Row:
     path, label = record.get("path"), record.get("label")
     if not isinstance(path, str) or not path.strip():
-        raise SafeclError(f"Row {number} of the manifest {table} has no path.")
+        raise SafeclError(f"Row {number} of the table {table} has no path.")
     if isinstance(label, str):
         label = label.strip()
     if label is None or label == "" or label != label:
-        raise SafeclError(f"Row {number} of the manifest {table} has no label ({path}).")
+        raise SafeclError(f"Row {number} of the table {table} has no label ({path}).")
     if isinstance(label, bool) or not isinstance(label, str | int):
-        raise SafeclError(f"Row {number} of the manifest {table} has the label {label!r}; use words or whole numbers.")
+        raise SafeclError(f"Row {number} of the table {table} has the label {label!r}; use words or whole numbers.")
     split, domain = (str(record.get(column) or "").strip() for column in COLUMNS[2:])
     if record.get("domain") is not None and not domain:
-        raise SafeclError(f"Row {number} of the manifest {table} has no domain ({path}).")
+        raise SafeclError(f"Row {number} of the table {table} has no domain ({path}).")
     return Row(number, path.strip(), label, split.lower(), domain)
 
 
 def is_test(row: Row, table: Path) -> bool:
     if row.split and row.split not in TRAIN + TEST:
         known = ", ".join((TRAIN[0], TEST[0]))
-        raise SafeclError(f"Row {row.number} of the manifest {table} has the split {row.split!r}; use {known}.")
+        raise SafeclError(f"Row {row.number} of the table {table} has the split {row.split!r}; use {known}.")
     return row.split in TEST
 
 

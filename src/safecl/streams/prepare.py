@@ -13,6 +13,7 @@ from safecl.streams.datasets.archive import Source, md5_of, open_source
 from safecl.streams.datasets.dataset import RECORD, SPLITS, Dataset
 
 Say = Callable[[str], None]
+LISTS = (".txt", ".mat")  # published files that are no archives
 
 
 def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False, say: Say = lambda line: None) -> Path:
@@ -48,7 +49,7 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
 def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tuple[list[Source], dict[str, str]]:
     """``source`` itself or, for a folder with published archives in it, each of them and what lies beside them."""
     known = {archive.name: archive for archive in dataset.archives}
-    packed = [source / name for name in known if (source / name).is_file() and not name.endswith(".txt")]
+    packed = [source / name for name in known if (source / name).is_file() and not name.endswith(LISTS)]
     paths = [*packed, source] if packed else [source]
     sums = {}
     for path in packed or ([source] if source.is_file() else []):

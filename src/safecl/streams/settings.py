@@ -11,12 +11,15 @@ import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
 
 from safecl.errors import SafeclError, unknown
-from safecl.settings import Settings
+from safecl.settings import Settings, reason
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
 Unreadable: TypeAlias = Literal["refuse", "skip"]
 Duplicates: TypeAlias = Literal["refuse", "allow"]
-DATASETS = ("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet")
+DATASETS = (
+    *("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet"),  # of the paper
+    *("cars", "flowers102", "pets", "food101", "core50", "office-home"),
+)
 FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
 _EXAMPLES = {"folder": "pictures", "csv": "pictures.csv", "parquet": "pictures.parquet", "hf": "NAME"}
 
@@ -198,11 +201,17 @@ def short_form(text: str) -> dict[str, Any]:
 def with_words(values: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """``values`` changed by words of the command line such as ``stream.unreadable=skip``."""
     changed = dict(values)
+    known = {key for settings in KINDS.values() for key in settings.model_fields}
     for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key.startswith("stream."):
-            example = f"stream.{word}" if equals else "stream.unreadable=skip"
-            raise SafeclError(f"{word!r} is not of the form stream.KEY=VALUE, for example {example}.")
+        key, _, text = word.partition("=")
+        if not key.startswith("stream."):
+            if key in known:
+                raise SafeclError(f"The setting {key!r} needs its group in front: write stream.{word}.")
+            raise SafeclError(
+                f"{word!r} means nothing here: only settings of the stream do, such as stream.unreadable=skip."
+            )
+        if not text:
+            raise SafeclError(f"{word!r} has no value; write {key}=VALUE, for example {key}=null for none.")
         try:
             changed[key.removeprefix("stream.")] = yaml.safe_load(text)
         except yaml.YAMLError:
@@ -223,8 +232,8 @@ def explain(error: ValidationError, values: dict[str, Any]) -> SafeclError:
         return SafeclError(f"{key} is missing: {KINDS[kind].model_fields[name].description}.")
     if first["type"] == "literal_error":
         return unknown(f"{key} =", str(given), re.findall(r"'([^']+)'", first["ctx"]["expected"]))
-    reason = first["msg"].removeprefix("Value error, ")
-    return SafeclError(f"{key}={given} is wrong: {reason[0].lower()}{reason[1:]}.")
+    wanted = f"it is a list, for example {key}=[{given}]" if first["type"] == "tuple_type" else reason(first)
+    return SafeclError(f"{key}={given} is wrong: {wanted}.")
 
 
 def _no_setting(kind: str, name: str) -> SafeclError:

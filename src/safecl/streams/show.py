@@ -1,12 +1,19 @@
 """A contact sheet of each session: one row of training pictures a class."""
 
+from functools import cache
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageOps
+from matplotlib.font_manager import findSystemFonts
+from matplotlib.ft2font import FT2Font
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from safecl.lines import counted
+from safecl.streams.drawing import font_folder
 from safecl.streams.stream import Session, Stream, positions
 
-MARGIN, LINE = 4, 14
+MARGIN, LINE, POINTS = 4, 15, 11
+# Parts of the file names of fonts with letters that DejaVu lacks.
+WIDE_FONTS = ("cjk", "notosans", "unifont", "unicode", "fallback", "wqy", "gothic", "simhei", "pingfang", "hiragino")
 
 
 def show(stream: Stream, folder: Path, *, per_class: int = 8, side: int = 64, classes: int = 20) -> list[Path]:
@@ -28,12 +35,57 @@ def sheet(session: Session, per_class: int, side: int, classes: int) -> Image.Im
     image = Image.new("RGB", (width, LINE + MARGIN + len(rows) * (step + LINE)), "white")
     draw = ImageDraw.Draw(image)
     more = f", {len(rows)} shown" if len(rows) < len(session.classes) else ""
-    draw.text((MARGIN, 2), f"{session.number}: {session.name} ({len(session.classes)} classes{more})", fill="black")
+    count = counted(len(session.classes), "class", "classes")
+    write(draw, 0, f"{session.number}: {session.name}", f" ({count}{more})", width)
     for row, label in enumerate(rows):
         top = LINE + MARGIN + row * (step + LINE)
         found = where.get(label, [])
-        draw.text((MARGIN, top), f"{label} ({len(found)})", fill="black")
+        write(draw, top, str(label), f" ({len(found)})", width)
         for column, index in enumerate(found[:per_class]):
             small = ImageOps.contain(session.train.decode(index), (side, side))
             image.paste(small, (MARGIN + column * step, top + LINE))
     return image
+
+
+def write(draw: ImageDraw.ImageDraw, top: int, name: str, tail: str, width: int) -> None:
+    """Write a name, shortened to fit, and what follows it."""
+    font, text = spelt(name)
+    room = width - 2 * MARGIN
+    if draw.textlength(text + tail, font) > room:
+        while text and draw.textlength(f"{text}…{tail}", font) > room:
+            text = text[:-1]
+        text += "…"
+    draw.text((MARGIN, top), text + tail, fill="black", font=font)
+
+
+def spelt(name: str) -> tuple[ImageFont.FreeTypeFont, str]:
+    """A font with all letters of ``name``; where there is none, letters that are missing become escapes."""
+    name = " ".join(name.split())
+    usual = font_folder() / "DejaVuSans.ttf"
+    if not (missing := set(name) - letters(usual)):
+        return face(usual), name
+    for path in wide_fonts():
+        if set(name) <= letters(path):
+            return face(path), name
+    escaped = (c.encode("ascii", "backslashreplace").decode() if c in missing else c for c in name)
+    return face(usual), "".join(escaped)
+
+
+@cache
+def wide_fonts() -> tuple[Path, ...]:
+    files = (Path(file) for file in sorted(findSystemFonts()))
+    return tuple(file for file in files if any(part in file.stem.lower().replace("-", "") for part in WIDE_FONTS))
+
+
+@cache
+def letters(path: Path) -> frozenset[str]:
+    """The characters that a font draws."""
+    try:
+        return frozenset(map(chr, FT2Font(str(path)).get_charmap()))
+    except (OSError, RuntimeError):  # a file that FreeType cannot read
+        return frozenset()
+
+
+@cache
+def face(path: Path) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(str(path), POINTS)

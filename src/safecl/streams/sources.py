@@ -8,10 +8,11 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.clean import label_problems, refuse
+from safecl.streams.clean import refuse
 from safecl.streams.collection import Collection, make_stream, with_test
 from safecl.streams.decoding import check_shape, rgb
 from safecl.streams.images import ArrayPictures, Label, Pictures
+from safecl.streams.labels import label_problems
 from safecl.streams.stream import Stream
 
 
@@ -90,7 +91,7 @@ def load_hugging_face(name: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise SafeclError("Hugging Face data needs the datasets package: pip install safecl[datasets].") from None
+        raise SafeclError("Hugging Face data needs the datasets package: pip install 'safecl[datasets]'.") from None
     try:
         return datasets.load_dataset(name)
     except Exception as error:  # the hub, the network and each dataset's own script raise their own

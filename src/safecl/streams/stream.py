@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.streams.images import Label, Pictures, Transform, Wrapped, join
 from safecl.streams.settings import Protocol
 
@@ -95,9 +96,8 @@ class Stream:
         return same
 
     def __repr__(self) -> str:
-        classes = "1 class" if len(self.labels) == 1 else f"{len(self.labels)} classes"
+        classes, sessions = counted(len(self.labels), "class", "classes"), counted(len(self), "session")
         pictures = [sum(len(part.train) for part in self._parts), sum(len(part.test) for part in self._parts)]
-        sessions = "1 session" if len(self) == 1 else f"{len(self)} sessions"
         return (
             f"<Stream {self.name!r}: {self.protocol}-incremental, {sessions}, {classes}, {pictures[0]} training and "
             f"{pictures[1]} test pictures>"
@@ -215,7 +215,7 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
         classes = tuple(order[start:stop])
         parts.append(
             Part(
-                name=f"classes {start + 1}-{stop}",
+                name=f"classes {start + 1}-{stop}" if stop > start + 1 else f"class {stop}",
                 classes=classes,
                 train=train.subset([i for c in classes for i in where_train.get(c, [])]),
                 test=test.subset([i for c in classes for i in where_test.get(c, [])]),

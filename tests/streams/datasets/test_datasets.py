@@ -23,6 +23,7 @@ from safecl.streams.datasets.dataset import record
 from safecl.streams.datasets.domainnet import DOMAINS, LISTS
 from safecl.streams.images import Transform
 from safecl.streams.prepare import prepare
+from safecl.streams.settings import DATASETS as NAMES
 from safecl.streams.settings import DatasetSettings
 
 FIRST_OF_1993 = {100: [68, 56, 78, 8, 23], 200: [168, 136, 51, 9, 183], 300: [169, 221, 146, 296, 92]}
@@ -297,9 +298,18 @@ def test_the_sheet_of_facts_is_what_the_datasets_say() -> None:
         "omnibenchmark": (300, (89_697, 5_985), 30, 30),
         "vtab": (50, (1_796, 8_619), 10, 10),
         "domainnet": (345, (409_832, 176_743), 345, 345),
+        "cars": (196, (8_144, 8_041), 16, 20),
+        "flowers102": (102, (2_040, 6_149), 12, 10),
+        "pets": (37, (3_680, 3_669), 7, 10),
+        "food101": (101, (75_750, 25_250), 11, 10),
+        "core50": (50, (119_894, 44_972), 50, 50),
+        "office-home": (65, (12_470, 3_118), 65, 65),
     }
     assert {name: (d.classes, next(iter(d.counts.values())), d.first, d.step) for name, d in DATASETS.items()} == facts
-    assert [name for name, d in DATASETS.items() if not d.shuffled] == ["vtab", "domainnet"]
+    assert [name for name, d in DATASETS.items() if not d.shuffled] == [
+        "vtab", "domainnet", "core50", "office-home",
+    ]  # fmt: skip
+    assert tuple(DATASETS) == NAMES
     for dataset in DATASETS.values():
         assert dataset.licence and dataset.pitfalls and dataset.fetch.endswith(".") and dataset.home
 

@@ -64,6 +64,7 @@ class Dataset:
     read: "Callable[[Path], Collection]"
     pitfalls: tuple[str, ...] = ()
     protocol: Protocol = "class"
+    domains: tuple[str, ...] = ()  # in the order of the sessions, where the protocol is domain
     shuffled: bool = True
     margin: float = 256 / 224
 

@@ -118,5 +118,6 @@ DOMAINNET = Dataset(
         "Infographs can be very large, and drawings of quickdraw are not RGB.",
     ),
     protocol="domain",
+    domains=DOMAINS,
     shuffled=False,
 )

@@ -1,4 +1,4 @@
-"""The layout five of the seven share: ``train|test/class/picture``, read by torchvision's ImageFolder rule."""
+"""The layouts that datasets share: ``train|test/class/picture``, by torchvision's ImageFolder rule, or with domains."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -35,10 +35,40 @@ def read_image_folder(place: Path, name: str, *, forgiving: bool = False) -> "Co
     return Collection(name, _pictures(train, forgiving), _pictures(test, forgiving), classes, home=place)
 
 
-def _pictures(found: "Sequence[Found]", forgiving: bool) -> "FilePictures":
+def read_domains(place: Path, name: str, domains: tuple[str, ...], tested_with: str | None = None) -> "Collection":
+    """``train|test/domain/class/picture``. ``tested_with``: the domain that all test pictures count with, if one."""
+    from safecl.streams.collection import Collection
+
+    listed = {part: _in_domains(place / part, name) for part in ("train", "test")}
+    classes = tuple(sorted({f.folders[1] for f in listed["train"]}))
+    strange = next((f for f in listed["test"] if f.folders[1] not in classes), None)
+    if strange is not None:
+        raise SafeclError(f"The picture {strange.file.path} is in no class of {place / 'train'}.")
+    return Collection(
+        name,
+        _pictures(listed["train"], False, 1),
+        _pictures(listed["test"], False, 1),
+        classes,
+        train_domains=tuple(f.folders[0] for f in listed["train"]),
+        test_domains=tuple(tested_with or f.folders[0] for f in listed["test"]),
+        domains=domains,
+        home=place,
+    )
+
+
+def _in_domains(place: Path, name: str) -> "list[Found]":
+    from safecl.streams.folder import scan
+
+    found = [f for f in scan(place) if len(f.folders) > 1]
+    if not found:
+        raise SafeclError(f"There is no picture in {place}; prepare {name} again.")
+    return found
+
+
+def _pictures(found: "Sequence[Found]", forgiving: bool, level: int = 0) -> "FilePictures":
     from safecl.streams.files import FilePictures
 
-    return FilePictures([f.file for f in found], [f.folders[0] for f in found], upright=False, forgiving=forgiving)
+    return FilePictures([f.file for f in found], [f.folders[level] for f in found], upright=False, forgiving=forgiving)
 
 
 def plan_processed(sources: Sequence[Source]) -> Plan:

@@ -1,0 +1,1 @@
+"""Models that people keep: taught session by session, saved in one file, asked for predictions."""

@@ -1,0 +1,179 @@
+"""Pictures from anything a person holds: a folder, a table, paths, arrays, images, a torch or Hugging Face dataset."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from safecl.errors import SafeclError
+from safecl.streams.cache import cache_folder, cached
+from safecl.streams.decoding import EXTENSIONS
+from safecl.streams.files import File, FilePictures, printable
+from safecl.streams.folder import read_folder, scan
+from safecl.streams.images import Label, Pictures, Transform, Wrapped
+from safecl.streams.manifest import read_manifest
+from safecl.streams.sources import HuggingFacePictures, TorchPictures, array_pictures, as_image, plain_label
+
+HELD = 512 << 20  # bytes of decoded pictures that are held in memory
+TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+class Images(Pictures):
+    """Images, arrays or tensors in a list, each of its own size."""
+
+    def __init__(self, items: Sequence[Any], labels: Sequence[Label]) -> None:
+        self.items, self.labels = items, labels
+
+    def decode(self, index: int) -> Image.Image:
+        return as_image(self.items[index], self.where(index))
+
+
+class Held(Wrapped):
+    """Pictures whose views under one transform are kept in memory once they have been made."""
+
+    def __init__(self, inner: Pictures, transform: Transform) -> None:
+        super().__init__(inner, inner.labels)
+        self.transform = transform
+        self._plain: dict[int, Tensor] = {}
+        self._canvas: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        if transform != self.transform:
+            return super().plain(indices, transform)
+        missing = [i for i in indices if i not in self._plain]
+        if missing:
+            self._plain.update(zip(missing, super().plain(missing, transform), strict=True))
+        return torch.stack([self._plain[i] for i in indices])
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        if transform != self.transform:
+            return super().canvas(indices, transform)
+        missing = [i for i in indices if i not in self._canvas]
+        if missing:
+            self._canvas.update(zip(missing, zip(*super().canvas(missing, transform), strict=True), strict=True))
+        found = [self._canvas[i] for i in indices]
+        return torch.stack([square for square, _ in found]), torch.stack([shape for _, shape in found])
+
+
+def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
+    """Pictures with labels, and a name for them.
+
+    ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
+    dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
+    """
+    if isinstance(data, Pictures):
+        return data, "pictures"
+    if labels is None and isinstance(data, str | os.PathLike):
+        return _from_path(Path(data).expanduser())
+    if labels is None and isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray | Tensor):
+        data, labels = data
+    if labels is None and hasattr(data, "features") and hasattr(data, "column_names"):
+        return HuggingFacePictures(data, "the dataset", None, None), "dataset"
+    if labels is None and isinstance(data, list | tuple):
+        data, labels = _pairs(data)
+    if labels is None:
+        if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, np.ndarray | Tensor):
+            raise SafeclError(
+                f"There are no labels for the pictures, which are a {type(data).__name__}; give one label a picture."
+            )
+        found: Pictures = TorchPictures(data)
+    else:
+        found = _with_labels(data, labels)
+    if not len(found):
+        raise SafeclError("There is no picture to learn from: an empty collection was given.")
+    return found, type(data).__name__
+
+
+def unlabelled(data: Any) -> Pictures:
+    """Pictures without labels: one picture or path, a folder of pictures, or any collection of them."""
+    if isinstance(data, Pictures):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return FilePictures(files := [File.at(path) for path in picture_files(Path(data))], [""] * len(files))
+    if isinstance(data, Image.Image):
+        return Images([data], [""])
+    if isinstance(data, np.ndarray | Tensor):
+        if data.ndim == 3 and (data.shape[-1] in (1, 3) or data.shape[0] in (1, 3)):
+            return Images([data], [""])
+        return array_pictures(data, [""] * len(data))
+    if hasattr(data, "features") and hasattr(data, "column_names"):
+        return HuggingFacePictures(data, "the dataset", None, None)
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise SafeclError(f"A {type(data).__name__} is no picture; give paths, images, arrays or a dataset.")
+    items = [item[0] if isinstance(item, tuple) else item for item in (data[i] for i in range(len(data)))]
+    return _with_labels(items, [""] * len(items))
+
+
+def picture_files(path: str | Path) -> Iterator[str]:
+    """A picture file itself, or every picture below a folder in the order of sorted names."""
+    if os.path.isdir(path):
+        found = False
+        for entry in scan(Path(path)):
+            found = True
+            yield entry.file.path
+        if not found:
+            raise SafeclError(f"There is no picture in {printable(path)}.")
+    elif not os.path.exists(path):
+        raise SafeclError(f"There is no file or folder {printable(path)}.")
+    else:
+        yield os.fspath(path)
+
+
+def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
+    """The pictures with their decoded views held in memory, or on disk where there are too many."""
+    side = pictures.side(transform)
+    if 3 * len(pictures) * (transform.size**2 + side**2) <= HELD:
+        return Held(pictures, transform)
+    folder = cache_folder(home)
+    return pictures if folder is None else cached(pictures, transform, folder)
+
+
+def hashes(pictures: Pictures) -> Tensor:
+    """64 bits of each picture's content: (N,)."""
+
+    def number(index: int) -> int:
+        content = pictures.content(index)
+        if not content:
+            image = pictures.decode(index)
+            content = f"{image.size}".encode() + image.tobytes()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
+
+    return torch.tensor([number(i) for i in range(len(pictures))], dtype=torch.int64)
+
+
+def _from_path(path: Path) -> tuple[Pictures, str]:
+    name = printable(path.resolve().name)
+    if path.is_file():
+        if path.suffix.lower() in EXTENSIONS:
+            raise SafeclError(
+                f"{printable(path)} is a picture; give a folder that holds one folder of pictures for each class."
+            )
+        if path.suffix.lower() not in TABLES:
+            raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV or Parquet table.")
+        kind: Any = TABLES[path.suffix.lower()]
+        return read_manifest(path, kind, test_fraction=0.0).train, name
+    return read_folder(path, test_fraction=0.0).train, name
+
+
+def _pairs(data: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    if not all(isinstance(item, tuple | list) and len(item) == 2 for item in data):
+        raise SafeclError("A list of pictures to learn from must hold pairs (picture, label).")
+    return [item[0] for item in data], [item[1] for item in data]
+
+
+def _with_labels(data: Any, labels: Sequence[Any]) -> Pictures:
+    if isinstance(data, np.ndarray | Tensor):
+        return array_pictures(data, labels)
+    items = list(data)
+    if len(items) != len(labels):
+        raise SafeclError(f"There are {len(items)} pictures and {len(labels)} labels; give one label a picture.")
+    named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
+    if items and all(isinstance(item, str | os.PathLike) for item in items):
+        return FilePictures([File.at(os.path.expanduser(item)) for item in items], named)
+    return Images(items, named)

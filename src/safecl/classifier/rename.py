@@ -1,0 +1,49 @@
+"""Another name for a class. Names stand in the header alone, so no torch is needed."""
+
+import copy
+from typing import Any
+
+from safecl.classifier.store import Header
+from safecl.errors import SafeclError, unknown
+from safecl.streams.labels import Label, check_name, label_problems
+
+
+def find(header: Header, label: Label) -> Label:
+    """The class that a word of the command line means: itself, or the number it spells."""
+    classes = header["classes"]
+    if label in classes:
+        return label
+    match: Label | None = next((known for known in classes if str(known) == str(label)), None)
+    if match is None:
+        raise unknown("class", str(label), map(str, classes))
+    return match
+
+
+def renamed(header: Header, old: Label, new: Label) -> Header:
+    """The header with another name for a class, also in its past."""
+    old = find(header, old)
+    if old == new:
+        raise SafeclError(f"The class is called {old!r} already.")
+    check_name(new)
+    if new in header["classes"]:
+        raise SafeclError(f"There is a class {new!r} already; two classes cannot become one.")
+    for sentence in label_problems([*(label for label in header["classes"] if label != old), new], "the model"):
+        raise SafeclError(sentence)
+    found = copy.deepcopy(header)
+    found["classes"] = _changed(found["classes"], old, new)
+    for entry in found["history"]:
+        entry["new"] = _changed(entry["new"], old, new)
+        entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
+        entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
+    for undo in found.get("undo", []):
+        undo["header"] = renamed_undo(undo["header"], old, new)
+    return found
+
+
+def renamed_undo(said: dict[str, Any], old: Label, new: Label) -> dict[str, Any]:
+    """What rolling back makes a header say, with another name for a class."""
+    return {**said, "classes": _changed(said["classes"], old, new)}
+
+
+def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:
+    return [new if label == old else label for label in labels]

@@ -1,0 +1,73 @@
+"""What ``safecl inspect`` prints, from the header of a model file alone."""
+
+from typing import Any
+
+from rich.console import Console
+
+from safecl.classifier.store import ModelFile
+from safecl.cli.terminal import Column, print_table
+
+
+def print_model(file: ModelFile, console: Console) -> None:
+    """Facts, classes and history."""
+    for key, value in facts(file):
+        console.print(f"{key:<12} {value}", highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    columns = [Column("class", folds=True), Column("learned in", folds=True), Column("pictures", right=True)]
+    print_table(console, "Classes", columns, class_rows(file.header))
+    heads = ("", "what", "name", "date", "pictures", "new classes", "seconds", "accuracy")
+    right = ("pictures", "new classes", "seconds", "accuracy")
+    columns = [Column(head, head in right, head == "name") for head in heads]
+    caption = "accuracy: in percent, on pictures that are left out in turn"
+    print_table(console, "History", columns, history_rows(file.header), drop=("seconds", "date"), caption=caption)
+
+
+def facts(file: ModelFile) -> list[tuple[str, str]]:
+    """Lines of a key and what there is."""
+    header, settings = file.header, file.header["settings"]
+    pet, calibration = settings["method"].get("pet", {}).get("kind"), header.get("calibration")
+    backbone, pictures = header["backbone"], sum(entry.get("pictures", 0) for entry in header["history"])
+    undo = len(header.get("undo", []))
+    told = "not yet: too few pictures, or made from a run"
+    if calibration:
+        told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
+        told += f"{calibration['pictures']} pictures that are left out in turn"
+    return [
+        ("model", f"{file.path}, {size(file.path.stat().st_size)}" + (" (frozen)" if header.get("frozen") else "")),
+        ("classes", f"{len(header['classes'])}, learned from {pictures:,} pictures"),
+        ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
+        ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
+        ("calibrated", told),
+        ("memory", settings["memory"] + (f"; the last {undo} sessions can be rolled back" if undo else "")),
+        ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
+        ("inside", ", ".join(f"{name} {size(count)}" for name, count in file.sizes.items())),
+    ]
+
+
+def class_rows(header: dict[str, Any]) -> list[list[str]]:
+    """Name, session in which it was first learned, pictures in all."""
+    first: dict[Any, str] = {}
+    counts: dict[Any, int] = {}
+    for number, entry in enumerate(header["history"], 1):
+        for label, count in entry["classes"]:
+            first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
+            counts[label] = counts.get(label, 0) + count
+    return [[str(label), first.get(label, "–"), f"{counts.get(label, 0):,}"] for label in header["classes"]]
+
+
+def history_rows(header: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for number, entry in enumerate(header["history"], 1):
+        accuracy = entry.get("accuracy")
+        date = entry["date"].replace("T", " ")[:16]
+        rows.append(
+            [str(number), entry["what"], str(entry["name"]), date, f"{entry.get('pictures', 0):,}",
+             str(len(entry["new"])), f"{entry.get('seconds', 0):.0f}",
+             "–" if accuracy is None else f"{100 * accuracy:.1f}"]
+        )  # fmt: skip
+    return rows
+
+
+def size(count: int) -> str:
+    """Bytes for a person."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"

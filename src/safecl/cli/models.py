@@ -1,0 +1,296 @@
+"""``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from safecl.errors import SafeclError
+
+ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
+Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps [the best there is].")]
+FORMATS = ("table", "jsonl", "csv")
+
+
+def learn(
+    folder: Annotated[str, typer.Argument(help="One folder of pictures a class; or a CSV or Parquet table.")],
+    model: ModelOption,
+    backbone: Annotated[str | None, typer.Option(help="micro, small, base, large, or a timm name [micro].")] = None,
+    method: Annotated[str | None, typer.Option(help="How it learns [safe].")] = None,
+    pet: Annotated[str | None, typer.Option(help="Kind of tuning: ssf, adapter, lora, … [the method's].")] = None,
+    memory: Annotated[str | None, typer.Option(help="statistics, or features to forget and merge exactly.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures [by their number].")] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Sessions that can be rolled back [3].")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of everything random [0].")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for this session [the folder's].")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also pictures that were learned before.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, e.g. train.lr=0.02.")] = None,
+    device: Device = None,
+    quiet: Quiet = False,
+) -> None:
+    """Teach a model the pictures of a folder: makes MODEL, or goes on with it. No old pictures are needed.
+
+    A stop or a failure leaves MODEL as it was; the same command goes on where it was stopped.
+    Example:  safecl learn photos/monday --model pets.safecl
+    """
+    if memory not in (None, "statistics", "features"):
+        raise SafeclError(f"--memory is statistics or features, not {memory}.")
+    settings = _settings(set_ or [])
+    _check_new(folder, model, settings)
+    from safecl.classifier.files import learn_file
+    from safecl.cli.model_words import lesson_lines
+    from safecl.engine.progress import make_progress
+
+    lesson, classifier = learn_file(
+        folder, model, make_progress("quiet" if quiet else "auto"), name=name, again=again, backbone=backbone,
+        method=method, pet=pet, memory=memory, epochs=epochs, keep=keep, seed=seed, settings=settings or None,
+        device=device,
+    )  # fmt: skip
+    for line in lesson_lines(lesson, classifier, model):
+        typer.echo(line)
+
+
+def predict(
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER…", help="Pictures; - reads a list.")] = None,
+    *,
+    model: ModelOption,
+    unknown: Unknown = 0.05,
+    format_: Annotated[str, typer.Option("--format", "-f", help="table, jsonl or csv.")] = "table",
+    explain: Annotated[bool, typer.Option("--explain", help="Also what each learner says.")] = False,
+    device: Device = None,
+) -> None:
+    """Say what is on pictures. Any number of them: a folder, or a list of files on standard input.
+
+    Example:  safecl predict new/ --model pets.safecl   or   find . -name '*.jpg' | safecl predict - -m pets.safecl
+    """
+    if format_ not in FORMATS:
+        raise SafeclError(f"--format is one of {', '.join(FORMATS)}, not {format_}.")
+    if not files:
+        raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
+    _check_model(model)
+    from safecl.cli.model_words import predict_all
+
+    if not predict_all(files, model, unknown, format_, explain, device or "auto"):
+        raise typer.Exit(2)
+
+
+def evaluate(
+    folder: Annotated[str, typer.Argument(help="One folder of pictures a class; classes may be unknown ones.")],
+    model: ModelOption,
+    unknown: Unknown = 0.05,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
+    device: Device = None,
+) -> None:
+    """Measure a model on labelled pictures: accuracy, honesty of its probabilities, unknown classes.
+
+    Example:  safecl eval photos/test --model pets.safecl
+    """
+    _check_model(model)
+    from safecl.cli.model_words import evaluate_and_print
+
+    evaluate_and_print(folder, model, unknown, json_, page, device or "auto")
+
+
+def inspect(
+    model: ModelArgument,
+    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="All that the file says of itself.")] = False,
+) -> None:
+    """Say what a model knows: classes, when each was learned and from how many pictures, sizes, history.
+
+    Example:  safecl inspect pets.safecl   or   safecl inspect pets.safecl --page pets.html
+    """
+    import json
+
+    from safecl.classifier.store import ModelFile
+    from safecl.cli.terminal import make_console
+
+    file = ModelFile(model)
+    if json_:
+        typer.echo(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
+    elif page is not None:
+        from safecl.classifier.page import write_page
+
+        typer.echo(str(write_page(file, page)))
+    else:
+        from safecl.cli.model_tables import print_model
+
+        print_model(file, make_console())
+
+
+def rename(
+    model: ModelArgument,
+    old: Annotated[str, typer.Argument(help="The class.")],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
+) -> None:
+    """Give a class another name.
+
+    Example:  safecl rename pets.safecl cat tabby
+    """
+    from safecl.classifier.rename import find, renamed
+    from safecl.classifier.store import ModelFile, locked, rewrite_header
+
+    with locked(_there(model)):
+        file = ModelFile(model)
+        whole = isinstance(find(file.header, old), int) and new.lstrip("-").isdigit()
+        rewrite_header(file, renamed(file.header, old, int(new) if whole else new))
+    typer.echo(f"{old} is now called {new}.")
+
+
+def forget(
+    model: ModelArgument,
+    label: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")],
+) -> None:
+    """Remove a class from a model, and say what stays of it. Earlier sessions cannot be rolled back after that.
+
+    Example:  safecl forget pets.safecl hamster
+    """
+    _check_class(model, label)
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.classifier.store import locked
+
+    with locked(model):
+        classifier = ContinualClassifier.load(model, device="cpu")
+        said = classifier.forget(label)
+        classifier.save(model)
+    typer.echo(said)
+
+
+def rollback(model: ModelArgument) -> None:
+    """Take the last session back: the model answers as it did before.
+
+    Example:  safecl rollback pets.safecl
+    """
+    _check_model(model)
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.classifier.store import locked
+
+    with locked(model):
+        classifier = ContinualClassifier.load(model, device="cpu")
+        before = classifier.history_
+        classifier.rollback()
+        classifier.save(model)
+    last = before[-1]
+    typer.echo(
+        f"{model} is as it was before {last['name']!r} ({last['pictures']} pictures); it knows "
+        f"{len(classifier.classes_)} classes."
+    )
+
+
+def merge(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A model.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one that began with the same session.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model to make of both.")],
+) -> None:
+    """Make one model of two that were taught apart from a common beginning.
+
+    Example:  safecl merge north.safecl south.safecl -o both.safecl
+    """
+    for path in (one, other):
+        _check_model(path)
+        _check_other(out, path)
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.classifier.store import locked
+
+    with locked(out):
+        a, b = (ContinualClassifier.load(path, device="cpu") for path in (one, other))
+        both = a.merged(b)
+        both.save(out)
+    typer.echo(f"{out} knows {len(both.classes_)} classes.")
+
+
+def freeze(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The small file to write.")],
+) -> None:
+    """Write a small file that only predicts.
+
+    Example:  safecl freeze pets.safecl -o pets-frozen.safecl
+    """
+    _check_model(model)
+    _check_other(out, model)
+    from safecl.classifier.model import Model
+
+    Model.open(model).save(out, frozen=True)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+
+
+def export_run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    model: ModelOption,
+) -> None:
+    """Make a model of a run: what it has learned so far goes on learning there.
+
+    Example:  safecl export-run runs/demo/safe --model glyphs.safecl
+    """
+    if model.exists():
+        raise SafeclError(f"{model} is there already; choose another name.")
+    from safecl.classifier.from_run import model_of_run
+
+    made = model_of_run(run)
+    made.save(model)
+    typer.echo(f"{model} knows {len(made.classes)} classes; its probabilities are not calibrated until it learns more.")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """The commands of this file."""
+    for command in (learn, predict, inspect, rename, forget, merge, rollback, freeze):
+        app.command()(command)
+    app.command("eval")(evaluate)
+    app.command("export-run")(export_run)
+
+
+def _settings(words: list[str]) -> dict[str, Any]:
+    import yaml
+
+    found = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise SafeclError(f"{word!r} is not of the form key=value, for example train.lr=0.02.")
+        found[key] = yaml.safe_load(text)
+    return found
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        from safecl.classifier.store import ModelFile
+
+        ModelFile(path)
+    return path
+
+
+def _check_model(path: Path) -> None:
+    """Refuse what is no model before anything heavy is imported."""
+    from safecl.classifier.store import ModelFile
+
+    ModelFile(path)
+
+
+def _check_other(out: Path, source: Path) -> None:
+    """Refuse to write over what is read."""
+    if out.expanduser().resolve() == source.expanduser().resolve():
+        raise SafeclError(f"{out} would be written over itself; give another file as --out.")
+
+
+def _check_class(path: Path, label: str) -> None:
+    from safecl.classifier.rename import find
+    from safecl.classifier.store import read_header
+
+    find(read_header(path), label)
+
+
+def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
+    """The mistakes that can be seen before anything heavy is imported."""
+    if not Path(folder).expanduser().exists():
+        raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
+    if model.exists():
+        _check_model(model)
+        if settings:
+            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; leave it away.")
+    elif model.suffix != ".safecl":
+        raise SafeclError(f"Give the model a name that ends in .safecl, such as {model.stem or 'pets'}.safecl.")

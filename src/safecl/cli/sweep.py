@@ -1,0 +1,95 @@
+"""``safecl sweep``: the runs of a sweep, its progress, and its table."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from safecl.cli.terminal import Column, make_console, print_table
+from safecl.engine.progress import Show
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.sweep_objective import check_objective
+from safecl.experiments.sweep_plan import Plan, make_plan
+from safecl.lines import plain
+from safecl.report.tables import Table
+
+PLACES = ("local", "ray")
+
+
+def sweep_command(
+    source: str,
+    words: Sequence[str],
+    *,
+    folder: Path | None = None,
+    on: str = "local",
+    jobs: int | None = None,
+    gpus: float = 1.0,
+    objective: str | None = None,
+    dry: bool = False,
+    show: Show = "auto",
+) -> int:
+    """Run a sweep and print its table; the exit code is 1 where a run has failed."""
+    if on not in PLACES:
+        raise unknown("place for --on", on, PLACES)
+    if jobs is not None and jobs < 1:
+        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must go on at once.")
+    if not 0 < gpus <= 1:
+        raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
+    if objective is not None:
+        check_objective(objective)
+    plan = make_plan(source, words, objective)  # before anything heavy is imported: a wrong word is answered at once
+    place, console = folder or Path("runs") / plan.name, make_console()
+    if dry:
+        list_cells(plan, place, console)
+        return 0
+    from safecl.experiments.sweep import run_sweep
+
+    options = [] if folder is None else ["--folder", str(folder)]
+    command = shlex.join(["safecl", "sweep", source, *words, *options])
+    result = run_sweep(
+        plan,
+        place,
+        on="ray" if on == "ray" else "local",
+        jobs=jobs,
+        gpus=gpus,
+        objective=objective,
+        show=show,
+        command=command,
+    )
+    print_results(result.table, len(result.results.labels), objective, console)
+    for title, sentence in result.failed.items():
+        console.print(Text(f"{title} failed: {sentence}"))
+    for file in result.files:
+        console.print(Text(str(file), overflow="fold"))
+    return 1 if result.failed else 0
+
+
+def list_cells(plan: Plan, folder: Path, console: Console) -> None:
+    """What would run, and what of it is there already; nothing is started."""
+    rows = []
+    for cell in plan.cells:
+        place = folder / cell.name
+        begun, ended = (place / "resolved.yaml").exists(), (place / "summary.json").exists()
+        rows.append([cell.title, "done" if ended else "begun" if begun else "to do", cell.name])
+    columns = [Column("run", folds=True), Column("state"), Column("folder", folds=True)]
+    print_table(console, f"{plan.name}: {len(plan.cells)} runs in {folder}", columns, rows, drop=["folder"])
+
+
+def print_results(table: Table, labels: int, objective: str | None, console: Console) -> None:
+    """The table, as wide as the terminal at most; the best of each stream is bold and has a star."""
+    columns = [Column(head, folds=True) for head in table.leads[:labels]]
+    columns += [Column(head, right=True) for head in table.leads[labels:]]
+    rows = [
+        [Text(plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "") for cell in row]
+        for row in table.rows
+    ]
+    best = (
+        f"*: the best by {objective or 'final accuracy'}; "
+        if any(cell.best for row in table.rows for cell in row)
+        else ""
+    )
+    caption = f"{best}Stored: what is kept between sessions; Time: of a run, beside the others"
+    print_table(console, table.title, columns, rows, leads=labels, drop=["Runs", "Time", "Stored", "Learnable"],
+                caption=caption)  # fmt: skip

@@ -1,0 +1,100 @@
+"""CODA-Prompt: a prompt is the sum of components, weighted by how well the attended query fits their keys."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.layers import Prefix
+from safecl.losses import orthogonality
+from safecl.methods.coda_settings import CodaSettings
+from safecl.methods.growing import GrowingParameters
+from safecl.methods.method import Batch, Fit
+from safecl.methods.prompted import PromptMethod
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+
+class Components(nn.Module):
+    """By session, for B blocks: components (B, M, L, d), keys (B, M, d) and attention vectors (B, M, d)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.components, self.keys, self.attention = (GrowingParameters() for _ in range(3))
+
+    def forward(self, query: Tensor) -> Tensor:
+        """Σ_m cos(q ⊙ a_m, k_m) p_m over the components of all sessions: (N, d) → (N, B, L, d)."""
+        components, keys, attention = self.all()
+        # As matrix products: q ⊙ a would be N · B · M · d numbers.
+        products = torch.einsum("nd,bmd->nbm", query, attention * F.normalize(keys, dim=-1))
+        squares = torch.einsum("nd,bmd->nbm", query.square(), attention.square())
+        weights = products / squares.clamp(min=1e-24).sqrt()
+        return torch.einsum("nbm,bmld->nbld", weights, components)
+
+    def penalty(self) -> Tensor:
+        components, keys, attention = self.all()
+        return orthogonality(keys) + orthogonality(attention) + orthogonality(components.flatten(2))
+
+    def all(self) -> tuple[Tensor, Tensor, Tensor]:
+        components, keys, attention = (
+            torch.cat(list(each), dim=1) for each in (self.components, self.keys, self.attention)
+        )
+        return components, keys, attention
+
+
+class CODAPrompt(PromptMethod):
+    """Components are added in every session, where the original divides a fixed number among the sessions to come.
+
+    They start orthonormal to each other and to the earlier ones as far as there is room; with more components than
+    dimensions the rest are random directions. Earlier components are used, and not trained any more.
+    """
+
+    outputs = ("coda",)
+    settings: CodaSettings
+    prompts: Components
+
+    def __init__(self, backbone: Backbone, settings: CodaSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.prompts = Components()
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        s, width, prompts = self.settings, self.backbone.width, self.prompts
+        blocks, t = min(s.blocks, len(self.backbone.vit.blocks)), len(self.prompts.keys)
+        for name, own, shape in (
+            ("components", prompts.components, (s.length, width)),
+            ("keys", prompts.keys, (width,)),
+            ("attention", prompts.attention, (width,)),
+        ):
+            random = generator(self.seed, "coda", name, t)
+            drawn = torch.randn(blocks, s.components, *shape, generator=random).flatten(2)
+            before = torch.cat([drawn[:, :0], *(each.detach().flatten(2).cpu() for each in own)], dim=1)
+            fresh = torch.stack([orthonormal(new, old) for new, old in zip(drawn, before, strict=True)])
+            own.grow(fresh.reshape(blocks, s.components, *shape).to(self.backbone.device))
+        super().learn(session, fit)
+
+    def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        features = batch.features(self.network, prefixes=self.prefixes(batch.inputs))
+        return features, {"ortho": self.settings.ortho * self.prompts.penalty()} if self.settings.ortho else {}
+
+    def features(self, images: Tensor) -> Tensor:
+        return self.network.features(images, prefixes=self.prefixes(images))
+
+    def prefixes(self, images: Tensor) -> dict[int, Prefix]:
+        prompts = self.prompts(self.query(images))
+        keys, values = prompts.chunk(2, dim=2)
+        return {block: (keys[:, block], values[:, block]) for block in range(prompts.shape[1])}
+
+
+def orthonormal(vectors: Tensor, before: Tensor) -> Tensor:
+    """``vectors`` (M, d) made orthonormal to each other and to ``before`` (K, d) while there are dimensions left."""
+    basis = torch.linalg.qr(before.double().T).Q[:, : before.shape[1]]
+    found = []
+    for vector in F.normalize(vectors.double(), dim=1):
+        rest = vector - basis @ (basis.T @ vector)
+        rest = rest - basis @ (basis.T @ rest)  # twice: rounding leaves a part along the basis in the first pass
+        full = float(rest.norm()) < 1e-6
+        found.append(vector if full else F.normalize(rest, dim=0))
+        if not full:
+            basis = torch.cat([basis, found[-1][:, None]], dim=1)
+    return torch.stack(found).to(vectors)

@@ -1,0 +1,91 @@
+"""DualPrompt: prefixes of attention that all sessions share, and one expert a session, which is found by its key."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.layers import Prefix
+from safecl.methods.dualprompt_settings import DualpromptSettings
+from safecl.methods.growing import GrowingParameters
+from safecl.methods.method import Batch, Fit
+from safecl.methods.prompted import PromptMethod, most_frequent, uniform
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+
+class DualPrompts(nn.Module):
+    """``general`` (G, 2, L, d): keys and values of G blocks. ``experts``: (E, 2, L, d) a session; ``keys``: (d,)."""
+
+    def __init__(self, general: Tensor) -> None:
+        super().__init__()
+        self.general = nn.Parameter(general)
+        self.experts, self.keys = GrowingParameters(), GrowingParameters()
+
+    def similarity(self, query: Tensor) -> Tensor:
+        """cos(q, K): (N, d) → (N, T)."""
+        return F.normalize(query, dim=1) @ F.normalize(torch.stack(list(self.keys)), dim=1).T
+
+
+class DualPrompt(PromptMethod):
+    """An expert is added in every session, where the original has as many as there will be sessions.
+
+    It starts as the expert of the session before; its key starts from U(−1, 1). Where the backbone has fewer blocks
+    than the settings name, its last block stands for those it does not have.
+    """
+
+    outputs = ("dualprompt",)
+    settings: DualpromptSettings
+    prompts: DualPrompts
+
+    def __init__(self, backbone: Backbone, settings: DualpromptSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        last = len(backbone.vit.blocks) - 1
+        self.g_blocks, self.e_blocks = (
+            sorted({min(block, last) for block in blocks}) for blocks in (settings.g_blocks, settings.e_blocks)
+        )
+        shape = len(self.g_blocks), 2, settings.g_length, backbone.width
+        self.prompts = DualPrompts(uniform(*shape, generator=generator(seed, "general prompts")))
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        prompts, width, t = self.prompts, self.backbone.width, len(self.prompts.keys)
+        shape = len(self.e_blocks), 2, self.settings.e_length, width
+        fresh = uniform(*shape, generator=generator(self.seed, "expert prompts"))
+        prompts.experts.grow(prompts.experts[-1].detach().clone() if t else fresh.to(self.backbone.device))
+        prompts.keys.grow(uniform(width, generator=generator(self.seed, "expert key", t)).to(self.backbone.device))
+        super().learn(session, fit)
+
+    def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """All pictures get the session's expert; the key term is −λ · mean cos(q, K_t)."""
+        query = batch.gather(self.query(batch.inputs))
+        pull = F.cosine_similarity(query, self.prompts.keys[-1][None]).mean()
+        prefixes = self.prefixes(self.prompts.experts[-1], len(batch.inputs))
+        return batch.features(self.network, prefixes=prefixes), {"pull": -self.settings.pull * pull}
+
+    def features(self, images: Tensor) -> Tensor:
+        chosen = self.prompts.similarity(self.query(images)).topk(1).indices
+        if self.settings.batchwise:
+            chosen = most_frequent(chosen, len(self.prompts.keys)).expand_as(chosen)
+        experts = torch.stack(list(self.prompts.experts))[chosen[:, 0]]
+        return self.network.features(images, prefixes=self.prefixes(experts, len(images)))
+
+    def prefixes(self, experts: Tensor, count: int) -> dict[int, Prefix]:
+        """Keys and values by block, for ``experts`` (E, 2, L, d) of all pictures or (N, E, 2, L, d) of each."""
+        if self.settings.mixed_reshape:
+            experts = _mixed(experts.expand(count, *experts.shape[-4:]))
+        found = {block: self.prompts.general[i] for i, block in enumerate(self.g_blocks)}
+        for i, block in enumerate(self.e_blocks):
+            own = experts[..., i, :, :, :]
+            found[block] = torch.cat([_like(found[block], own), own], dim=-2) if block in found else own
+        return {block: (both[..., 0, :, :], both[..., 1, :, :]) for block, both in found.items()}
+
+
+def _like(general: Tensor, own: Tensor) -> Tensor:
+    return general.expand(*own.shape[:-3], *general.shape)
+
+
+def _mixed(experts: Tensor) -> Tensor:
+    """(N, E, 2, L, d) as the released code has it: [E, 2, N] read as if it were [E, N, 2]."""
+    n, e, *rest = experts.shape
+    return experts.permute(1, 2, 0, 3, 4).reshape(e, n, *rest).transpose(0, 1)

@@ -1,0 +1,142 @@
+"""EASE: a PET for each session; class means in all subspaces, where missing ones are made from similar classes."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.classes import without
+from safecl.heads.cosine import CosineHead
+from safecl.learner import Learner
+from safecl.methods.ease_settings import EaseSettings
+from safecl.methods.method import Batch, Fit, Method, Network
+from safecl.randomness import derive, generator
+from safecl.streams.stream import Session
+
+
+class EASE(Method):
+    """A session's pictures go through its own and all earlier PETs; through later ones they cannot.
+
+    ``sums`` (S, C, d) and ``counts`` (S, C) are those of the features of every class in every subspace, ``brought``
+    (T, C) tells which sessions brought a class. The original has one session a class; a class of several sessions has
+    their subspaces as its own, with equal weights.
+    """
+
+    outputs = ("ease",)
+    settings: EaseSettings
+    sums: Tensor
+    counts: Tensor
+    brought: Tensor
+
+    def __init__(self, backbone: Backbone, settings: EaseSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learners = nn.ModuleList()
+        self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
+        self.register_buffer("counts", torch.zeros(0, 0))
+        self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
+        self.ptm = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False) if settings.beta else None
+        self._prototypes: Tensor | None = None
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        current, most = self.current(session), self.settings.adapters
+        if most is None or len(self.learners) < most:
+            head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
+            head.grow_random(len(current), generator(self.seed, "head", self.sessions))
+            learner = self.grow()
+            loss = partial(self.loss, learner, head, current)
+            fit("ease", nn.ModuleList([learner, head]), session, loss)
+            learner.freeze()
+        networks: list[Network] = [*self.subspaces, *([self.backbone] if self.ptm is not None else [])]
+        targets, *features = fit.features(session, *networks)
+        if self.ptm is not None:
+            self.ptm.observe(features.pop(), targets)
+            self.ptm.imprint()
+        self.observe(torch.stack(features), targets, current)
+
+    @property
+    def subspaces(self) -> list[Learner]:
+        return cast("list[Learner]", list(self.learners))
+
+    def grow(self) -> Learner:
+        """A new learner, the last of all."""
+        learner = Learner(self.backbone, self.settings.pet, derive(self.seed, "subspace", len(self.learners)))
+        self.learners.append(learner)
+        return learner
+
+    def loss(self, learner: Learner, head: CosineHead, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy of a head that has the session's classes ``current`` (sorted) alone."""
+        logits = head(batch.features(learner))
+        return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
+
+    def observe(self, features: Tensor, targets: Tensor, current: Tensor) -> None:
+        """Add a session's features (S, N, d) in every subspace, with class indices (N,), and note its classes."""
+        more = len(features) - len(self.sums), len(self.classes) - self.sums.shape[1]
+        self.sums = F.pad(self.sums, (0, 0, 0, more[1], 0, more[0])).index_add(1, targets, features)
+        ones = torch.ones_like(features[:, :, 0])
+        self.counts = F.pad(self.counts, (0, more[1], 0, more[0])).index_add(1, targets, ones)
+        self.brought = F.pad(self.brought, (0, more[1], 0, 1))
+        self.brought[-1, current] = True
+        self._prototypes = None
+
+    @property
+    def prototypes(self) -> Tensor:
+        """(S, C, d): class means, and where a subspace has none of a class, one made from those it has."""
+        if self._prototypes is None:
+            self._prototypes = complete(self.sums / self.counts.clamp(min=1)[:, :, None], self.counts > 0)
+        return self._prototypes
+
+    def weights(self) -> Tensor:
+        """(S, C): those of a class's own subspaces sum to 1, those of the others to α."""
+        own = torch.zeros_like(self.counts)
+        for session, brought in enumerate(self.brought):
+            own[min(session, len(own) - 1)] += brought
+        own, others = (own > 0).to(own), (own == 0).to(own)
+        return own / own.sum(dim=0) + self.settings.alpha * others / others.sum(dim=0).clamp(min=1)
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        found = {f"subspace {n}": learner.features(images) for n, learner in enumerate(self.subspaces)}
+        return found if self.ptm is None else {**found, "backbone": self.backbone.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
+        own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
+        cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
+        logits = (cosines * self.weights()[:, None]).sum(dim=0)
+        if self.ptm is not None:
+            logits = logits + self.settings.beta * self.ptm(features["backbone"])
+        return {"ease": logits}
+
+    def drop_class(self, index: int) -> None:
+        super().drop_class(index)
+        self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))
+        self._prototypes = None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The numbers of subspaces, sessions and classes are part of the state, not of the constructor.
+        for name in ("sums", "counts", "brought"):
+            setattr(self, name, getattr(self, name).new_zeros(state_dict[prefix + name].shape))
+        self._prototypes = None
+        while len(self.learners) < len(self.sums):
+            self.grow().freeze()
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def complete(means: Tensor, known: Tensor) -> Tensor:
+    """``means`` (S, C, d) with those filled in that are not ``known`` (S, C).
+
+    A class o that subspace n does not know is compared, in the latest subspace b that knows it, with the classes j
+    that n knows: W_no = Σ_j softmax_j(cos(W_bo, W_bj)) W_nj. Earlier subspaces know all that a later one does.
+    """
+    found = means.clone()
+    last = known.long().cumsum(dim=0).argmax(dim=0)  # the latest subspace that knows a class: (C,)
+    for n, there in enumerate(known):
+        for b in set(last[~there].tolist()):
+            missing = ~there & (last == b)
+            similar = F.normalize(means[b, missing], dim=1) @ F.normalize(means[b, there], dim=1).T
+            found[n, missing] = similar.softmax(dim=1) @ means[n, there]
+    return found

@@ -1,0 +1,42 @@
+"""Joint training: all classes at once, the bound that continual methods are held against."""
+
+from collections.abc import Mapping
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.cosine import CosineHead
+from safecl.learner import Learner
+from safecl.methods.joint_settings import JointSettings
+from safecl.methods.method import Batch, Fit, Group, Method
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+
+class Joint(Method):
+    """A run gives it the whole stream as one session. A session after that goes on with the classes seen so far."""
+
+    outputs = ("joint",)
+    settings: JointSettings
+
+    def __init__(self, backbone: Backbone, settings: JointSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learner = Learner(backbone, settings.pet, seed)
+        self.head = CosineHead(backbone.width, settings.scale)
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        new = len(self.classes) - self.head.classes
+        self.head.grow_random(new, generator(self.seed, "head", self.head.classes))
+        body = Group(list(self.learner.parameters()), rate=self.settings.body_rate)
+        fit("joint", nn.ModuleList([self.learner, self.head]), session, self.loss, groups=[body])
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"joint": self.head(features["learner"])}

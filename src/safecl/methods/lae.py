@@ -1,0 +1,72 @@
+"""LAE: an online PET that is trained, an offline one that is its moving average, and the surer of both answers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.linear import LinearHead
+from safecl.learner import Learner
+from safecl.losses import local_cross_entropy
+from safecl.methods.lae_settings import LaeSettings
+from safecl.methods.method import Batch, Fit, Method
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+
+class LAE(Method):
+    """Both PETs share one head. The average starts after the first session, and moves with every step from then on.
+
+    In later sessions new heads are calibrated first: the PET is trained in the last part of the epochs only. That is
+    a phase of its own, so the optimiser starts anew where the PET joins.
+    """
+
+    outputs = ("online", "offline", "lae")
+    settings: LaeSettings
+
+    def __init__(self, backbone: Backbone, settings: LaeSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.online = Learner(backbone, settings.pet, seed)
+        self.offline = Learner(backbone, settings.pet, seed).requires_grad_(False)
+        self.head = LinearHead(backbone.width)
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        current, recipe = self.current(session), fit.recipe()
+        self.head.begin(current, generator(self.seed, "head", self.head.classes))
+        loss = partial(self.loss, current)
+        if not self.sessions:
+            fit("lae", nn.ModuleList([self.online, self.head]), session, loss)
+            self.offline.load_state_dict(self.online.state_dict())
+            return
+        alone = min(round(self.settings.frozen * recipe.epochs), recipe.epochs - 1)
+        if alone:
+            self.online.requires_grad_(False)
+            first = replace(recipe, epochs=alone)
+            fit("head", nn.ModuleList([self.offline, self.head]), session, loss, recipe=first, after_step=self.average)
+            self.online.requires_grad_(True)
+        rest = replace(recipe, epochs=recipe.epochs - alone)
+        everything = nn.ModuleList([self.online, self.offline, self.head])
+        fit("lae", everything, session, loss, recipe=rest, after_step=self.average)
+
+    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy over the classes of this session, ``current`` (sorted), alone."""
+        logits = self.head(batch.features(self.online))
+        return {"cls": local_cross_entropy(logits, batch.targets, current)}
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """offline ← decay · offline + (1 − decay) · online."""
+        for mine, theirs in zip(self.offline.parameters(), self.online.parameters(), strict=True):
+            mine.lerp_(theirs, 1 - self.settings.decay)
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"online": self.online.features(images), "offline": self.offline.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The logarithm of the larger probability of each class."""
+        online, offline = (self.head(features[name]).log_softmax(dim=1) for name in ("online", "offline"))
+        return {"online": online, "offline": offline, "lae": torch.maximum(online, offline)}

@@ -1,0 +1,91 @@
+"""S-iPrompts: a prompt and a head for each domain, trained alone; the nearest centre tells a picture's domain."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
+from safecl.heads.kmeans import kmeans
+from safecl.heads.linear import LinearHead
+from safecl.learner import Learner
+from safecl.methods.growing import GrowingParameters
+from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.siprompts_settings import SipromptsSettings
+from safecl.pet.settings import NoPetSettings
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+ABSENT = -1e4  # logit of a class that the chosen session did not bring
+
+
+class SiPrompts(Method):
+    """Every session is a domain with a prompt, a head and centres of its own.
+
+    It is made for sessions that bring the same classes: a class that the chosen session did not bring is never the
+    answer, so on a class-incremental stream the choice of the session decides.
+    """
+
+    outputs = ("siprompts",)
+    settings: SipromptsSettings
+    members: Tensor
+    centres: Tensor
+
+    def __init__(self, backbone: Backbone, settings: SipromptsSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.network = Learner(backbone, NoPetSettings())
+        self.prompts, self.head = GrowingParameters(), LinearHead(backbone.width)  # a block of the head is a session's
+        self.register_buffer("members", torch.zeros(0, dtype=torch.int64))  # the class of each row of the head
+        self.register_buffer("centres", torch.zeros(0, settings.centres, backbone.width))
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        width, t = self.backbone.width, len(self.prompts)
+        bound, random = width**-0.5, generator(self.seed, "domain prompt", t)
+        prompt = torch.empty(self.settings.length, width).uniform_(-bound, bound, generator=random)
+        self.prompts.grow(prompt.to(self.backbone.device))
+        current = self.current(session)
+        self.head.grow(len(current), generator(self.seed, "head", t))
+        self.head.train_only([-1])
+        fit(self.name, nn.ModuleList([self.prompts, self.head]), session, partial(self.loss, current))
+        _, features = fit.features(session, self.backbone)
+        own = kmeans(F.normalize(features, dim=1), self.settings.centres, generator(self.seed, "centres", t))
+        self.members, self.centres = torch.cat([self.members, current]), torch.cat([self.centres, own[None]])
+
+    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy of the session's own head, whose rows are the classes ``current`` (sorted)."""
+        logits = self.head(batch.features(self.network, prompts=self.prompts[-1]))[:, -len(current) :]
+        return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
+
+    def nearest(self, bare: Tensor) -> Tensor:
+        """The session whose centres hold the one nearest to the features ``bare`` (N, d) of the backbone: (N,)."""
+        features = F.normalize(bare, dim=1)
+        power = {"l1": 1.0, "l2": 2.0}[self.settings.distance]
+        distances = torch.cdist(features, self.centres.flatten(0, 1), p=power)
+        return distances.reshape(len(features), *self.centres.shape[:2]).amin(dim=2).argmin(dim=1)
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        bare = self.backbone.features(images)
+        prompts = torch.stack(list(self.prompts))[self.nearest(bare)]
+        return {"backbone": bare, "prompted": self.network.features(images, prompts=prompts)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        chosen, every = self.nearest(features["backbone"]), self.head(features["prompted"])
+        logits = every.new_full((len(every), len(self.classes)), ABSENT)
+        parts = [torch.split(each, self.head.sizes, dim=-1) for each in (every, self.members)]
+        for t, (own, columns) in enumerate(zip(*parts, strict=True)):
+            logits[:, columns] = torch.where((chosen == t)[:, None], own, logits[:, columns])
+        return {"siprompts": logits}
+
+    def drop_class(self, index: int) -> None:
+        raise SafeclError(f"{self.settings.title} cannot forget a single class: a session is one head.")
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # The number of sessions is part of the state, not of the constructor.
+        for name in ("members", "centres"):
+            setattr(self, name, getattr(self, name).new_zeros(state_dict[prefix + name].shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,89 @@
+"""How many numbers a method trains on a backbone, and how many bytes it keeps, without any training."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.cosine import CosineHead
+from safecl.heads.linear import LinearHead
+from safecl.methods.catalog import make_method
+from safecl.methods.method import Network, Recipe
+from safecl.methods.settings import MethodSettings
+from safecl.randomness import generator
+from safecl.streams.images import ArrayPictures
+from safecl.streams.stream import Session
+
+PICTURES = 2  # of a class: enough for every statistic, and no state depends on their number
+RIDGE_SIZES = (8, 16, 24)
+
+
+class Sizes(NamedTuple):
+    """``learnable``: numbers that any session trains, heads aside. ``kept``: bytes of the state after the last one."""
+
+    learnable: int
+    kept: int
+
+
+def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, classes: int = 10) -> Sizes:
+    """The sizes after so many sessions of so many new classes each.
+
+    The state of a ridge head is a polynomial of second degree in ridge.size: it is measured at three small sizes.
+    """
+    if "pilot" in type(settings).model_fields:  # pilots train copies, which are thrown away
+        settings = settings.model_copy(update={"pilot": False})
+    ridge: Any = getattr(settings, "ridge", None)
+    if ridge is None:
+        return _measure(settings, backbone, sessions, classes)
+    small = [settings.model_copy(update={"ridge": ridge.model_copy(update={"size": size})}) for size in RIDGE_SIZES]
+    found = [_measure(each, backbone, sessions, classes) for each in small]
+    return Sizes(found[0].learnable, _extrapolate(ridge.size, [each.kept for each in found]))
+
+
+def _measure(settings: MethodSettings, backbone: Backbone, sessions: int, classes: int) -> Sizes:
+    method, fit = make_method(settings, backbone), _DryFit(backbone.width)
+    for number in range(1, sessions + 1):
+        labels = tuple(range((number - 1) * classes, number * classes))
+        pictures = ArrayPictures(np.zeros((len(labels) * PICTURES, 1, 1, 3), dtype=np.uint8), [*labels] * PICTURES)
+        method.register_classes(labels)
+        method.learn(Session(number, str(number), labels, pictures), fit)
+        method.sessions += 1
+    return Sizes(sum(parameter.numel() for parameter in fit.trained.values()), method.facts()["bytes_kept"])
+
+
+def _extrapolate(at: int, values: list[int]) -> int:
+    """The polynomial through ``values`` at ``RIDGE_SIZES``, by Lagrange's formula."""
+    total = Fraction(0)
+    for i, value in zip(RIDGE_SIZES, values, strict=True):
+        others = [Fraction(at - j, i - j) for j in RIDGE_SIZES if j != i]
+        total += value * others[0] * others[1]
+    return int(total)
+
+
+class _DryFit:
+    """A ``Fit`` that trains nothing, notes what would be trained, and gives random features."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.random = width, generator(0, "sizes")
+        self.trained: dict[int, nn.Parameter] = {}
+
+    def __call__(self, name: str, module: nn.Module, *_: Any, **__: Any) -> None:
+        self.trained |= {id(parameter): parameter for parameter in _without_heads(module) if parameter.requires_grad}
+
+    def recipe(self) -> Recipe:
+        return Recipe()
+
+    def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
+        targets = torch.tensor(session.train.labels)  # a label is its own index here
+        return targets, *(torch.randn(len(targets), self.width, generator=self.random) for _ in networks)
+
+
+def _without_heads(module: nn.Module) -> Iterator[nn.Parameter]:
+    if not isinstance(module, CosineHead | LinearHead):
+        yield from module.parameters(recurse=False)
+        for child in module.children():
+            yield from _without_heads(child)

@@ -1,0 +1,78 @@
+"""SSIAT: one PET tuned in all sessions; class means move with the features, and the head is retrained on Gaussians."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.backbone.backbone import Backbone
+from safecl.heads.gaussians import ClassGaussians
+from safecl.heads.linear import LinearHead
+from safecl.learner import Learner
+from safecl.losses import cosface
+from safecl.methods.alignment import align
+from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.ssiat_settings import SsiatSettings
+from safecl.randomness import generator
+from safecl.streams.stream import Session
+
+
+class SSIAT(Method):
+    """Nothing holds the PET back: what its drift does to old classes is estimated on the current pictures.
+
+    A session may bring known classes again: the blocks of those classes are trained too, and their Gaussians take the
+    new features in after their means have moved.
+    """
+
+    outputs = ("ssiat",)
+    settings: SsiatSettings
+
+    def __init__(self, backbone: Backbone, settings: SsiatSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learner = Learner(backbone, settings.pet, seed)
+        self.head = LinearHead(backbone.width, bias=False, cosine=settings.scale)
+        self.gaussians = ClassGaussians(backbone.width)
+        self.to(backbone.device)
+
+    def learn(self, session: Session, fit: Fit) -> None:
+        s, current = self.settings, self.current(session)
+        before = fit.features(session, self.learner)[1] if self.sessions else None
+        self.head.begin(current, generator(self.seed, "head", self.head.classes))
+        fit("ssiat", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
+        targets, features = fit.features(session, self.learner)
+        if before is not None:
+            after = features
+            if not s.paired:
+                order = torch.randperm(len(features), generator=generator(self.seed, "unpaired", self.sessions))
+                after = features[order.to(features.device)]
+            self.gaussians.transform(offset=drift(self.gaussians.means, before, after, s.drift))
+        self.gaussians.add(features, targets)
+        if self.sessions:
+            align(self.head, self.gaussians, s, fit, self.align_loss)
+
+    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """CosFace over the classes of this session, ``current`` (sorted), alone."""
+        cosines = self.head(batch.features(self.learner))[:, current] / self.settings.scale
+        targets = torch.searchsorted(current, batch.targets)
+        return {"cls": cosface(cosines, targets, self.settings.scale, self.settings.margin)}
+
+    def align_loss(self, batch: Batch) -> dict[str, Tensor]:
+        return {"cls": F.cross_entropy(self.head(batch.inputs), batch.targets)}
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"ssiat": self.head(features["learner"])}
+
+
+def drift(means: Tensor, before: Tensor, after: Tensor, width: float) -> Tensor:
+    """How far the mean (C, d) of each class moves: (C, d), from features (N, d) before and after training.
+
+    Δ_c = Σ_i w_i (e'_i − e_i) / Σ_i w_i with w_i = exp(−‖e_i − μ_c‖² / 2σ²) + 10⁻⁵.
+    """
+    distances = torch.cdist(means.double(), before.double()).square()
+    weights = torch.exp(-distances / (2 * width**2)) + 1e-5
+    return (weights @ (after - before).double() / weights.sum(dim=1, keepdim=True)).to(means)

@@ -1,0 +1,56 @@
+"""Prefix tuning: learnable keys and values before those of a block's attention."""
+
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from safecl.backbone.layers import Attention
+from safecl.backbone.view import shared_view
+from safecl.pet.blocks import blocks, plain_attention
+from safecl.pet.settings import PrefixSettings
+from safecl.randomness import generator
+
+
+class Prefixes(nn.Module):
+    """Keys and values (2, P, d) ~ U(0, 0.01), each times a factor that is trained and starts at 1."""
+
+    def __init__(self, length: int, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(2, length, width).uniform_(0, 0.01, generator=generator))
+        self.scale = nn.Parameter(torch.ones(2, 1, 1))
+
+    def forward(self) -> Tensor:
+        return self.scale * self.tokens
+
+
+class PrefixedAttention(Attention):
+    """Attention with learnable keys and values of its own before all others.
+
+    With ``compensate`` y = Σ_i a_i v_i + Σ_p a_p v_p / Σ_p a_p over tokens i and prefix p, where a is the softmax over
+    both: without it the second sum is not divided.
+    """
+
+    def __init__(self, attention: Attention, prefixes: Prefixes, compensate: bool) -> None:
+        super().__init__(attention)
+        self.prefixes, self.compensate = prefixes, compensate
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if attn_mask is not None or is_causal:
+            raise ValueError("attention takes a mask or a prefix, not both")
+        tokens = self.prefixes().to(k.dtype).unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (2, heads, P, …)
+        keys, values = tokens[:, None].expand(-1, len(k), -1, -1, -1)
+        k = torch.cat([keys, k], dim=2)
+        if not self.compensate:
+            return super().attend(q, k, torch.cat([values, v], dim=2), None, False)
+        on_tokens = super().attend(q, k, torch.cat([torch.zeros_like(values), v], dim=2), None, False)
+        return on_tokens + super().attend(q, keys, values, None, False)
+
+
+def attach_prefix(pet: PrefixSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+    """Keys and values by block."""
+    view, prefixes = shared_view(vit), nn.ModuleDict()
+    for i, block in enumerate(blocks(view)[: pet.blocks]):
+        own = generator(seed, "pet", pet.kind, i)
+        prefixes[str(i)] = prefix = Prefixes(pet.length, block.attn.qkv.out_features // 3, own)
+        block.attn = PrefixedAttention(plain_attention(block), prefix, pet.compensate)
+    return view, prefixes

@@ -1,0 +1,49 @@
+"""The names of classes. Nothing heavy is imported."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from safecl.errors import SafeclError
+
+Label: TypeAlias = str | int
+LONGEST = 200  # characters of a class name
+
+
+def check_name(label: Label) -> None:
+    """Refuse a name that a person could not read in a table or use for a folder; any alphabet will do."""
+    if isinstance(label, int):
+        return
+    if not label.strip():
+        raise SafeclError("A class needs a name; an empty one was given.")
+    if len(label) > LONGEST:
+        raise SafeclError(f"The class name {label[:40]}… has {len(label)} characters; use {LONGEST} at most.")
+    if "/" in label or "\\" in label or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in label):
+        raise SafeclError(f"The class name {label!r} holds a slash or a control character; use another name.")
+    if label != label.strip():
+        raise SafeclError(f"The class name {label!r} begins or ends with a space; use another name.")
+
+
+def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
+    """A sentence on each class that is not text, or that a person would read as another one.
+
+    Two classes are read as one if they differ in case, unicode form, spaces, dashes or underscores only.
+    """
+    seen: dict[str, Label] = {}
+    for label in dict.fromkeys(labels):
+        if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
+            yield f"The name of the class {label!r} of {name} is not valid UTF-8; rename it."
+        key = normalised(label)
+        if key in seen:
+            yield (
+                f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; give them one name, or "
+                "two that differ."
+            )
+        seen[key] = label
+
+
+def normalised(label: Label) -> str:
+    if isinstance(label, int):  # −1 is not 1
+        return str(label)
+    text = unicodedata.normalize("NFKC", str(label)).casefold()
+    return " ".join(text.replace("_", " ").replace("-", " ").split())

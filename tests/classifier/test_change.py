@@ -1,0 +1,198 @@
+"""Classes leave a model, and models become one: compared with a model that learned so in the first place."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.merge import merge
+from safecl.errors import SafeclError
+
+New = Callable[..., ContinualClassifier]
+Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
+
+
+def slow(model: ContinualClassifier, images: np.ndarray) -> dict[Any, torch.Tensor]:
+    """The slow learner's logits by class."""
+    found = torch.cat([logits["slow"] for logits, _ in model._logits(_pictures(images))])
+    return {label: found[:, i] for i, label in enumerate(model.classes_.tolist())}
+
+
+def _pictures(images: np.ndarray) -> Any:
+    from safecl.classifier.data import unlabelled
+
+    return unlabelled(images)
+
+
+def same(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor], atol: float = 1e-4) -> bool:
+    return one.keys() == other.keys() and all(torch.allclose(one[k], other[k], atol=atol) for k in one)
+
+
+def reopened(model: ContinualClassifier, path: Path) -> ContinualClassifier:
+    model.save(path)
+    return ContinualClassifier.load(path, device="cpu")
+
+
+@pytest.mark.parametrize("replayed", [0, 512])
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+def test_a_class_is_forgotten_as_if_it_had_never_been_added(
+    memory: str, replayed: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
+    models = []
+    for classes in ("ef", "e"):
+        model = new_model(memory=memory)
+        model.learn(*lesson("abcd"))
+        images, labels = lesson("ef")
+        rows = [i for i, label in enumerate(labels) if label in classes]
+        model.learn(images[rows], [labels[i] for i in rows])
+        models.append(reopened(model, tmp_path / f"{classes}.safecl"))
+    said = models[0].forget("f")
+    assert "its 5 pictures have left the Gram matrix" in said
+    images = lesson("abcdef", seed=3)[0]
+    assert same(slow(models[0], images), slow(models[1], images), 1e-4 if replayed else 1e-3)  # by subtraction
+    again = reopened(models[0], tmp_path / "again.safecl")
+    assert (again.predict_proba(images) == models[0].predict_proba(images)).all()
+    with pytest.raises(SafeclError, match="cannot be rolled back"):
+        models[0].rollback()
+    told = models[0].learn(*lesson("f"))  # the same pictures are new to it
+    assert told.new == ["f"] and told.skipped == 0
+
+
+def test_what_stays_of_a_forgotten_class_is_said(
+    new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    model = new_model(keep=1)
+    for number, classes in enumerate(("abcd", "ef", "g")):
+        model.learn(*lesson(classes, seed=number))
+    assert "5 of its 5 pictures stay in the Gram matrix" in model.forget("e")
+    assert model.classes_.tolist() == list("abcdfg") and model.predict_proba(lesson("a")[0]).shape[1] == 6
+    with pytest.raises(SafeclError, match="no class 'e'"):
+        model.forget("e")
+
+
+def test_a_head_without_projection_is_saved_and_goes_on(new_model: New, lesson: Lesson, tmp_path: Path) -> None:
+    model = new_model("ranpac", settings={"method.ridge": {"project": False}})
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("c"))
+    model.save(tmp_path / "m.safecl")
+    again = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    images = lesson("abc", seed=5)[0]
+    expected = again.predict_proba(images)
+    again.learn(*lesson("d"))
+    again.rollback()
+    assert np.array_equal(again.predict_proba(images), expected)
+    again.forget("a")
+    assert again.classes_.tolist() == ["b", "c"]
+
+
+def test_a_model_that_was_never_saved_merges_with_one_from_a_file(
+    new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model = new_model("simplecil")
+    model.learn(*lesson("ab"))
+    model.save(tmp_path / "m.safecl")
+    other = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    other.learn(*lesson("c"))
+    model.learn(*lesson("d"))
+    assert sorted(model.merged(other).classes_) == list("abcd")
+
+
+def test_models_that_renamed_or_forgot_a_common_class_are_not_merged(new_model: New, lesson: Lesson) -> None:
+    base = new_model("simplecil")
+    base.learn(*lesson("abc"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("d"))
+    other.learn(*lesson("e"))
+    one.rename("a", "z")
+    with pytest.raises(SafeclError, match=r"differ in classes that both began with \(a, z\)"):
+        one.merged(other)
+    other.rename("a", "z")
+    assert sorted(one.merged(other).classes_) == list("bcdez")
+
+
+@pytest.mark.parametrize("name", ["siprompts", "ease", "ssiat", "lae", "l2p"])
+def test_a_method_forgets_a_class_or_says_that_it_cannot(name: str, new_model: New, lesson: Lesson) -> None:
+    model = new_model(name)
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("c"))
+    images = lesson("abc", seed=5)[0]
+    assert model.predict_proba(images).shape[1] == 3
+    if name == "siprompts":
+        with pytest.raises(SafeclError, match="cannot forget a single class"):
+            model.forget("a")
+    else:
+        model.forget("a")
+        assert model.predict_proba(images).shape == (len(images), 2) and model.classes_.tolist() == ["b", "c"]
+
+
+@pytest.mark.parametrize("name", ["simplecil", "aper", "ranpac", "finetune"])
+def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New, lesson: Lesson) -> None:
+    base = new_model(name)
+    base.learn(*lesson("ab"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("c"))
+    other.learn(*lesson("da", seed=1))
+    if name == "finetune":
+        with pytest.raises(SafeclError, match="keeps no network the same"):
+            merge(one._fitted, other._fitted, one._backbone())
+    else:
+        both = ContinualClassifier.of(merge(one._fitted, other._fitted, one._backbone()), device="cpu")
+        one.learn(*lesson("da", seed=1))
+        images = lesson("abcd", seed=5)[0]
+        assert both.classes_.tolist() == ["a", "b", "c", "d"]
+        found, wanted = (torch.cat([main for _, main in model._logits(_pictures(images))]) for model in (both, one))
+        assert torch.allclose(found, wanted, atol=1e-4)
+    one.forget("c")
+    assert "c" not in one.classes_.tolist() and len(one.predict(lesson("ab")[0])) == 10
+
+
+@pytest.mark.parametrize(
+    ("memory", "replayed", "keep"), [("statistics", 512, 3), ("statistics", 0, 3), ("features", 0, 1)]
+)
+def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
+    memory: str, replayed: int, keep: int, new_model: New, lesson: Lesson, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
+    base = new_model(memory=memory, keep=keep)
+    base.learn(*lesson("abcd"))
+    base.save(tmp_path / "base.safecl")
+    halves = {"one": [("ef", 1), ("g", 2)], "other": [("ha", 3), ("ie", 4)]}
+    models = {}
+    for name, sessions in halves.items():
+        model = ContinualClassifier.load(tmp_path / "base.safecl", device="cpu")
+        for classes, seed in sessions:
+            model.learn(*lesson(classes, seed=seed))
+        models[name] = reopened(model, tmp_path / f"{name}.safecl")
+    whole = ContinualClassifier.load(tmp_path / "base.safecl", device="cpu")
+    for classes, seed in [*halves["other"], *halves["one"]]:
+        whole.learn(*lesson(classes, seed=seed))
+    images = lesson("abcdefghi", seed=9)[0]
+    a, b = (models[name]._fitted for name in halves)
+    for pair in ((a, b), (b, a)):
+        both = ContinualClassifier.of(merge(*pair, whole._backbone()), device="cpu")
+        assert same(slow(both, images), slow(whole, images))
+        again = reopened(both, tmp_path / "both.safecl")
+        assert (again.predict_proba(images) == both.predict_proba(images)).all()
+        again.learn(*lesson("j", seed=6))  # and it goes on learning
+        assert len(again.classes_) == 10
+
+
+def test_models_that_do_not_belong_together_are_refused(new_model: New, lesson: Lesson) -> None:
+    one, other, third = new_model(), new_model(), new_model(seed=1)
+    for model in (one, other, third):
+        model.learn(*lesson("ab"))
+    backbone = one._backbone()
+    with pytest.raises(SafeclError, match="learned nothing that the first one lacks"):
+        merge(one._fitted, one._fitted, backbone)
+    with pytest.raises(SafeclError, match="do not share their first session"):
+        other.learn(*lesson("c"))
+        merge(one._fitted, other._fitted, backbone)
+    with pytest.raises(SafeclError, match="differ in seed"):
+        merge(one._fitted, third._fitted, backbone)

@@ -1,0 +1,241 @@
+"""A model learns session by session and answers; what was learned is kept to the bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from PIL import Image
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.engine.run import run
+from safecl.errors import SafeclError
+from safecl.heads.left_out import leaving_out, one_of_each
+from safecl.methods.catalog import make_method, method_settings
+from safecl.streams.images import Transform
+from safecl.streams.stream import Part, Stream
+
+New = Callable[..., ContinualClassifier]
+Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
+    model = new_model()
+    model.learn(*lesson("abcd"))
+    model.learn(*lesson("ef"))
+    return model
+
+
+@pytest.mark.parametrize("name", method_settings())
+def test_any_method_learns_new_classes_known_ones_and_both(
+    name: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    quick = {"slca": {"method.align_epochs": 1, "method.align_samples": 4}}.get(name, {})
+    model = new_model(name, settings=quick)
+    model.learn(*lesson("ab"))
+    before = model.predict_proba(lesson("ab")[0])
+    model.learn(*lesson("c"))
+    model.learn(*lesson("ad", seed=1))
+    assert model.classes_.tolist() == ["a", "b", "c", "d"] and len(model.history_) == 3
+    p = model.predict_proba(lesson("abcd")[0])
+    assert p.shape == (20, 4) and np.allclose(p.sum(axis=1), 1, atol=1e-5)
+    model.save(tmp_path / "m.safecl")
+    again = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    assert (again.predict_proba(lesson("abcd")[0]) == p).all()
+    again.rollback()
+    again.rollback()
+    assert (again.predict_proba(lesson("ab")[0]) == before).all() and again.classes_.tolist() == ["a", "b"]
+    with pytest.raises(SafeclError, match="it has learned one session only"):
+        again.rollback()
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(
+    kept: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether Gram matrices are kept as such or as the features they were made of, and from file to file."""
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", kept and 512)
+    sessions = ["abcd", "ef", "ag"]
+    for number, classes in enumerate(sessions):
+        path = tmp_path / "m.safecl"
+        model = ContinualClassifier.load(path, device="cpu") if number else new_model(epochs=2)
+        model.learn(*lesson(classes, seed=number), again=True)
+        model.save(path)
+    from safecl.classifier.data import labelled
+
+    parts = []
+    for number, classes in enumerate(sessions):
+        pictures = labelled(*lesson(classes, seed=number))[0]
+        parts.append(Part(str(number), tuple(sorted(classes)), pictures, pictures.subset([])))
+    settings = model._fitted.settings
+    stream = Stream("same", parts, "mixed", Transform(16))
+    method = make_method(settings.method, model._backbone(), settings.seed)
+    train = settings.for_pictures(20)
+    run(method, stream, tmp_path / "run", accelerator=Accelerator(cpu=True), train=train, seed=settings.seed)
+    own = model._fitted.method(model._backbone(), learning=True).state_dict()
+    for key, value in method.state_dict().items():
+        assert torch.equal(value, own[key]), key
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_left_out_answers_are_those_of_a_head_that_never_saw_the_pictures(
+    together: bool, new_model: New, lesson: Lesson
+) -> None:
+
+    images, labels = lesson("abc", 4)
+    model = new_model("ranpac")
+    model.learn(images, labels)
+    method = model._fitted.method(model._backbone(), learning=True)
+    views = torch.rand(12, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    features, targets = method.embed(views), torch.arange(12) % 3
+    ridge = method.ridge
+    ridge.statistics.gram, ridge.statistics.sums = torch.zeros(0, 0), torch.zeros(60, 0)
+    ridge.statistics.count = torch.tensor(0)
+    ridge.add(features["learner"], targets)
+    ridge.solve()
+    beta, groups = ridge.beta, one_of_each(targets) if together else torch.arange(12)
+    with leaving_out(method, targets, groups):
+        found = method.answer(features)["ranpac"]
+    assert sorted(groups.bincount().tolist()) == ([3] * 4 if together else [1] * 12)
+    for i in range(12):
+        rest = [j for j in range(12) if groups[j] != groups[i]]
+        h = ridge.project(features["learner"]).double()
+        y = torch.nn.functional.one_hot(targets).double()
+        weight = torch.linalg.solve(h[rest].T @ h[rest] + beta * torch.eye(60), h[rest].T @ y[rest])
+        assert torch.allclose(found[i].double(), h[i] @ weight, atol=1e-3)
+
+
+def test_pictures_of_any_kind_are_the_same_pictures(
+    new_model: New, lesson: Lesson, write_folder: Any, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "photos", "ab", 3)
+    images, labels = lesson("ab", 3)
+    files = sorted(folder.rglob("*.png"))
+    (tmp_path / "t.csv").write_text("path,label\n" + "".join(f"{f},{f.parent.name}\n" for f in files))
+    dataset = [(Image.open(f), f.parent.name) for f in files]
+
+    class Torch(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return len(dataset)
+
+        def __getitem__(self, index: int) -> Any:
+            return dataset[index]
+
+    answers = []
+    for data in (
+        (folder,),
+        (tmp_path / "t.csv",),
+        ([(str(f), f.parent.name) for f in files],),
+        (images, labels),
+        ((images, labels),),
+        (list(images), labels),
+        (torch.from_numpy(images).permute(0, 3, 1, 2), labels),
+        (dataset,),
+        (Torch(),),
+    ):
+        model = new_model("simplecil")
+        model.learn(*data)
+        answers.append(model.predict_proba(images))
+        assert model.score(*data) == model.score(images, labels)
+    assert all((found == answers[0]).all() for found in answers[1:])
+    for asked in (files, folder, [Image.open(f) for f in files], torch.from_numpy(images), Torch()):
+        assert (model.predict_proba(asked) == answers[0]).all()
+    assert model.predict(files[0]).shape == model.predict(Image.open(files[0])).shape == (1,)
+
+
+def test_one_class_and_one_picture_a_class_work_and_say_what_they_cannot_do(new_model: New, lesson: Lesson) -> None:
+    model = new_model()
+    told = model.learn(*lesson("a", 1))
+    assert any("one class" in warning for warning in told.warnings)
+    assert any("too few to say how sure" in warning for warning in told.warnings)
+    assert model.predict(lesson("a", 2)[0], unknown=0.05).tolist() == ["a", "a"]
+    told = model.learn(*lesson("bc", 1))
+    assert told.new == ["b", "c"] and any("3 pictures or fewer" in warning for warning in told.warnings)
+
+
+def test_pictures_that_were_learned_are_skipped(new_model: New, lesson: Lesson) -> None:
+    model = new_model("ranpac")
+    images, labels = lesson("ab", 4)
+    model.learn(images[:6], labels[:6])
+    told = model.learn(images, labels)
+    assert (told.pictures, told.skipped) == (2, 6)
+    with pytest.raises(SafeclError, match="nothing new"):
+        model.learn(images, labels)
+
+
+def test_a_session_that_fails_leaves_the_model_as_it_was(
+    taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = lesson("abcdef")[0]
+    before = taught.predict_proba(images)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr("safecl.classifier.teach._look_back", fail)
+    with pytest.raises(RuntimeError):
+        taught.learn(*lesson("gh"))
+    assert (taught.predict_proba(images) == before).all() and len(taught.history_) == 2
+
+
+def test_explanations_name_opinions_weights_and_nearest_classes(taught: ContinualClassifier, lesson: Lesson) -> None:
+    (answer,) = taught.explain(lesson("a", 1)[0])
+    assert set(answer.opinions) == {"slow", "fast", "safe"} and answer.nearest == answer.opinions["safe"]
+    assert answer.nearest[0] == (answer.label, pytest.approx(answer.probability))
+    assert sum(answer.weights.values()) == pytest.approx(1)
+
+
+def test_a_frozen_file_predicts_the_same_and_only_predicts(
+    taught: ContinualClassifier, lesson: Lesson, tmp_path: Path
+) -> None:
+    taught.save(tmp_path / "f.safecl", frozen=True)
+    frozen = ContinualClassifier.load(tmp_path / "f.safecl", device="cpu")
+    images = lesson("abcdef")[0]
+    assert (frozen.predict_proba(images) == taught.predict_proba(images)).all()
+    for change in (lambda: frozen.learn(*lesson("xy")), frozen.rollback, lambda: frozen.forget("a")):
+        with pytest.raises(SafeclError, match="is frozen: it only predicts"):
+            change()
+
+
+def test_a_new_name_changes_nothing_else(taught: ContinualClassifier, lesson: Lesson) -> None:
+    images = lesson("abcdef")[0]
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    before = model.predict_proba(images)
+    model.rename("a", "ä")
+    assert model.classes_.tolist()[0] == "ä" and (model.predict_proba(images) == before).all()
+    model.rollback()
+    assert model.classes_.tolist() == ["ä", "b", "c", "d"]
+
+
+def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(new_model: New, lesson: Lesson) -> None:
+    images, labels = lesson("abc", 8)
+    wrong = [*labels[:7], "b", *labels[8:]]  # the eighth picture shows an a
+    told = new_model("ranpac").learn(images, wrong)
+    assert [(where, label, said) for where, label, said, _ in told.suspects] == [("picture 7", "b", "a")]
+    twice = np.concatenate([images, np.clip(images[:1].astype(int) + 1, 0, 255).astype(np.uint8)])
+    told = new_model("ranpac").learn(twice, [*labels, "c"])
+    assert any("picture 0 and picture 24 look the same" in warning for warning in told.warnings)
+
+
+def test_probabilities_are_honest_on_pictures_that_were_never_learned(new_model: New, lesson: Lesson) -> None:
+    """Noise that hides the pattern in some of the pictures: neither always right nor always wrong."""
+    random = np.random.default_rng(0)
+
+    def noisy(each: int, seed: int) -> tuple[np.ndarray, list[Any]]:
+        images, labels = lesson("abcd", each, seed)
+        share = random.uniform(0, 1, (len(images), 1, 1, 1)) ** 2
+        noise = random.integers(0, 256, images.shape)
+        return (images * (1 - share) + noise * share).astype(np.uint8), labels
+
+    model = new_model("ranpac")
+    model.learn(*noisy(40, 1))
+    images, labels = noisy(100, 2)
+    p = model.predict_proba(images)
+    right = model.predict(images) == np.array(labels)
+    assert abs(p.max(axis=1).mean() - right.mean()) < 0.07
+    strange = [answer is None for answer in model.predict(images, unknown=0.1)]
+    assert 0.04 < np.mean(strange) < 0.18

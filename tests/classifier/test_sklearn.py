@@ -1,0 +1,113 @@
+"""The face of scikit-learn: its own checks, clone, pipelines and cross-validation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safecl.classifier.classifier import ContinualClassifier
+
+sklearn = pytest.importorskip("sklearn", minversion="1.6")
+
+from sklearn.base import clone, is_classifier  # noqa: E402
+from sklearn.model_selection import cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import validate_data  # noqa: E402
+
+TINY = {"backbone.weights": "random"}
+
+
+def as_pictures(rows: np.ndarray) -> np.ndarray:
+    """Rows of numbers as stripes of shades: (n, k) → uint8 (n, 16, 16, 3)."""
+    shades = (255 / (1 + np.exp(-np.asarray(rows, dtype=float)))).astype(np.uint8)
+    stripes = np.repeat(shades, -(-16 // shades.shape[1]), axis=1)[:, :16]
+    return np.ascontiguousarray(np.broadcast_to(stripes[:, None, :, None], (len(rows), 16, 16, 3)))
+
+
+class OnRows(ContinualClassifier):
+    """Takes the rows of numbers that scikit-learn's checks give for pictures."""
+
+    def __init__(self, epochs: int = 1, seed: int = 0) -> None:
+        super().__init__("test_vit", "simplecil", epochs=epochs, seed=seed, image_size=16, device="cpu", settings=TINY)
+
+    def fit(self, X: Any, y: Any = None) -> "OnRows":
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        super().fit(as_pictures(X), self._whole(y))
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> "OnRows":
+        X, y = validate_data(self, X, y, reset=self._model is None)
+        super().partial_fit(as_pictures(X), self._whole(y), classes)
+        return self
+
+    def predict(self, pictures: Any, **options: Any) -> np.ndarray:
+        return super().predict(self._rows(pictures), **options)
+
+    def predict_proba(self, pictures: Any) -> np.ndarray:
+        return super().predict_proba(self._rows(pictures))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def _rows(self, pictures: Any) -> np.ndarray:
+        _ = self._fitted
+        return as_pictures(validate_data(self, pictures, reset=False))
+
+    def _whole(self, y: np.ndarray) -> np.ndarray:
+        return y.astype(int) if y.dtype.kind == "f" and (y == y.astype(int)).all() else y
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = True, False
+        tags.classifier_tags.poor_score = True  # the tiny backbone is random
+        return tags
+
+
+LEFT_OUT = {"check_methods_subset_invariance": "float32 sums of the network depend on the size of a batch, by rounding"}
+
+
+@parametrize_with_checks([OnRows()])
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    name = getattr(check, "func", check).__name__
+    if name in LEFT_OUT:
+        pytest.skip(LEFT_OUT[name])
+    check(estimator)
+
+
+@parametrize_with_checks([ContinualClassifier()])
+def test_scikit_learns_checks_of_what_takes_pictures(estimator: Any, check: Callable[[Any], None]) -> None:
+    """Of an estimator that takes no tables there are few; the others are held by ``OnRows``."""
+    check(estimator)
+
+
+def test_clones_pipelines_and_cross_validation(new_model: Any, lesson: Any) -> None:
+    model = new_model("ranpac")
+    twin = clone(model)
+    assert is_classifier(model) and twin.get_params() == model.get_params() and twin is not model
+    images, labels = lesson("abc", 6)
+    scores = cross_val_score(twin, images, labels, cv=3, error_score="raise")
+    assert scores.shape == (3,) and scores.mean() > 0.9
+    line = make_pipeline(FunctionTransformer(lambda x: 255 - x), model).fit(images, labels)
+    assert line.score(images, labels) > 0.9 and line.classes_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
+        model.set_params(nothing=1)
+    assert model.set_params(epochs=2).get_params()["epochs"] == 2
+
+
+def test_partial_fit_is_a_session_and_fit_starts_anew(new_model: Any, lesson: Any) -> None:
+    model = new_model("simplecil")
+    with pytest.raises(sklearn.exceptions.NotFittedError, match="learned nothing yet"):
+        model.predict(lesson("a")[0])
+    model.partial_fit(*lesson("ab"), classes=list("abc")).partial_fit(*lesson("c"))
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="not in classes"):
+        model.partial_fit(*lesson("x"), classes=list("abc"))
+    assert model.fit(*lesson("de")).classes_.tolist() == ["d", "e"]
+    with pytest.raises(Exception, match="no picture"):
+        model.fit([], [])
+    assert model.classes_.tolist() == ["d", "e"]

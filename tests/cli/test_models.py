@@ -1,0 +1,279 @@
+"""Commands on models: the usual way, and forty bad inputs that are one sentence each and leave the model as it was."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from safecl.classifier.store import HEADER, ModelFile, locked, rewrite_header
+from safecl.cli import main as cli
+
+MAKE = [
+    "--backbone", "test_vit", "--epochs", "1", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false", "-q", "--device", "cpu",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any) -> Path:
+    """A model, what else somebody may take for one, and folders to learn from."""
+    top = tmp_path_factory.mktemp("models")
+    write_folder(top / "one", "abcd")
+    write_folder(top / "two", ["e", "日本"], seed=1)
+    write_folder(top / "capital", ["A", "x"], seed=2)
+    for broken in ("unreadable", "loose", "twice"):
+        write_folder(top / broken, ["y", "z"], 2, seed=4)
+    (top / "unreadable/y/000.png").write_bytes(b"no picture")
+    (top / "loose/loose.png").write_bytes((top / "one/a/000.png").read_bytes())
+    (top / "twice/z/copy.png").write_bytes((top / "twice/y/000.png").read_bytes())
+    (top / "empty").mkdir()
+    picture = top / "two/e/000.png"
+    for name, label in (("slash", "a/b"), ("long", "x" * 300), ("none", "")):
+        (top / f"{name}.csv").write_text(f"path,label\n{picture},{label}\n{top / 'two/e/001.png'},other\n")
+    model = new_model()
+    model.learn(top / "one")
+    model.save(top / "m.safecl")
+    model.save(top / "frozen.safecl", frozen=True)
+    data, header = (top / "m.safecl").read_bytes(), ModelFile(top / "m.safecl")
+    (top / "text.safecl").write_text("a text")
+    (top / "nothing.safecl").write_bytes(b"")
+    (top / "cut.safecl").write_bytes(data[: len(data) // 2])
+    at = data.index(b"slow.pet") + 4000
+    (top / "flipped.safecl").write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+    (top / "folder.safecl").mkdir()
+    with zipfile.ZipFile(top / "other.safecl", "w") as file:
+        file.writestr("something", "else")
+    for name, text in (("broken", "{"), ("bare", '{"format": 1}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
+        with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
+            file.writestr(HEADER, text)
+    backbone = {**header.header["backbone"], "weights": "0" * 32}
+    rewrite_header(header, {**header.header, "backbone": backbone}, top / "elsewhere.safecl")
+    return top
+
+
+@pytest.fixture
+def say(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """``say("predict", …)``: (exit code, standard output, standard error) of a command."""
+    monkeypatch.chdir(place)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["safecl", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+BAD: list[tuple[str, str]] = [
+    ("predict one --model text.safecl", "is no model file of safecl, or it is damaged"),
+    ("predict one --model nothing.safecl", "is no model file of safecl, or it is damaged"),
+    ("predict one --model cut.safecl", "is no model file of safecl, or it is damaged"),
+    ("predict one --model flipped.safecl", "flipped.safecl is damaged in"),
+    ("predict one --model newer.safecl", "was written by a newer safecl (9.0); update"),
+    ("predict one --model nowhere.safecl", "There is no model nowhere.safecl"),
+    ("predict one --model folder.safecl", "is a folder"),
+    ("predict one --model other.safecl", "is no model file"),
+    ("predict one --model broken.safecl", "header of the model broken.safecl is damaged"),
+    ("predict one --model bare.safecl", "header of the model bare.safecl is damaged"),
+    ("predict one --model elsewhere.safecl --device cpu", "taught with the backbone test_vit"),
+    ("inspect text.safecl", "is no model file"),
+    ("inspect m.safecl --page nowhere/page.html", "could not be written"),
+    ("rollback newer.safecl", "newer safecl"),
+    ("learn nowhere --model m.safecl", "There is no folder nowhere"),
+    ("learn one --model m.safecl", "nothing new in one"),
+    ("learn one/a/000.png --model m.safecl", "is a picture; give a folder"),
+    ("learn text.safecl --model m.safecl", "neither a folder of class folders nor a CSV"),
+    ("learn empty --model m.safecl", "There is no picture in a class folder"),
+    ("learn loose --model m.safecl", "is in no class folder"),
+    ("learn unreadable --model m.safecl", "cannot be read"),
+    ("learn twice --model m.safecl", "The same picture is in two classes"),
+    ("learn capital --model m.safecl", "differ only in spelling"),
+    ("learn slash.csv --model m.safecl", "holds a slash"),
+    ("learn long.csv --model m.safecl", "has 300 characters"),
+    ("learn none.csv --model m.safecl", "label"),
+    ("learn two --model frozen.safecl", "only predicts"),
+    ("freeze m.safecl -o m.safecl", "written over itself"),
+    ("merge m.safecl frozen.safecl -o m.safecl", "written over itself"),
+    ("learn two --model text.safecl", "is no model file"),
+    ("learn two --model m.safecl --backbone micro", "was made with backbone=test_vit"),
+    ("learn two --model m.safecl --set train.lr=1", "has its settings already"),
+    ("learn two --model new.safecl --set train.lr", "key=value"),
+    ("learn two --model new.safecl --set train.lrr=1", "train.lrr"),
+    ("learn two --model new.safecl --set method.nothing=1", "nothing"),
+    ("learn two --model new.safecl --memory pictures", "--memory is statistics or features"),
+    ("learn two --model new.safecl --backbone vit_bsae", "vit_bsae"),
+    ("learn two --model new.safecl --method saef", "did you mean 'safe'?"),
+    ("learn two --model new.safecl --pet sff", "did you mean 'ssf'?"),
+    ("learn two --model new.safecl --method simplecil --pet ssf", "has no PET"),
+    ("learn two --model new", "ends in .safecl"),
+    ("learn two --model nowhere/new.safecl", "There is no folder nowhere"),
+    ("predict --model m.safecl", "no picture to look at"),
+    ("predict nowhere.png --model m.safecl", "There is no file or folder nowhere.png"),
+    ("predict empty --model m.safecl", "There is no picture in empty"),
+    ("predict one --model m.safecl --format xml", "--format is one of table, jsonl, csv"),
+    ("predict one --model m.safecl --unknown 2", "unknown"),
+    ("eval nowhere --model m.safecl", "no folder nowhere"),
+    ("rename m.safecl nobody x", "There is no class 'nobody'"),
+    ("rename m.safecl a b", "two classes cannot become one"),
+    ("rename m.safecl a B", "differ only in spelling"),
+    ("rename m.safecl a a", "already"),
+    ("rename m.safecl a ", "needs a name"),
+    ("rename m.safecl a x/y", "holds a slash"),
+    (f"rename m.safecl a {'x' * 300}", "has 300 characters"),
+    ("forget m.safecl nobody", "There is no class 'nobody'"),
+    ("rollback m.safecl", "it has learned one session only"),
+    ("merge m.safecl m.safecl -o both.safecl", "learned nothing that the first one lacks"),
+    ("merge m.safecl nowhere.safecl -o both.safecl", "There is no model nowhere.safecl"),
+    ("freeze m.safecl -o nowhere/f.safecl", "There is no folder nowhere"),
+    ("export-run one --model run.safecl", "holds no run"),
+    ("export-run one --model m.safecl", "is there already"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), BAD, ids=[words[:60] for words, _ in BAD])
+def test_a_bad_input_is_one_sentence_and_changes_nothing(
+    words: str, sentence: str, say: Callable[..., tuple[int, str, str]], place: Path
+) -> None:
+    before = (place / "m.safecl").read_bytes()
+    code, _, said = say(*words.split(" "))
+    assert code == 2 and said.startswith("safecl: ") and len(said.strip().splitlines()) == 1, said
+    assert sentence in said
+    assert (place / "m.safecl").read_bytes() == before
+    assert not (place / "new.safecl").exists() and not (place / "both.safecl").exists()
+
+
+def test_two_commands_at_once_are_refused(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
+    with locked(place / "m.safecl"):
+        for words in (("learn", "two", "--model", "m.safecl"), ("rename", "m.safecl", "a", "z"),
+                      ("forget", "m.safecl", "a"), ("rollback", "m.safecl")):  # fmt: skip
+            code, _, said = say(*words)
+            assert code == 2 and "Another command is changing m.safecl" in said
+
+
+def test_a_full_disk_leaves_the_model_as_it_was(
+    say: Callable[..., tuple[int, str, str]], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (place / "m.safecl").read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for where in ("os.replace", "os.fsync"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"safecl.atomic.{where}", full)
+            code, _, said = say("learn", "two", "--model", "m.safecl", "-q")
+        assert code == 2 and "No space left on device" in said and len(said.strip().splitlines()) == 1
+        assert (place / "m.safecl").read_bytes() == before
+
+
+def test_the_usual_way(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tmp_path / "pets.safecl")
+    code, said, error = say("learn", "one", "--model", model, *MAKE)
+    assert code == 0 and "Learned 4 classes from 20 pictures" in said, error
+    code, said, _ = say("learn", "two", "--model", model, "-q", "--device", "cpu")
+    assert code == 0 and "knows 6 now" in said
+    assert not list(tmp_path.glob(".*.work")) and not list(tmp_path.glob(".*.part"))
+    code, said, _ = say("predict", "two", "one/a", "--model", model, "-f", "jsonl", "--explain")
+    rows = [json.loads(line) for line in said.splitlines()]
+    assert code == 0 and len(rows) == 15 and rows[0]["picture"] == "two/e/000.png"
+    assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
+    monkeypatch.setattr(sys, "stdin", iter(["one/a/000.png\n", "unreadable/y/000.png\n"]))
+    code, said, error = say("predict", "-", "--model", model, "--format", "csv")
+    assert code == 2 and "1 picture could not be read; the others were answered" in error
+    assert [line.split(",")[0] for line in said.splitlines()][1:] == ["one/a/000.png", "unreadable/y/000.png"]
+    code, said, _ = say("eval", "two", "--model", model, "--json", "--page", str(tmp_path / "page.html"))
+    assert code == 0 and json.loads(said)["pictures"] == 10 and "svg" in (tmp_path / "page.html").read_text()
+    code, said, _ = say("rename", model, "日本", "Zürich & <b>")
+    assert code == 0 and ModelFile(model).header["classes"][-1] == "Zürich & <b>"
+    code, said, _ = say("inspect", model)
+    assert code == 0 and "2 two" in said and "learned from 30 pictures" in said
+    code, said, _ = say("inspect", model, "--page", str(tmp_path / "page.html"))
+    assert code == 0 and "Zürich &amp; &lt;b&gt;" in (tmp_path / "page.html").read_text()
+    code, said, _ = say("rollback", model)
+    assert code == 0 and ModelFile(model).header["classes"] == list("abcd")
+    code, said, _ = say("freeze", model, "-o", str(tmp_path / "f.safecl"))
+    assert code == 0 and ModelFile(tmp_path / "f.safecl").header["frozen"]
+    code, said, _ = say("forget", model, "b")
+    assert code == 0 and "'b' is forgotten" in said
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path, lesson: Any) -> None:
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.errors import SafeclError
+
+    data, images = (place / "m.safecl").read_bytes(), lesson("ab", 1)[0]
+    wanted = ContinualClassifier.load(place / "m.safecl", device="cpu").predict_proba(images)
+    random = np.random.default_rng(0)
+    for at in [*random.integers(0, len(data), 10).tolist(), len(data) - 10, len(data) - 60, 3, 20]:
+        (tmp_path / "m.safecl").write_bytes(
+            data[:at] + bytes([data[at] ^ 1 << int(random.integers(8))]) + data[at + 1 :]
+        )
+        try:
+            model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+            _ = model._fitted.state
+            assert (model.predict_proba(images) == wanted).all()
+        except SafeclError:
+            continue
+
+
+def test_a_finished_run_becomes_a_model_that_goes_on_learning(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+) -> None:
+    from safecl.experiments.launch import run
+
+    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.pilot=false",
+             "train.epochs=1", "device=cpu", "stream.cache=false"]  # fmt: skip
+    found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
+    code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
+    assert code == 0 and "knows 4 classes" in said, error
+    predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
+    from safecl.classifier.classifier import ContinualClassifier
+
+    model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    answers = model.predict([line["picture"] for line in predictions])
+    assert answers.tolist() == [line["predicted"]["safe"] for line in predictions]
+    code, said, error = say("learn", "two", "--model", str(tmp_path / "m.safecl"), "-q")
+    assert code == 0 and "knows 6 now" in said, error
+
+
+def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:
+    Image.new("L", (40, 30)).save(tmp_path / "grey.jpg")
+    Image.new("RGBA", (30, 40)).save(tmp_path / "clear.png")
+    code, said, _ = say("predict", str(tmp_path), "--model", "m.safecl")
+    assert code == 0 and len(said.splitlines()) == 2
+
+
+def test_what_a_model_says_of_itself_and_a_new_name_need_no_torch(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.safecl").write_bytes((place / "m.safecl").read_bytes())
+    program = """
+import subprocess
+import sys
+from safecl.cli.main import main
+for words in (["inspect", "m.safecl"], ["inspect", "m.safecl", "--page", "p.html"], ["inspect", "m.safecl", "--json"],
+              ["rename", "m.safecl", "a", "alpha"]):
+    sys.argv = ["safecl", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ModelFile(tmp_path / "m.safecl").header["classes"][0] == "alpha"

@@ -1,0 +1,57 @@
+"""Runs beside each other on the terminal."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from safecl.cli.runs import compare_runs, list_runs, show_run
+from safecl.errors import SafeclError
+
+WriteRun = Callable[..., Path]
+
+
+def shown(function: Callable[..., None], *words: object, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    function(*words, console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def row(text: str, key: str) -> list[str]:
+    return next(line.split() for line in text.splitlines() if line.startswith(key))
+
+
+def test_settings_of_any_run_are_compared_as_one_types_them(tmp_path: Path, write_run: WriteRun) -> None:
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", "ranpac")
+    (a / "resolved.yaml").write_text("preset: ''\nseed: 0\ngamma: 0.5\nstream: {step: null, cache: true}\n")
+    (b / "resolved.yaml").write_text("preset: x\nseed: 0\nstream: {step: 2, cache: false}\n")
+    text = shown(compare_runs, [a, b])
+    assert row(text, "stream.step") == ["stream.step", "null", "2"]
+    assert row(text, "stream.cache") == ["stream.cache", "true", "false"]
+    assert row(text, "gamma") == ["gamma", "0.5", "–"] and row(text, "preset") == ["preset", "–", "x"]
+    assert "\nseed" not in text and text.index("stream.cache") < text.index("gamma")
+
+
+def test_tables_of_one_stream_do_not_repeat_its_name(tmp_path: Path, write_run: WriteRun) -> None:
+    streams = [{"name": name, "protocol": "class", "sessions": []} for name in ("glyphs", "photos")]
+    folders = [write_run(tmp_path / s["name"], stream=s) for s in streams]  # type: ignore[arg-type]
+    text = shown(compare_runs, folders)
+    table = text[text.index("in percent (glyphs)") :].partition("\n\n")[0]
+    assert "stream glyphs" not in table and "SAFE" in table
+    assert "SAFE (stream glyphs)" in text
+
+
+@pytest.mark.parametrize("command", [show_run, lambda folder, console: compare_runs([folder], console)])
+def test_a_folder_of_runs_is_sent_to_safecl_runs(command: object, tmp_path: Path, write_run: WriteRun) -> None:
+    write_run(tmp_path / "a")
+    with pytest.raises(SafeclError, match=r"holds no run itself but runs inside it, such as .*a; safecl runs .* lists"):
+        command(tmp_path, Console())  # type: ignore[operator]
+
+
+def test_what_is_not_shown_is_not_explained(tmp_path: Path, write_run: WriteRun) -> None:
+    write_run(tmp_path / "a")
+    wide, narrow = (shown(list_runs, tmp_path, width=width) for width in (160, 40))
+    assert "average: the mean over sessions" in " ".join(wide.split())
+    assert "average: " not in narrow and "Not shown at this width" in narrow

@@ -1,0 +1,152 @@
+"""The whole life of a model, with real processes: taught, killed, asked, renamed, merged, rolled back."""
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.store import ModelFile
+
+SCRIPT = Path(__file__).parent / "model_child.py"
+MAKE = [
+    "--backbone", "test_vit", "--epochs", "3", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false",
+    "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
+]  # fmt: skip
+
+
+class Commands:
+    """Runs commands of safecl, each in a process of its own that may be killed."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+
+    def run(self, *words: str, kill_after: float | None = None) -> tuple[int, float]:
+        """(exit code, seconds) of a command."""
+        found: tuple[int, float] = self.server.run(json.dumps(words), kill_after)
+        return found
+
+
+@pytest.fixture
+def server(tmp_path: Path, fork_server: Any) -> Iterator[Commands]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    started = fork_server(str(SCRIPT), env=environment, cwd=tmp_path)
+    yield Commands(started)
+    started.close()
+
+
+def probabilities(path: Path, images: Any) -> np.ndarray:
+    return ContinualClassifier.load(path, device="cpu").predict_proba(images)
+
+
+def test_a_model_lives_through_kills_and_changes(
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
+) -> None:
+    write_folder(tmp_path / "one", "abcd", 4)
+    write_folder(tmp_path / "two", "ef", 4, seed=1)
+    write_folder(tmp_path / "three", "ag", 4, seed=2)
+    images, dice = lesson("abcdefg", 2, 9)[0], random.Random(0)
+    assert server.run("learn", "one", "--model", "m.safecl", *MAKE)[0] == 0
+    first = (tmp_path / "m.safecl").read_bytes()
+    whole, took = server.run("learn", "two", "--model", "m.safecl")
+    assert whole == 0
+    wanted = probabilities(tmp_path / "m.safecl", images)
+    (tmp_path / "m.safecl").write_bytes(first)
+    kills = 0
+    for _ in range(10):
+        code, _ = server.run("learn", "two", "--model", "m.safecl", kill_after=dice.uniform(0, took))
+        kills += code < 0
+        if (tmp_path / "m.safecl").read_bytes() != first:  # all of it was learned; again from the model before
+            assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+            (tmp_path / "m.safecl").write_bytes(first)
+    assert kills and server.run("learn", "two", "--model", "m.safecl")[0] == 0
+    assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+    (tmp_path / "a.safecl").write_bytes((tmp_path / "m.safecl").read_bytes())
+    assert server.run("learn", "three", "--model", "m.safecl")[0] == 0
+    assert server.run("predict", "two", "--model", "m.safecl")[0] == 0
+    assert server.run("eval", "three", "--model", "m.safecl")[0] == 0
+    assert server.run("rename", "m.safecl", "g", "golf")[0] == 0
+    assert server.run("rollback", "m.safecl")[0] == 0
+    assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
+    assert server.run("learn", "three", "--model", "a.safecl")[0] == 0
+    write_folder(tmp_path / "four", "h", 4, seed=3)
+    assert server.run("learn", "four", "--model", "m.safecl")[0] == 0
+    assert server.run("merge", "a.safecl", "m.safecl", "-o", "both.safecl")[0] == 0
+    assert server.run("forget", "both.safecl", "h")[0] == 0
+    assert sorted(ModelFile(tmp_path / "both.safecl").header["classes"]) == list("abcdefg")
+    assert not [entry.name for entry in tmp_path.iterdir() if entry.name.endswith((".work", ".part"))]
+
+
+def test_a_stopped_session_goes_on_and_another_one_starts_anew(
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    write_folder(tmp_path / "one", "abcd", 4)
+    write_folder(tmp_path / "two", "ef", 4, seed=1)
+    _, took = server.run("learn", "one", "--model", "m.safecl", *MAKE)
+    (tmp_path / "m.safecl").unlink()
+    for kill in (0.5, 0.7, 0.9):
+        if server.run("learn", "one", "--model", "m.safecl", *MAKE, kill_after=kill * took)[0] < 0:
+            assert not (tmp_path / "m.safecl").exists()
+            if (tmp_path / ".m.safecl.work/job.json").is_file():
+                break
+        (tmp_path / "m.safecl").unlink(missing_ok=True)
+    assert server.run("learn", "two", "--model", "m.safecl", *MAKE)[0] == 0
+    assert ModelFile(tmp_path / "m.safecl").header["classes"] == ["e", "f"]
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, asset: Callable[[str], Path]) -> Path:
+    """Eight training and eight test pictures of six classes of CIFAR-100, in SPLIT/PART/CLASS."""
+    from safecl.streams.datasets.archive import open_source
+
+    source = open_source(asset("pictures/cifar100_50x10.zip"))
+    parts = {"apple": "taught", "bus": "taught", "cloud": "taught", "fox": "taught", "rose": "later", "whale": "other"}
+    for member in sorted(name for name in source.names() if name.endswith(".png")):
+        split, label = member.split("/")[-3:-1]
+        target = tmp_path / split / parts.get(label, "") / label / Path(member).name
+        if label in parts and len(list(target.parent.glob("*"))) < 8:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read(member))
+    return tmp_path
+
+
+QUICK = {"method.pilot": False, "method.ridge.size": 500}
+
+
+def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(pictures: Path) -> None:
+    model = ContinualClassifier(epochs=1, settings=QUICK, device="cpu")
+    told = model.learn(pictures / "train" / "taught")
+    assert told.accuracy is not None and told.accuracy > 0.5
+    assert model.score(pictures / "test" / "taught") > 0.5
+    scores = [[a.score for a in model.answers(pictures / "test" / part)] for part in ("taught", "other")]
+    assert np.mean(scores[0]) > np.mean(scores[1])
+
+
+def test_a_model_on_real_weights_and_pictures_lives_its_whole_life(
+    pictures: Path, asset: Callable[[str], Path]
+) -> None:
+    weights = {"backbone.weights": str(asset("weights/vit_tiny_p8_64.safetensors"))}
+    model = ContinualClassifier(
+        "vit_tiny_patch16_224", epochs=1, settings={**QUICK, **weights}, image_size=32, device="cpu"
+    )
+    model.learn(pictures / "train" / "taught")
+    first = model.predict_proba(pictures / "test" / "taught")
+    model.save(pictures / "m.safecl")
+    other = ContinualClassifier.load(pictures / "m.safecl", device="cpu")
+    model.learn(pictures / "train" / "later")
+    other.learn(pictures / "train" / "other")
+    assert model.score(pictures / "test" / "taught") > 0.5
+    both = model.merged(other)
+    assert set(both.classes_) == {"apple", "bus", "cloud", "fox", "rose", "whale"}
+    assert both.score(pictures / "test" / "taught") > 0.5 and both.score(pictures / "test" / "other") > 0.3
+    both.rename("whale", "orca")
+    both.forget("bus")
+    assert sorted(both.classes_) == ["apple", "cloud", "fox", "orca", "rose"]
+    model.rollback()
+    assert np.array_equal(model.predict_proba(pictures / "test" / "taught"), first)

@@ -1,0 +1,89 @@
+"""The presets have the values of the papers and of released code, dataset by dataset."""
+
+from typing import Any
+
+import pytest
+
+from safecl.experiments.config import load, presets
+from safecl.methods.catalog import method_settings
+from safecl.settings import flatten
+
+IN21K = "backbone=vit_base_patch16_224.augreg_in21k"
+ADAM = {"train.optimiser": "adam", "train.weight_decay": 0}
+VALUES: dict[str, dict[str, Any]] = {
+    "l2p stream=cifar100": {
+        **ADAM, "train.lr": 0.03 * 16 / 256, "train.epochs": 5, "train.batch_size": 16, "train.schedule": "constant",
+        "train.clip": 1.0, "method.pool": 10, "method.length": 5, "method.top_k": 5, "method.pull": 0.1,
+        "method.batchwise": "never",
+    },
+    "l2p stream=imagenet-r": {"train.epochs": 10, "train.batch_size": 32, "train.clip": None},
+    "dualprompt stream=cifar100": {
+        **ADAM, "train.lr": 0.03 * 24 / 256, "train.epochs": 5, "train.batch_size": 24, "train.clip": 1.0,
+        "method.pull": 1.0, "method.e_length": 5, "method.mixed_reshape": False, "method.batchwise": False,
+    },
+    "dualprompt stream=imagenet-r": {"train.lr": 0.005 * 24 / 256, "train.epochs": 50, "method.e_length": 20},
+    "coda stream=cifar100": {
+        **ADAM, "train.lr": 1e-3, "train.epochs": 20, "train.batch_size": 128, "train.schedule": "quarter_cosine",
+        "train.later_clip": None, "method.length": 8, "method.blocks": 5, "method.ortho": 0,
+    },
+    "coda stream=imagenet-r": {"train.epochs": 50},
+    "coda stream=domainnet": {"train.epochs": 5},
+    "siprompts stream=domainnet": {
+        "train.lr": 0.01, "train.epochs": 30, "train.batch_size": 128, "train.weight_decay": 5e-4,
+        "train.later_weight_decay": 2e-4, "method.length": 10, "method.centres": 5,
+    },
+    "ease stream=cifar100": {
+        "train.lr": 0.025, "train.batch_size": 48, "train.weight_decay": 5e-4, "train.epochs": 20, "method.alpha": 0.1,
+        "method.pet.bottleneck": 64, "method.beta": 0,
+    },
+    "ease stream=imagenet-r": {"train.lr": 0.05, "train.batch_size": 16, "train.weight_decay": 5e-3},
+    "ease stream=imagenet-a": {"train.lr": 0.05, "train.batch_size": 32, "train.weight_decay": 5e-3},
+    "ease stream=cub": {"train.lr": 0.005, "train.batch_size": 16, "method.alpha": 0.005, "method.beta": 1},
+    f"ease stream=cub {IN21K}": {"train.lr": 0.008, "train.batch_size": 32, "method.alpha": 0.05, "method.beta": 0},
+    "ease stream=omnibenchmark": {
+        "train.lr": 0.01, "train.batch_size": 16, "method.adapters": 1, "method.alpha": 1, "method.beta": 1,
+    },
+    "ease stream=vtab": {
+        "train.lr": 0.03, "train.batch_size": 16, "train.weight_decay": 5e-3, "train.epochs": 45,
+        "method.pet.bottleneck": 16,
+    },
+    "ssiat stream=cifar100": {
+        "train.lr": 0.01, "train.epochs": 20, "train.later_epochs": 10, "train.batch_size": 48, "method.scale": 20,
+        "method.margin": 0, "method.drift": 4, "method.spread": 1e-3, "method.paired": True,
+    },
+    "ssiat stream=imagenet-a": {"method.margin": 0.3},
+    "slca stream=cifar100": {"train.epochs": 20, "train.milestones": [18], "method.temperature": 0.1},
+    "slca stream=cars": {"train.epochs": 50, "train.milestones": [40], "method.temperature": 0.05},
+    "lae stream=cifar100": {
+        **ADAM, "train.lr": 0.0028125, "train.epochs": 5, "train.batch_size": 24, "method.pet.bottleneck": 5,
+        "method.pet.activation": "gelu", "method.pet.place": "attention", "method.decay": 0.9999, "method.frozen": 0.6,
+    },
+    "lae stream=imagenet-r pet=lora": {
+        "train.lr": 4.6875e-4, "train.epochs": 50, "method.pet.rank": 5, "method.pet.alpha": 5,
+        "method.pet.projections": "kv", "method.pet.blocks": 5, "method.pet.learn_scale": True,
+    },
+    "lae pet=prefix": {"method.pet.length": 10, "method.pet.compensate": True, "method.pet.blocks": 5},
+    "aper stream=imagenet-r": {"train.lr": 0.05, "train.batch_size": 24, "train.weight_decay": 5e-3},
+    "aper pet=full": {"train.epochs": 5, "train.batch_size": 128},
+    "joint-linear": {"train.epochs": 30, "train.batch_size": 128, "train.schedule": "constant"},
+    "joint-linear seed=1": {"method.pet.kind": "none", "method.scale": 1},
+    "joint-full": {"train.lr": 0.01, "method.body_rate": 0.01, "method.pet.kind": "full", "method.scale": 1},
+    "finetune-full": {
+        "train.lr": 1e-3, "train.epochs": 20, "train.batch_size": 128, "train.later_weight_decay": 2e-4,
+        "method.softmax": "local", "method.head": "linear",
+    },
+    "ranpac-no-projection": {"method.ridge.project": False},
+    "ranpac-no-pet": {"method.pet.kind": "none"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", VALUES)
+def test_a_preset_has_the_values_of_its_paper(words: str) -> None:
+    preset, *given = words.split()
+    found = flatten(load(preset, given).model_dump(mode="json"))
+    assert {key: found[key] for key in VALUES[words]} == VALUES[words]
+
+
+def test_every_method_has_a_preset_of_its_name() -> None:
+    assert method_settings().keys() <= set(presets())
+    assert all(load(name).method.name == name for name in method_settings())

@@ -1,0 +1,52 @@
+"""A method that lacks something is refused with a sentence for whoever writes it."""
+
+from typing import Any, ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from safecl.methods.catalog import check
+from safecl.methods.settings import MethodSettings
+
+
+class _Complete(MethodSettings):
+    title: ClassVar[str] = "Mine"
+    paper: ClassVar[str] = "Someone, 2024"
+    kind: ClassVar[Any] = "continual"
+    algorithm: ClassVar[str] = "Mine"
+
+    name: Literal["test_catalog"] = "test_catalog"
+
+
+class _Untitled(_Complete):
+    title: ClassVar[str] = ""
+
+
+class _OfNoKind(_Complete):
+    kind: ClassVar[Any] = "gaussian"
+
+
+class _Renamed(_Complete):
+    name: Literal["other"] = "other"  # type: ignore[assignment]
+
+
+class _Demanding(_Complete):
+    rank: int = Field(description="needed")
+
+
+def test_a_complete_one_is_taken() -> None:
+    check(_Complete)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (_Untitled, "must say its title"),
+        (_OfNoKind, "'gaussian' must be one of: no training"),
+        (_Renamed, "must be 'test_catalog', as its file is called"),
+        (_Demanding, "_Demanding.rank needs a default"),
+    ],
+)
+def test_what_is_missing_is_said(settings: type[MethodSettings], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        check(settings)
