@@ -41,26 +41,52 @@ class Labelled:
         return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen], groups=self.groups[chosen])
 
 
-def read_photographs(paths: Sequence[Path], most: int | None = None) -> list[Tensor]:
-    """Folders (all below them) and npz shards → squares, uint8 (N, 3, SIDE, SIDE) and (M, 3, LARGE, LARGE).
+@dataclass
+class Photographs:
+    """pixels: uint8 (N, 3, LARGE, LARGE), small pictures enlarged; labels: int64 (N,), -1 where there is none.
 
+    kinds: (N,), 0 for small pictures, 1 for large ones, 2 for mosaics of small ones.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    kinds: Tensor
+
+    def to(self, device: torch.device) -> "Photographs":
+        return Photographs(self.pixels.to(device), self.labels.to(device), self.kinds.to(device))
+
+    @property
+    def classes(self) -> int:
+        """At least 1: a linear head needs an output."""
+        return max(1, int(self.labels.max()) + 1)
+
+
+def read_photographs(paths: Sequence[Path], most: int | None = None) -> Photographs:
+    """Folders (all below them) and npz shards with labels, as squares; a mosaic for each four small pictures.
+
+    A mosaic is as large as a large photograph and as sharp, which a small photograph enlarged is not.
     ``most``: the first so many of each path.
     """
     found = [source for path in paths for source in _sources(path)[:most]]
-    pools: dict[int, list[np.ndarray]] = {SIDE: [], LARGE: []}
-    for array in in_threads(_square, found):
-        pools[len(array)].append(array)
     if not found:
         raise SystemExit(f"There are no pictures in {', '.join(map(str, paths))}.")
-    return [_stack(arrays) for arrays in pools.values() if arrays]
+    arrays = in_threads(_square, [picture for picture, _ in found])
+    labels = torch.tensor([label for _, label in found])
+    small = [array for array in arrays if len(array) == SIDE]
+    kinds = torch.tensor([int(len(array) == LARGE) for array in arrays])
+    mosaics = mosaic(_stack(small[: len(small) // 4 * 4])) if len(small) >= 4 else torch.empty(0, 3, LARGE, LARGE)
+    pixels = torch.cat([_stack(in_threads(_enlarged, arrays)), mosaics.to(torch.uint8)])
+    none = torch.full((len(mosaics),), -1)
+    return Photographs(pixels, torch.cat([labels, none]), torch.cat([kinds, none + 3]))
 
 
-def _sources(path: Path) -> list[Path | bytes]:
+def _sources(path: Path) -> list[tuple[Path | bytes, int]]:
+    """Pictures, each with its label or -1."""
     if path.suffix != ".npz":
-        return [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
-    shard = np.load(path)  # ``bytes``: encoded pictures end to end; ``off``: offsets
+        return [(file, -1) for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
+    shard = np.load(path)  # ``bytes``: encoded pictures end to end; ``off``: offsets; ``y``: labels
     blob, offsets = shard["bytes"].tobytes(), shard["off"]
-    return [blob[start:end] for start, end in pairwise(offsets)]
+    return [(blob[start:end], int(y)) for (start, end), y in zip(pairwise(offsets), shard["y"], strict=True)]
 
 
 def _square(source: Path | bytes) -> np.ndarray:
@@ -69,6 +95,18 @@ def _square(source: Path | bytes) -> np.ndarray:
     left, top = (image.width - side) // 2, (image.height - side) // 2
     size = LARGE if side >= LARGE else SIDE
     return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side)))
+
+
+def _enlarged(array: np.ndarray) -> np.ndarray:
+    if len(array) == LARGE:
+        return array
+    return np.asarray(Image.fromarray(array).resize((LARGE, LARGE), Image.Resampling.BICUBIC))
+
+
+def mosaic(pixels: Tensor) -> Tensor:
+    """Pictures (4n, 3, S, S) in squares of four: (n, 3, 2S, 2S)."""
+    side = pixels.shape[-1]
+    return pixels.view(-1, 2, 2, 3, side, side).permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, 2 * side, 2 * side)
 
 
 def read_labelled(folder: Path, size: int, classes: list[str] | None = None) -> Labelled:
@@ -125,60 +163,45 @@ def shuffled(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
         left = left[batch:]
 
 
-def sources(pools: Sequence[Tensor], batch: int) -> Iterator[list[Tensor]]:
-    """For ever, ``batch`` pictures to cut crops from: a part of each pool, and mosaics of four of the small ones.
-
-    A mosaic is as large as a large photograph and as sharp, which a small photograph enlarged is not.
-    """
-    mosaics = batch // 4
-    counts = [(batch - mosaics) // len(pools)] * len(pools)
-    counts[-1] = batch - mosaics - sum(counts[:-1])
-    orders = [shuffled(len(pool), count, pool.device) for pool, count in zip(pools, counts, strict=True)]
-    tiles = shuffled(len(pools[0]), 4 * mosaics, pools[0].device)
-    while True:
-        yield [*(pool[next(order)] for pool, order in zip(pools, orders, strict=True)), mosaic(pools[0][next(tiles)])]
-
-
-def mosaic(pixels: Tensor) -> Tensor:
-    """Pictures (4n, 3, S, S) in squares of four: (n, 3, 2S, 2S)."""
-    side = pixels.shape[-1]
-    return pixels.view(-1, 2, 2, 3, side, side).permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, 2 * side, 2 * side)
-
-
 @dataclass
-class Looks:
-    """How each picture of a batch is cut, mixed with the one before and recoloured; the same at every size.
+class Views:
+    """Crops of photographs, some mixed with another one, recoloured: fixed, so that a teacher sees each only once.
 
-    crops: (n, 2, 2), as in ``safecl.streams.crops``; own: (n, 1, 1, 1), weight of the picture; matrix (n, 3, 3)
-    and offset (n, 3, 1) of the colours.
+    which: (V,), the photograph; crops: (V, 2, 2), as in ``safecl.streams.crops``; own: (V, 1, 1, 1), the weight of the
+    picture; partner: (V,), the view whose crop the rest is; matrix (V, 3, 3) and offset (V, 3, 1) of the colours.
     """
 
+    which: Tensor
     crops: Tensor
     own: Tensor
+    partner: Tensor
     matrix: Tensor
     offset: Tensor
 
     @classmethod
     def random(
-        cls, n: int, device: torch.device, least: float, mix: float = 0.0, flip: bool = True, strength: float = 0.3
-    ) -> "Looks":
-        """``least``: the smallest area of a crop; ``mix``: the share of pictures that are mixed."""
+        cls, which: Tensor, least: Tensor, mix: float = 0.0, flip: bool = True, strength: float = 0.3
+    ) -> "Views":
+        """``least``: (V,), the smallest area of each crop; ``mix``: the share of views that are mixed."""
+        n, device = len(which), which.device
         own = torch.where(torch.rand(n, device=device) < mix, 0.5 + 0.5 * torch.rand(n, device=device), 1.0)
         matrix, offset = _colours(n, device, strength)
-        return cls(_crops(n, device, least, flip), own.view(n, 1, 1, 1), matrix, offset)
+        crops, partner = _crops(n, least, flip), torch.randint(n, (n,), device=device)
+        return cls(which, crops, own.view(n, 1, 1, 1), partner, matrix, offset)
 
-    def at(self, pictures: Sequence[Tensor], size: int) -> Tensor:
-        """uint8 (n_i, 3, S_i, S_i), one after the other → float (n, 3, size, size) in [0, 1]."""
+    def at(self, pixels: Tensor, chosen: Tensor, size: int) -> Tensor:
+        """Views ``chosen`` (n,) of ``pixels``, uint8 (N, 3, S, S): float (n, 3, size, size) in [0, 1]."""
         dtype = torch.float16 if self.crops.is_cuda else torch.float32
-        parts = zip(pictures, self.crops.split([len(some) for some in pictures]), strict=True)
-        x = torch.cat([cut_out(some, crops, size, dtype) for some, crops in parts])
-        x = torch.lerp(x.roll(1, 0), x, self.own)
-        return torch.baddbmm(self.offset, self.matrix, x.flatten(2)).clamp_(0, 1).view_as(x)
+        both = torch.cat([chosen, self.partner[chosen]])
+        x, other = cut_out(pixels[self.which[both]], self.crops[both], size, dtype).chunk(2)
+        x = torch.lerp(other, x, self.own[chosen])
+        return torch.baddbmm(self.offset[chosen], self.matrix[chosen], x.flatten(2)).clamp_(0, 1).view_as(x)
 
 
-def _crops(n: int, device: torch.device, least: float, flip: bool) -> Tensor:
+def _crops(n: int, least: Tensor, flip: bool) -> Tensor:
     """Random boxes of at least this share of the area, half of them mirrored: half-extents and centres, (n, 2, 2)."""
-    area = torch.empty(n, device=device).uniform_(least, 1)
+    device = least.device
+    area = least + (1 - least) * torch.rand(n, device=device)
     ratio = torch.empty(n, device=device).uniform_(-math.log(4 / 3), math.log(4 / 3)).exp()
     extent = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()], 1).clamp(max=1)
     centre = torch.empty(n, 2, device=device).uniform_(-1, 1) * (1 - extent)

@@ -1,11 +1,12 @@
 """Makes the weights of ``safecl_micro``: a student of a larger input's ViT, which also learns drawn characters.
 
     python benchmarks/pretrain_micro.py --photographs tiny_imagenet_0.npz tiny_imagenet_1.npz photographs_128 \
-        --teacher vit_tiny_augreg.safetensors --measure flowers102_20x12 --seconds 360 --out safecl_micro.safetensors
+        --teacher vit_tiny_augreg.safetensors --measure flowers102_20x12 --seconds 420 --out safecl_micro.safetensors
 
-The teacher sees a crop at its own size, the student the same crop at 64 and at 96 or 128 pixels, some of them coarser.
-The student says the same of it: its CLS feature, and its patch tokens on the way there. It begins with the teacher's
-blocks behind a new stem. No labels of photographs are used. Only the backbone is kept.
+The teacher sees each of a fixed set of views once, at its own size; its features are kept. The student sees them again
+and again at 64 pixels and at 96 or 128, some of them coarser, and learns to say the same: its CLS feature, where that
+lies among those of other photographs, and the patch tokens; beside them the labels of the photographs that have one.
+It begins with the teacher's blocks behind a new stem. Only the backbone is kept.
 """
 
 import argparse
@@ -13,13 +14,13 @@ import copy
 import json
 import math
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pretrain_data import Labelled, Looks, coarse, drawn, inverted, read_photographs, shuffled, sources
+from pretrain_data import Labelled, Photographs, Views, coarse, drawn, inverted, read_photographs, shuffled
 from pretrain_measure import exam_glyphs, figures
 from pretrain_networks import SIZES, Student, Teacher, pooled, save
 from torch import Tensor, nn
@@ -45,14 +46,20 @@ def arguments() -> argparse.Namespace:
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--seconds", type=float, help="train this long; the schedule follows the clock")
     budget.add_argument("--steps", type=int, help="train this many steps; the same seed gives the same weights")
-    parser.add_argument("--batch", type=int, default=1024, help="photographs a step")
-    parser.add_argument("--drawings", type=int, default=384, help="drawings a step at the smallest size")
-    parser.add_argument("--mix", type=float, default=0.5, help="share of photographs mixed with another one")
-    parser.add_argument("--least", type=float, default=0.2, help="smallest area of a crop")
-    parser.add_argument("--lr", type=float, default=1.5e-3, help="of the stem")
-    parser.add_argument("--lr-blocks", type=float, default=5e-4, help="of what began as the teacher's")
+    parser.add_argument("--views", type=int, default=800_000, help="views that the teacher sees, once each")
+    parser.add_argument("--shares", type=float, nargs=3, default=[0.5, 0.4, 0.1], help="small, large, mosaics")
+    parser.add_argument("--least", type=float, nargs=3, default=[0.35, 0.15, 0.25], help="smallest area of their crops")
+    parser.add_argument("--mix", type=float, default=0.3, help="share of views mixed with another one")
+    parser.add_argument("--batch", type=int, default=2560, help="views a step at the smallest size")
+    parser.add_argument("--larger", type=int, default=640, help="how many of them also at a larger size")
+    parser.add_argument("--drawings", type=int, default=320, help="drawings a step at the smallest size")
+    parser.add_argument("--lr", type=float, default=2e-3, help="of the stem")
+    parser.add_argument("--lr-blocks", type=float, default=1e-3, help="of what began as the teacher's")
     parser.add_argument("--decay", type=float, default=0.05, help="weight decay")
     parser.add_argument("--hints", type=float, default=0.5, help="weight of the patch tokens' loss")
+    parser.add_argument("--among", type=float, default=0.5, help="weight of the loss on the place among others")
+    parser.add_argument("--sharpness", type=float, default=10.0, help="of the place among others")
+    parser.add_argument("--labels", type=float, default=0.2, help="weight of the labels' loss")
     parser.add_argument("--drawn", type=float, default=0.2, help="weight of the characters' loss")
     parser.add_argument("--ema", type=float, default=0.999)
     parser.add_argument("--shots", type=int, default=20)
@@ -71,18 +78,13 @@ def main() -> None:
     # Processes that draw are forked, which must come before anything touches the GPU.
     characters = drawn(PRETRAINING_POOL[: args.characters], args.each, args.seed + 1000)
     glyphs = exam_glyphs(args.glyphs)
-    pools = read_photographs(args.photographs, args.most)
-    counts = " and ".join(f"{len(pool)} of {pool.shape[-1]} px" for pool in pools)
-    report(f"{counts}, {len(characters.labels)} drawings: {time.perf_counter() - start:.0f} s")
-    pools, characters = [pool.to(device) for pool in pools], characters.to(device)
+    photographs = read_photographs(args.photographs, args.most)
+    counts = " + ".join(str(int((photographs.kinds == kind).sum())) for kind in range(3))
+    report(f"{counts} photographs, {len(characters.labels)} drawings: {time.perf_counter() - start:.0f} s")
     teacher = Teacher(args.teacher, torch.bfloat16 if device.type == "cuda" else torch.float32).to(device)
-    student = Student(args.shape, teacher.vit, len(characters.classes)).to(device)
-    student.vit.patch_embed.to(memory_format=torch.channels_last)
-    with torch.no_grad():
-        some = next(sources(pools, args.batch))
-        looks = Looks.random(args.batch, device, args.least, args.mix)
-        teacher.settle(looks.at(some, teacher.size), SIZES[-1] // student.stride)
-    trained, facts = train(student, teacher, pools, characters, args, device)
+    lessons = Lessons.by(teacher, photographs.to(device), characters.to(device), args)
+    report(f"seen by the teacher: {time.perf_counter() - start:.0f} s")
+    trained, facts = train(teacher, lessons, args, device)
     save(trained, args.shape, args.out, facts)
     report(f"saved: {time.perf_counter() - start:.0f} s")
     facts["figures"] = figures(args.out, glyphs, args.measure, (SIZES[0], SIZES[-1]), args.shots, device)
@@ -90,22 +92,66 @@ def main() -> None:
     report(json.dumps(facts))
 
 
+@dataclass
+class Lessons:
+    """What the student is shown, and what the teacher said of it, standardised: cls (V, d), patches (V, GRID², d).
+
+    anchors: (K, d), unit vectors, the CLS features of some views; the place of a view among others is by them.
+    """
+
+    photographs: Photographs
+    views: Views
+    characters: Labelled
+    cls: Tensor
+    patches: Tensor
+    moments: Tensor  # (2, 2, d): of CLS and of patch tokens, mean and deviation
+    anchors: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def by(
+        cls, teacher: Teacher, photographs: Photographs, characters: Labelled, args: argparse.Namespace
+    ) -> "Lessons":
+        device = photographs.pixels.device
+        if device.type == "cuda":
+            compile_blocks(teacher.vit)
+        shares, least = torch.tensor([args.shares, args.least], device=device)
+        counts = photographs.kinds.bincount(minlength=3)
+        weights = (shares / counts.clamp(min=1))[photographs.kinds]
+        which = weights.multinomial(args.views, replacement=True)
+        views = Views.random(which, least[photographs.kinds[which]], args.mix)
+        found: list[Tensor] = []
+        for chosen in torch.arange(args.views, device=device).split(1024):
+            said = teacher(views.at(photographs.pixels, chosen, teacher.size), GRID)
+            if not found:
+                spread = [part.float().flatten(0, -2) for part in said]
+                moments = torch.stack([torch.stack([f.mean(0), f.std(0) + 1e-3]) for f in spread])
+                found = [torch.empty(args.views, *part.shape[1:], dtype=part.dtype, device=device) for part in said]
+            for kept, part, (mean, std) in zip(found, said, moments, strict=True):
+                kept[chosen] = ((part.float() - mean) / std).to(kept.dtype)
+        whole = (views.own.flatten() == 1).nonzero()[:, 0]
+        anchors = F.normalize(found[0][whole[:ANCHORS]].float(), dim=1)
+        return cls(photographs, views, characters, *found, moments, anchors)
+
+    def labels(self, chosen: Tensor) -> Tensor:
+        """Of views (n,): the label of a photograph that is not mixed, or -1."""
+        label = self.photographs.labels[self.views.which[chosen]]
+        return torch.where(self.views.own[chosen].flatten() == 1, label, -1)
+
+
 def train(
-    student: Student,
-    teacher: Teacher,
-    pools: Sequence[Tensor],
-    characters: Labelled,
-    args: argparse.Namespace,
-    device: torch.device,
+    teacher: Teacher, lessons: Lessons, args: argparse.Namespace, device: torch.device
 ) -> tuple[Student, dict[str, Any]]:
     """The moving average of the student at the end of the budget, and what was done."""
+    student = Student(args.shape, teacher.vit, lessons.photographs.classes, len(lessons.characters.classes)).to(device)
+    student.vit.patch_embed.to(memory_format=torch.channels_last)
     average = copy.deepcopy(student).eval().requires_grad_(False)
     optimiser = torch.optim.AdamW(groups(student, args), betas=(0.9, 0.98), fused=device.type == "cuda")
-    losses_of = Losses(student, teacher, args)
+    losses_of = Losses(student, lessons, args)
     if device.type == "cuda":
-        compile_blocks(student, teacher)
-    batches = sources(pools, args.batch)
-    order = shuffled(len(characters.labels), args.drawings, device)
+        compile_blocks(student.vit)
+    batches = shuffled(len(lessons.cls), args.batch, device)
+    drawings = shuffled(len(lessons.characters.labels), args.drawings, device)
     source, target = floats(student), floats(average)
     student.train()
     clock, first = Clock(args.seconds, args.steps), torch.zeros((), device=device)
@@ -115,8 +161,7 @@ def train(
         if clock.progress > FROZEN:
             student.vit.patch_embed.eval()  # the stem's BatchNorm normalises as it will in use
         optimiser.zero_grad(set_to_none=True)
-        i = next(order)
-        losses = losses_of(next(batches), characters.pixels[i], characters.labels[i], clock.step)
+        losses = losses_of(next(batches), next(drawings), clock.step)
         losses.sum().backward()
         losses = losses.detach()
         first = first if clock.step else losses.sum()
@@ -128,19 +173,18 @@ def train(
         if clock.due("say", 15):
             parts = " ".join(f"{name} {value:.3f}" for name, value in zip(Losses.names, losses.tolist(), strict=True))
             rate = clock.step * args.batch / clock.elapsed
-            report(f"{clock.progress:5.1%} step {clock.step} ({parts}) {rate:.0f} photographs/s")
+            report(f"{clock.progress:5.1%} step {clock.step} ({parts}) {rate:.0f} views/s")
         if clock.due("save", 60):
             save(average, args.shape, args.out, {"unfinished": True})
-    i = next(order)
     with torch.no_grad():
-        judged = Losses(average, teacher, args)(next(batches), characters.pixels[i], characters.labels[i], 0)
+        judged = Losses(average, lessons, args)(next(batches), next(drawings), 0)
     done = {
         "steps": clock.step,
         "first loss": round(first.item(), 4),
         "last loss": round(losses.sum().item(), 4),  # waits for the device, so the time below is all of it
         "losses of the average": dict(zip(Losses.names, [round(v, 4) for v in judged.tolist()], strict=True)),
         "seconds": round(clock.elapsed, 1),
-        "photographs a second": round(clock.step * args.batch / clock.elapsed),
+        "views a second": round(clock.step * args.batch / clock.elapsed),
     }
     return average, {"recipe": recipe(args), "done": done}
 
@@ -148,42 +192,58 @@ def train(
 class Losses:
     """The weighted losses of one batch at two sizes, as one tensor, so that nothing waits for the device."""
 
-    names = ("cls 64", "hints 64", "drawn 64", "cls", "hints", "drawn")
+    kinds = ("cls", "hints", "among", "labels", "drawn")
+    names = (*(f"{kind} {SIZES[0]}" for kind in kinds), *kinds)
     others = (SIZES[-1], *SIZES[1:])  # the larger sizes in turn
 
-    def __init__(self, student: Student, teacher: Teacher, args: argparse.Namespace) -> None:
-        self.student, self.teacher, self.args = student, teacher, args
+    def __init__(self, student: Student, lessons: Lessons, args: argparse.Namespace) -> None:
+        self.student, self.lessons, self.args = student, lessons, args
 
-    def __call__(self, photographs: list[Tensor], drawings: Tensor, which: Tensor, step: int) -> Tensor:
-        """``photographs``: uint8, see ``sources``. Weighted losses (6,), in the order of ``names``."""
-        device = drawings.device
+    def __call__(self, chosen: Tensor, drawings: Tensor, step: int) -> Tensor:
+        """``chosen``: views (n,); ``drawings``: positions. Weighted losses, in the order of ``names``."""
+        larger = self.others[step % len(self.others)]
+        some = chosen[: self.args.larger], drawings[: len(drawings) * self.args.larger // len(chosen)]
+        return torch.cat([self.at(SIZES[0], chosen, drawings), self.at(larger, *some)])
+
+    def at(self, size: int, chosen: Tensor, drawings: Tensor) -> Tensor:
+        """Weighted losses at one size, in the order of ``kinds``."""
+        lessons, args, device = self.lessons, self.args, chosen.device
         with torch.no_grad():
-            looks = Looks.random(sum(map(len, photographs)), device, self.args.least, self.args.mix)
-            poses = Looks.random(len(drawings), device, 0.5, flip=False, strength=0.4)
-            cls, *hints = self.teacher.raw(looks.at(photographs, self.teacher.size))
-        found = []
-        for size, count in ((SIZES[0], len(drawings)), (self.others[step % len(self.others)], len(drawings) // 4)):
-            with torch.no_grad():
-                x = coarse(looks.at(photographs, size))
-                z = inverted(coarse(poses.at([drawings], size)))[:count]
-                pools = [pooled(hint, size // self.student.stride) for hint in hints]
-                wanted = self.teacher.standardised([cls, *pools])
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                said, logits = self.student(x, z)
-            pairs = zip(self.teacher.standardised(said), wanted, strict=True)
-            by_cls, *by_hints = (F.smooth_l1_loss(own, other, beta=2.0) for own, other in pairs)
-            by_drawings = F.cross_entropy(logits.float(), which[:count], label_smoothing=0.1)
-            found += [by_cls, self.args.hints * torch.stack(by_hints).mean(), self.args.drawn * by_drawings]
-        return torch.stack(found)
+            poses = Views.random(drawings, torch.full(drawings.shape, 0.5, device=device), flip=False, strength=0.4)
+            all_of_them = torch.arange(len(drawings), device=device)
+            z = inverted(coarse(poses.at(lessons.characters.pixels, all_of_them, size)))
+            x = coarse(lessons.views.at(lessons.photographs.pixels, chosen, size))
+            cls = lessons.cls[chosen].float()
+            patches = pooled(lessons.patches[chosen], size // self.student.stride).float()
+            place = (F.normalize(cls, dim=1) @ lessons.anchors.T * args.sharpness).softmax(1)
+            labels = lessons.labels(chosen)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            *said, of_labels, of_drawings = self.student(x, z)
+        own_cls, own_patches = ((f.float() - mean) / std for f, (mean, std) in zip(said, lessons.moments, strict=True))
+        own_place = F.normalize(own_cls, dim=1) @ lessons.anchors.T * args.sharpness
+        by_labels = F.cross_entropy(of_labels.float(), labels, ignore_index=-1, label_smoothing=0.1, reduction="sum")
+        which = lessons.characters.labels[drawings]
+        return torch.stack(
+            [
+                F.smooth_l1_loss(own_cls, cls, beta=2.0),
+                args.hints * F.smooth_l1_loss(own_patches, patches, beta=2.0),
+                args.among * F.kl_div(own_place.log_softmax(1), place, reduction="batchmean"),
+                args.labels * by_labels / len(labels),
+                args.drawn * F.cross_entropy(of_drawings.float(), which, label_smoothing=0.1),
+            ]
+        )
 
 
-def compile_blocks(student: Student, teacher: Teacher) -> None:
+def compile_blocks(vit: nn.Module) -> None:
     """All blocks of a network share one compiled function for each shape of input."""
     torch._dynamo.config.recompile_limit = 32
-    for block in (*student.vit.blocks, *teacher.vit.blocks):
+    for block in vit.blocks:
         block.compile(dynamic=False)
 
 
+GRID = SIZES[-1] // 16  # the teacher's patch tokens are kept at the student's largest grid
+ANCHORS = 4096
+NEW = ("vit.patch_embed", "classes", "characters")  # what does not begin as the teacher's
 FROZEN = 0.4  # of the schedule, from when on the stem's statistics are frozen
 # Steps in which a GPU compiles and chooses kernels; a budget of seconds starts after them.
 _SETTLING = 2 * len(Losses.others)
@@ -242,7 +302,9 @@ def groups(student: Student, args: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for new in (True, False):
         named = [
-            (k, p) for k, p in student.named_parameters() if new == k.startswith(("vit.patch_embed", "characters"))
+            (k, p)
+            for k, p in student.named_parameters()
+            if new == k.startswith(("vit.patch_embed", "classes", "characters"))
         ]
         decayed = [p for k, p in named if p.ndim > 1 and not k.endswith(("cls_token", "pos_embed"))]
         rest = [p for k, p in named if p.ndim <= 1 or k.endswith(("cls_token", "pos_embed"))]

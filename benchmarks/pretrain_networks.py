@@ -1,7 +1,8 @@
-"""The teacher, the student while it is trained (a head for the characters, BatchNorm in its stem), and its export."""
+"""The teacher, the student while it is trained (heads for labels, BatchNorm in its stem), and its export."""
 
 import copy
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -37,19 +38,11 @@ def read_network(file: Path, size: int | None = None) -> tuple[VisionTransformer
     return vit.eval().requires_grad_(False), torch.tensor(colours).view(2, 1, 3, 1, 1)
 
 
-def hint_blocks(depth: int) -> tuple[int, ...]:
-    """Blocks whose patch tokens are compared: two thirds up, and the last whose patch tokens the CLS token reads."""
-    return tuple(sorted({max(0, round(depth * 2 / 3) - 1), max(0, depth - 2)}))
-
-
-def through_blocks(vit: VisionTransformer, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Embedded tokens (n, 1 + g², d) → the CLS feature (n, d) and the patch tokens (n, g², d) of the hint blocks."""
-    hints, chosen = [], hint_blocks(len(vit.blocks))
-    for number, block in enumerate(vit.blocks):
+def through_blocks(vit: VisionTransformer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Embedded tokens (n, 1 + g², d) → the CLS feature (n, d) and the patch tokens it reads last (n, g², d)."""
+    for block in vit.blocks[:-1]:
         x = block(x)
-        if number in chosen:
-            hints.append(x[:, 1:])
-    return vit.norm(x[:, 0]), hints
+    return vit.norm(vit.blocks[-1](x)[:, 0]), x[:, 1:]
 
 
 class Teacher(nn.Module):
@@ -60,29 +53,21 @@ class Teacher(nn.Module):
         vit, colours = read_network(file)
         self.vit, self.dtype, self.size = vit.to(dtype), dtype, int(vit.patch_embed.img_size[0])
         self.register_buffer("colours", colours)
-        self.register_buffer("moments", torch.zeros(0))
 
-    def raw(self, x: Tensor) -> list[Tensor]:
-        """Pictures in [0, 1] at its size → CLS (n, d), then the hint blocks' patch tokens (n, d, g, g)."""
+    def forward(self, x: Tensor, grid: int) -> tuple[Tensor, Tensor]:
+        """Pictures in [0, 1] at its size → CLS (n, d) and patch tokens averaged to a smaller grid (n, grid², d)."""
         x = ((x - self.colours[0]) / self.colours[1]).to(self.dtype)
-        cls, hints = through_blocks(self.vit, self.vit._pos_embed(self.vit.patch_embed(x)))
-        side = self.vit.patch_embed.grid_size
-        return [cls.float(), *(hint.transpose(1, 2).unflatten(2, side) for hint in hints)]
-
-    def settle(self, x: Tensor, grid: int) -> None:
-        """Take mean and deviation of the features from these pictures: moments (features, 2, d)."""
-        cls, *hints = self.raw(x)
-        spread = [cls, *(pooled(hint, grid).flatten(0, 1) for hint in hints)]
-        self.moments = torch.stack([torch.stack([f.mean(0), f.std(0) + 1e-3]) for f in spread])
-
-    def standardised(self, features: list[Tensor]) -> list[Tensor]:
-        """CLS (n, d) and patch tokens (n, g², d), of the teacher or of the student."""
-        return [(f.float() - mean) / std for f, (mean, std) in zip(features, self.moments, strict=True)]
+        cls, patches = through_blocks(self.vit, self.vit._pos_embed(self.vit.patch_embed(x)))
+        return cls, pooled(patches, grid)
 
 
-def pooled(hint: Tensor, grid: int) -> Tensor:
-    """Patch tokens (n, d, g, g) averaged to a smaller grid: (n, grid², d)."""
-    return F.adaptive_avg_pool2d(hint.float(), grid).flatten(2).transpose(1, 2)
+def pooled(patches: Tensor, grid: int) -> Tensor:
+    """Patch tokens (n, g², d) averaged to another grid: (n, grid², d)."""
+    side = math.isqrt(patches.shape[1])
+    if side == grid:
+        return patches
+    image = patches.transpose(1, 2).unflatten(2, (side, side))
+    return F.adaptive_avg_pool2d(image, grid).flatten(2).transpose(1, 2)
 
 
 class Normed(nn.Module):
@@ -99,9 +84,9 @@ class Normed(nn.Module):
 
 
 class Student(nn.Module):
-    """The micro ViT, its blocks begun as copies of the teacher's, and a linear head for the characters."""
+    """The micro ViT, its blocks begun as copies of the teacher's, and linear heads for photographs and characters."""
 
-    def __init__(self, shape: dict[str, Any], teacher: VisionTransformer, characters: int) -> None:
+    def __init__(self, shape: dict[str, Any], teacher: VisionTransformer, classes: int, characters: int) -> None:
         super().__init__()
         self.vit: VisionTransformer = timm.create_model(micro.NAME, img_size=SIZES[-1], **shape)
         self.stride = int(self.vit.patch_embed.patch_size[0])
@@ -114,6 +99,7 @@ class Student(nn.Module):
             raise SystemExit("Width, depth and heads of the student must be the teacher's: it begins with its blocks.")
         self.vit.load_state_dict(start, strict=False)
         _add_norms(self.vit.patch_embed.stem)
+        self.classes = nn.Linear(self.vit.embed_dim, classes)
         self.characters = nn.Linear(self.vit.embed_dim, characters)
 
     @staticmethod
@@ -121,14 +107,14 @@ class Student(nn.Module):
         """A position embedding (1, 1 + g², d) at another grid, as timm resamples it when weights are loaded."""
         return resample_abs_pos_embed(embedding, [grid, grid], num_prefix_tokens=1)
 
-    def forward(self, photographs: Tensor, drawings: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Pictures in [0, 1] → CLS (n, d) and hints (n, g², d) of the photographs, logits of the drawings."""
+    def forward(self, photographs: Tensor, drawings: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of the photographs, logits of drawings."""
         x = torch.cat([photographs, drawings])
         n, grid = len(photographs), x.shape[-1] // self.stride
         x = self.vit.patch_embed(normalised(x).contiguous(memory_format=torch.channels_last))
         x = torch.cat([self.vit.cls_token.expand(len(x), -1, -1), x], 1) + self.positions(self.vit.pos_embed, grid)
-        cls, hints = through_blocks(self.vit, x)
-        return [cls[:n], *(hint[:n] for hint in hints)], self.characters(cls[n:])
+        cls, patches = through_blocks(self.vit, x)
+        return cls[:n], patches[:n], self.classes(cls[:n]), self.characters(cls[n:])
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -154,7 +140,7 @@ def _fold_norms(module: nn.Module) -> None:
 
 
 def plain(student: Student) -> VisionTransformer:
-    """A copy of the network as the package builds it: BatchNorm folded, the head of the characters dropped."""
+    """A copy of the network as the package builds it: BatchNorm folded, the heads dropped."""
     vit = copy.deepcopy(student.vit).eval().float()
     _fold_norms(vit.patch_embed.stem)
     return vit

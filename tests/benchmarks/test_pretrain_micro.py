@@ -74,7 +74,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
         "--each": 8,
         "--glyphs": 5,
         "--steps": 60,
+        "--views": 400,
         "--batch": 32,
+        "--larger": 8,
         "--drawings": 16,
         "--ema": 0.9,
         "--shots": 10,
@@ -116,7 +118,7 @@ def test_folding_batchnorm_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     networks = pytest.importorskip("pretrain_networks")
     blocks = {key: SHAPE[key] for key in ("embed_dim", "depth", "num_heads")}
-    student = networks.Student(SHAPE, timm.create_model("vit_tiny_patch16_224", num_classes=0, **blocks), 2)
+    student = networks.Student(SHAPE, timm.create_model("vit_tiny_patch16_224", num_classes=0, **blocks), 2, 2)
     for module in student.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.normal_(module.running_mean)
