@@ -292,9 +292,11 @@ def schedule(progress: float, start: float, warm_up: float = 0.05) -> float:
 
 def recipe(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments that shape the weights, without the places files were in."""
-    chosen = {name: value for name, value in vars(args).items() if name not in ("out", "measure", "device")}
-    named = {name: value.name if isinstance(value, Path) else value for name, value in chosen.items()}
-    return {name: [p.name for p in value] if isinstance(value, list) else value for name, value in named.items()}
+
+    def named(value: Any) -> Any:
+        return [named(part) for part in value] if isinstance(value, list) else getattr(value, "name", value)
+
+    return {name: named(value) for name, value in vars(args).items() if name not in ("out", "measure", "device")}
 
 
 def groups(student: Student, args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -108,7 +108,7 @@ class Student(nn.Module):
         return resample_abs_pos_embed(embedding, [grid, grid], num_prefix_tokens=1)
 
     def forward(self, photographs: Tensor, drawings: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of the photographs, logits of drawings."""
+        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of photographs, logits of drawings."""
         x = torch.cat([photographs, drawings])
         n, grid = len(photographs), x.shape[-1] // self.stride
         x = self.vit.patch_embed(normalised(x).contiguous(memory_format=torch.channels_last))
