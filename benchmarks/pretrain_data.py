@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -52,16 +53,13 @@ class Photographs:
     labels: Tensor
     kinds: Tensor
 
-    def to(self, device: torch.device) -> "Photographs":
-        return Photographs(self.pixels.to(device), self.labels.to(device), self.kinds.to(device))
-
     @property
     def classes(self) -> int:
         """At least 1: a linear head needs an output."""
         return max(1, int(self.labels.max()) + 1)
 
 
-def read_photographs(paths: Sequence[Path], most: int | None = None) -> Photographs:
+def read_photographs(paths: Sequence[Path], device: torch.device, most: int | None = None) -> Photographs:
     """Folders (all below them) and npz shards with labels, as squares; a mosaic for each four small pictures.
 
     A mosaic is as large as a large photograph and as sharp, which a small photograph enlarged is not.
@@ -70,14 +68,17 @@ def read_photographs(paths: Sequence[Path], most: int | None = None) -> Photogra
     found = [source for path in paths for source in _sources(path)[:most]]
     if not found:
         raise SystemExit(f"There are no pictures in {', '.join(map(str, paths))}.")
-    arrays = in_threads(_square, [picture for picture, _ in found])
+    arrays = in_processes(_square, [picture for picture, _ in found], 256)
     labels = torch.tensor([label for _, label in found])
-    small = [array for array in arrays if len(array) == SIDE]
     kinds = torch.tensor([int(len(array) == LARGE) for array in arrays])
-    mosaics = mosaic(_stack(small[: len(small) // 4 * 4])) if len(small) >= 4 else torch.empty(0, 3, LARGE, LARGE)
-    pixels = torch.cat([_stack(in_threads(_enlarged, arrays)), mosaics.to(torch.uint8)])
-    none = torch.full((len(mosaics),), -1)
-    return Photographs(pixels, torch.cat([labels, none]), torch.cat([kinds, none + 3]))
+    small, large = (_stack([a for a in arrays if len(a) == side], side).to(device) for side in (SIDE, LARGE))
+    pixels = torch.empty(len(arrays), 3, LARGE, LARGE, dtype=torch.uint8, device=device)
+    pixels[kinds == 0], pixels[kinds == 1] = enlarged(small), large
+    mosaics = mosaic(small[: len(small) // 4 * 4])
+    labels, kinds = (
+        torch.cat([some, torch.full((len(mosaics),), value)]).to(device) for some, value in ((labels, -1), (kinds, 2))
+    )
+    return Photographs(torch.cat([pixels, mosaics]), labels, kinds)
 
 
 def _sources(path: Path) -> list[tuple[Path | bytes, int]]:
@@ -97,10 +98,12 @@ def _square(source: Path | bytes) -> np.ndarray:
     return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side)))
 
 
-def _enlarged(array: np.ndarray) -> np.ndarray:
-    if len(array) == LARGE:
-        return array
-    return np.asarray(Image.fromarray(array).resize((LARGE, LARGE), Image.Resampling.BICUBIC))
+def enlarged(pixels: Tensor) -> Tensor:
+    """uint8 (n, 3, S, S) → (n, 3, LARGE, LARGE)."""
+    out = pixels.new_empty(len(pixels), 3, LARGE, LARGE)
+    for some, into in zip(pixels.split(1024), out.split(1024), strict=True):
+        into.copy_(F.interpolate(some.float(), LARGE, mode="bicubic").round_().clamp_(0, 255))
+    return out
 
 
 def mosaic(pixels: Tensor) -> Tensor:
@@ -128,6 +131,13 @@ def _plain(file: Path, transform: Transform) -> Tensor:
         return plain_view(image.convert("RGB"), transform)
 
 
+def in_processes(function: Callable, items: Sequence, chunk: int) -> list:
+    """Forked, which must come before anything touches the GPU."""
+    workers = max(1, min(os.cpu_count() or 1, len(items) // chunk))
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as processes:
+        return list(processes.map(function, items, chunksize=chunk))
+
+
 def in_threads(function: Callable, items: Sequence) -> list:
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(function, items))
@@ -137,9 +147,7 @@ def drawn(characters: Sequence[str], each: int, seed: int, difficulty: Difficult
     """``each`` pictures of every character, drawn by as many processes as there are cores."""
     check_fonts()
     work = partial(_draw_all, each=each, seed=seed, difficulty=difficulty or Difficulty())
-    workers = min(os.cpu_count() or 1, len(characters))
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as processes:
-        arrays = list(processes.map(work, characters, chunksize=8))
+    arrays = in_processes(work, characters, 8)
     labels = torch.arange(len(characters)).repeat_interleave(each)
     return Labelled(_stack([a for several in arrays for a in several]), labels, list(characters), labels)
 
@@ -149,8 +157,10 @@ def _draw_all(character: str, each: int, seed: int, difficulty: Difficulty) -> n
     return np.stack([draw(character, random, difficulty=difficulty) for random in randoms])
 
 
-def _stack(arrays: Sequence[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
+def _stack(arrays: Sequence[np.ndarray], side: int = SIDE) -> Tensor:
+    """Arrays (side, side, 3) → uint8 (N, 3, side, side)."""
+    whole = np.stack(arrays) if arrays else np.empty((0, side, side, 3), np.uint8)
+    return torch.from_numpy(whole).permute(0, 3, 1, 2).contiguous()
 
 
 def shuffled(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
@@ -163,20 +173,36 @@ def shuffled(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
         left = left[batch:]
 
 
+class Chosen(NamedTuple):
+    """Positions of views in a batch: those mixed with another one, then those that are not."""
+
+    mixed: Tensor
+    whole: Tensor
+
+    @property
+    def all(self) -> Tensor:
+        return torch.cat(self)
+
+    def some(self, count: int) -> "Chosen":
+        """The first of each, in the same proportion, ``count`` together."""
+        mixed = count * len(self.mixed) // (len(self.mixed) + len(self.whole))
+        return Chosen(self.mixed[:mixed], self.whole[: count - mixed])
+
+
 @dataclass
 class Views:
-    """Crops of photographs, some mixed with another one, recoloured: fixed, so that a teacher sees each only once.
+    """Crops of photographs, recoloured, the first of them mixed with another one; fixed, so a teacher sees each once.
 
-    which: (V,), the photograph; crops: (V, 2, 2), as in ``safecl.streams.crops``; own: (V, 1, 1, 1), the weight of the
-    picture; partner: (V,), the view whose crop the rest is; matrix (V, 3, 3) and offset (V, 3, 1) of the colours.
+    which: (V,), the photograph; crops: (V, 2, 2), as in ``safecl.streams.crops``; matrix (V, 3, 3) and offset (V, 3, 1)
+    of the colours; own: (M, 1, 1, 1), the weight of a mixed view's own crop; partner: (M,), the view of the other crop.
     """
 
     which: Tensor
     crops: Tensor
-    own: Tensor
-    partner: Tensor
     matrix: Tensor
     offset: Tensor
+    own: Tensor
+    partner: Tensor
 
     @classmethod
     def random(
@@ -184,18 +210,27 @@ class Views:
     ) -> "Views":
         """``least``: (V,), the smallest area of each crop; ``mix``: the share of views that are mixed."""
         n, device = len(which), which.device
-        own = torch.where(torch.rand(n, device=device) < mix, 0.5 + 0.5 * torch.rand(n, device=device), 1.0)
-        matrix, offset = _colours(n, device, strength)
-        crops, partner = _crops(n, least, flip), torch.randint(n, (n,), device=device)
-        return cls(which, crops, own.view(n, 1, 1, 1), partner, matrix, offset)
+        mixed = int(mix * n)
+        own = 0.5 + 0.5 * torch.rand(mixed, 1, 1, 1, device=device)
+        crops, (matrix, offset) = _crops(n, least, flip), _colours(n, device, strength)
+        return cls(which, crops, matrix, offset, own, torch.randint(n, (mixed,), device=device))
 
-    def at(self, pixels: Tensor, chosen: Tensor, size: int) -> Tensor:
-        """Views ``chosen`` (n,) of ``pixels``, uint8 (N, 3, S, S): float (n, 3, size, size) in [0, 1]."""
+    def batches(self, size: int) -> Iterator[Chosen]:
+        """Batches for ever, with the share of mixed views that there is; each once an epoch."""
+        mixed, n = len(self.own), len(self.which)
+        share = size * mixed // n
+        first, rest = (shuffled(k, m, self.which.device) for k, m in ((mixed, share), (n - mixed, size - share)))
+        while True:
+            yield Chosen(next(first), mixed + next(rest))
+
+    def at(self, pixels: Tensor, chosen: Chosen, size: int) -> Tensor:
+        """Views of ``pixels``, uint8 (N, 3, S, S): float (n, 3, size, size) in [0, 1]."""
         dtype = torch.float16 if self.crops.is_cuda else torch.float32
-        both = torch.cat([chosen, self.partner[chosen]])
-        x, other = cut_out(pixels[self.which[both]], self.crops[both], size, dtype).chunk(2)
-        x = torch.lerp(other, x, self.own[chosen])
-        return torch.baddbmm(self.offset[chosen], self.matrix[chosen], x.flatten(2)).clamp_(0, 1).view_as(x)
+        which, mixed = chosen.all, len(chosen.mixed)
+        cut = torch.cat([which, self.partner[chosen.mixed]])
+        x, others = cut_out(pixels[self.which[cut]], self.crops[cut], size, dtype).tensor_split([len(which)])
+        x[:mixed] = torch.lerp(others, x[:mixed], self.own[chosen.mixed])
+        return torch.baddbmm(self.offset[which], self.matrix[which], x.flatten(2)).clamp_(0, 1).view_as(x)
 
 
 def _crops(n: int, least: Tensor, flip: bool) -> Tensor:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pretrain_data import Labelled, Photographs, Views, coarse, drawn, inverted, read_photographs, shuffled
+from pretrain_data import Chosen, Labelled, Photographs, Views, coarse, drawn, inverted, read_photographs, shuffled
 from pretrain_measure import exam_glyphs, figures
 from pretrain_networks import SIZES, Student, Teacher, pooled, save
 from torch import Tensor, nn
@@ -50,16 +50,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shares", type=float, nargs=3, default=[0.5, 0.4, 0.1], help="small, large, mosaics")
     parser.add_argument("--least", type=float, nargs=3, default=[0.35, 0.15, 0.25], help="smallest area of their crops")
     parser.add_argument("--mix", type=float, default=0.3, help="share of views mixed with another one")
-    parser.add_argument("--batch", type=int, default=2560, help="views a step at the smallest size")
-    parser.add_argument("--larger", type=int, default=640, help="how many of them also at a larger size")
-    parser.add_argument("--drawings", type=int, default=320, help="drawings a step at the smallest size")
-    parser.add_argument("--lr", type=float, default=2e-3, help="of the stem")
-    parser.add_argument("--lr-blocks", type=float, default=1e-3, help="of what began as the teacher's")
+    parser.add_argument("--batch", type=int, default=1280, help="views a step at the smallest size")
+    parser.add_argument("--larger", type=int, default=320, help="how many of them also at a larger size")
+    parser.add_argument("--drawings", type=int, default=160, help="drawings a step at the smallest size")
+    parser.add_argument("--lr", type=float, default=1.5e-3, help="of the stem")
+    parser.add_argument("--lr-blocks", type=float, default=5e-4, help="of what began as the teacher's")
     parser.add_argument("--decay", type=float, default=0.05, help="weight decay")
     parser.add_argument("--hints", type=float, default=0.5, help="weight of the patch tokens' loss")
-    parser.add_argument("--among", type=float, default=0.5, help="weight of the loss on the place among others")
+    parser.add_argument("--among", type=float, default=1.0, help="weight of the loss on the place among others")
     parser.add_argument("--sharpness", type=float, default=10.0, help="of the place among others")
-    parser.add_argument("--labels", type=float, default=0.2, help="weight of the labels' loss")
+    parser.add_argument("--labels", type=float, default=0.3, help="weight of the labels' loss")
     parser.add_argument("--drawn", type=float, default=0.2, help="weight of the characters' loss")
     parser.add_argument("--ema", type=float, default=0.999)
     parser.add_argument("--shots", type=int, default=20)
@@ -78,11 +78,11 @@ def main() -> None:
     # Processes that draw are forked, which must come before anything touches the GPU.
     characters = drawn(PRETRAINING_POOL[: args.characters], args.each, args.seed + 1000)
     glyphs = exam_glyphs(args.glyphs)
-    photographs = read_photographs(args.photographs, args.most)
+    photographs = read_photographs(args.photographs, device, args.most)
     counts = " + ".join(str(int((photographs.kinds == kind).sum())) for kind in range(3))
     report(f"{counts} photographs, {len(characters.labels)} drawings: {time.perf_counter() - start:.0f} s")
     teacher = Teacher(args.teacher, torch.bfloat16 if device.type == "cuda" else torch.float32).to(device)
-    lessons = Lessons.by(teacher, photographs.to(device), characters.to(device), args)
+    lessons = Lessons.by(teacher, photographs, characters.to(device), args)
     report(f"seen by the teacher: {time.perf_counter() - start:.0f} s")
     trained, facts = train(teacher, lessons, args, device)
     save(trained, args.shape, args.out, facts)
@@ -121,22 +121,19 @@ class Lessons:
         which = weights.multinomial(args.views, replacement=True)
         views = Views.random(which, least[photographs.kinds[which]], args.mix)
         found: list[Tensor] = []
-        for chosen in torch.arange(args.views, device=device).split(1024):
-            said = teacher(views.at(photographs.pixels, chosen, teacher.size), GRID)
-            if not found:
-                spread = [part.float().flatten(0, -2) for part in said]
-                moments = torch.stack([torch.stack([f.mean(0), f.std(0) + 1e-3]) for f in spread])
-                found = [torch.empty(args.views, *part.shape[1:], dtype=part.dtype, device=device) for part in said]
-            for kept, part, (mean, std) in zip(found, said, moments, strict=True):
-                kept[chosen] = ((part.float() - mean) / std).to(kept.dtype)
-        whole = (views.own.flatten() == 1).nonzero()[:, 0]
-        anchors = F.normalize(found[0][whole[:ANCHORS]].float(), dim=1)
+        everything = torch.arange(args.views, device=device).tensor_split([len(views.own)])
+        for mixed in (True, False):
+            for positions in everything[1 - mixed].split(1024):
+                chosen = Chosen(positions, positions[:0]) if mixed else Chosen(positions[:0], positions)
+                said = teacher(views.at(photographs.pixels, chosen, teacher.size), GRID)
+                if not found:
+                    spread = [part.float().flatten(0, -2) for part in said]
+                    moments = torch.stack([torch.stack([f.mean(0), f.std(0) + 1e-3]) for f in spread])
+                    found = [torch.empty(args.views, *part.shape[1:], dtype=part.dtype, device=device) for part in said]
+                for kept, part, (mean, std) in zip(found, said, moments, strict=True):
+                    kept[positions] = ((part.float() - mean) / std).to(kept.dtype)
+        anchors = F.normalize(found[0][everything[1][:ANCHORS]].float(), dim=1)
         return cls(photographs, views, characters, *found, moments, anchors)
-
-    def labels(self, chosen: Tensor) -> Tensor:
-        """Of views (n,): the label of a photograph that is not mixed, or -1."""
-        label = self.photographs.labels[self.views.which[chosen]]
-        return torch.where(self.views.own[chosen].flatten() == 1, label, -1)
 
 
 def train(
@@ -150,7 +147,7 @@ def train(
     losses_of = Losses(student, lessons, args)
     if device.type == "cuda":
         compile_blocks(student.vit)
-    batches = shuffled(len(lessons.cls), args.batch, device)
+    batches = lessons.views.batches(args.batch)
     drawings = shuffled(len(lessons.characters.labels), args.drawings, device)
     source, target = floats(student), floats(average)
     student.train()
@@ -199,29 +196,30 @@ class Losses:
     def __init__(self, student: Student, lessons: Lessons, args: argparse.Namespace) -> None:
         self.student, self.lessons, self.args = student, lessons, args
 
-    def __call__(self, chosen: Tensor, drawings: Tensor, step: int) -> Tensor:
-        """``chosen``: views (n,); ``drawings``: positions. Weighted losses, in the order of ``names``."""
+    def __call__(self, chosen: Chosen, drawings: Tensor, step: int) -> Tensor:
+        """``drawings``: positions. Weighted losses, in the order of ``names``."""
         larger = self.others[step % len(self.others)]
-        some = chosen[: self.args.larger], drawings[: len(drawings) * self.args.larger // len(chosen)]
-        return torch.cat([self.at(SIZES[0], chosen, drawings), self.at(larger, *some)])
+        fewer = drawings[: len(drawings) * self.args.larger // self.args.batch]
+        return torch.cat([self.at(SIZES[0], chosen, drawings), self.at(larger, chosen.some(self.args.larger), fewer)])
 
-    def at(self, size: int, chosen: Tensor, drawings: Tensor) -> Tensor:
+    def at(self, size: int, chosen: Chosen, drawings: Tensor) -> Tensor:
         """Weighted losses at one size, in the order of ``kinds``."""
-        lessons, args, device = self.lessons, self.args, chosen.device
+        lessons, args, device = self.lessons, self.args, drawings.device
         with torch.no_grad():
             poses = Views.random(drawings, torch.full(drawings.shape, 0.5, device=device), flip=False, strength=0.4)
-            all_of_them = torch.arange(len(drawings), device=device)
-            z = inverted(coarse(poses.at(lessons.characters.pixels, all_of_them, size)))
+            everything = Chosen(drawings[:0], torch.arange(len(drawings), device=device))
+            z = inverted(coarse(poses.at(lessons.characters.pixels, everything, size)))
             x = coarse(lessons.views.at(lessons.photographs.pixels, chosen, size))
-            cls = lessons.cls[chosen].float()
-            patches = pooled(lessons.patches[chosen], size // self.student.stride).float()
+            cls = lessons.cls[chosen.all].float()
+            patches = pooled(lessons.patches[chosen.all], size // self.student.stride).float()
             place = (F.normalize(cls, dim=1) @ lessons.anchors.T * args.sharpness).softmax(1)
-            labels = lessons.labels(chosen)
+            labels = lessons.photographs.labels[lessons.views.which[chosen.whole]]
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             *said, of_labels, of_drawings = self.student(x, z)
         own_cls, own_patches = ((f.float() - mean) / std for f, (mean, std) in zip(said, lessons.moments, strict=True))
         own_place = F.normalize(own_cls, dim=1) @ lessons.anchors.T * args.sharpness
-        by_labels = F.cross_entropy(of_labels.float(), labels, ignore_index=-1, label_smoothing=0.1, reduction="sum")
+        of_labels = of_labels[len(chosen.mixed) :].float()
+        by_labels = F.cross_entropy(of_labels, labels, ignore_index=-1, label_smoothing=0.1, reduction="sum")
         which = lessons.characters.labels[drawings]
         return torch.stack(
             [
@@ -244,7 +242,7 @@ def compile_blocks(vit: nn.Module) -> None:
 GRID = SIZES[-1] // 16  # the teacher's patch tokens are kept at the student's largest grid
 ANCHORS = 4096
 NEW = ("vit.patch_embed", "classes", "characters")  # what does not begin as the teacher's
-FROZEN = 0.4  # of the schedule, from when on the stem's statistics are frozen
+FROZEN = 0.3  # of the schedule, from when on the stem's statistics are frozen
 # Steps in which a GPU compiles and chooses kernels; a budget of seconds starts after them.
 _SETTLING = 2 * len(Losses.others)
 
