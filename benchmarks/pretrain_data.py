@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -245,6 +245,11 @@ def _crops(n: int, least: Tensor, flip: bool) -> Tensor:
     return torch.stack([extent, centre], 2)
 
 
+@cache
+def _luma(device: torch.device) -> Tensor:
+    return torch.tensor([0.299, 0.587, 0.114], device=device)
+
+
 def _colours(n: int, device: torch.device, strength: float, grey: float = 0.05) -> tuple[Tensor, Tensor]:
     """Brightness, contrast, saturation and the channels' gains changed, a few made grey: x → matrix · x + offset."""
 
@@ -252,7 +257,7 @@ def _colours(n: int, device: torch.device, strength: float, grey: float = 0.05) 
         return 1 + torch.empty(n, channels, 1, device=device).uniform_(-amount, amount)
 
     saturation = torch.where(torch.rand(n, 1, 1, device=device) < grey, 0.0, factor(strength))
-    luma = torch.tensor([0.299, 0.587, 0.114], device="cpu").to(device, non_blocking=True).expand(3, 3)
+    luma = _luma(device).expand(3, 3)
     matrix = saturation * torch.eye(3, device=device) + (1 - saturation) * luma
     gain, contrast = factor(strength) * factor(strength / 4, 3), factor(strength)
     return contrast * matrix * gain.mT, (0.5 * (1 - contrast)).expand(n, 3, 1)

@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--seconds", type=float, help="train this long; the schedule follows the clock")
     budget.add_argument("--steps", type=int, help="train this many steps; the same seed gives the same weights")
-    parser.add_argument("--views", type=int, default=800_000, help="views that the teacher sees, once each")
+    parser.add_argument("--views", type=int, default=600_000, help="views that the teacher sees, once each")
     parser.add_argument("--shares", type=float, nargs=3, default=[0.5, 0.4, 0.1], help="small, large, mosaics")
     parser.add_argument("--least", type=float, nargs=3, default=[0.35, 0.15, 0.25], help="smallest area of their crops")
     parser.add_argument("--mix", type=float, default=0.3, help="share of views mixed with another one")
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--decay", type=float, default=0.05, help="weight decay")
     parser.add_argument("--hints", type=float, default=0.5, help="weight of the patch tokens' loss")
     parser.add_argument("--among", type=float, default=1.0, help="weight of the loss on the place among others")
-    parser.add_argument("--sharpness", type=float, default=10.0, help="of the place among others")
+    parser.add_argument("--sharpness", type=float, default=20.0, help="of the place among others")
     parser.add_argument("--labels", type=float, default=0.3, help="weight of the labels' loss")
     parser.add_argument("--drawn", type=float, default=0.2, help="weight of the characters' loss")
     parser.add_argument("--ema", type=float, default=0.999)
@@ -144,9 +144,10 @@ def train(
     student.vit.patch_embed.to(memory_format=torch.channels_last)
     average = copy.deepcopy(student).eval().requires_grad_(False)
     optimiser = torch.optim.AdamW(groups(student, args), betas=(0.9, 0.98), fused=device.type == "cuda")
-    losses_of = Losses(student, lessons, args)
     if device.type == "cuda":
         compile_blocks(student.vit)
+    losses_of = Losses(student, lessons, args)
+    descend = Recorded(student, losses_of) if device.type == "cuda" else Plain(student, losses_of)
     batches = lessons.views.batches(args.batch)
     drawings = shuffled(len(lessons.characters.labels), args.drawings, device)
     source, target = floats(student), floats(average)
@@ -157,10 +158,7 @@ def train(
             group["lr"] = group["highest"] * schedule(clock.progress, group["start"])
         if clock.progress > FROZEN:
             student.vit.patch_embed.eval()  # the stem's BatchNorm normalises as it will in use
-        optimiser.zero_grad(set_to_none=True)
-        losses = losses_of(next(batches), next(drawings), clock.step)
-        losses.sum().backward()
-        losses = losses.detach()
+        losses = descend(next(batches), next(drawings), clock.step)
         first = first if clock.step else losses.sum()
         nn.utils.clip_grad_norm_(student.parameters(), 1.0)
         optimiser.step()
@@ -230,6 +228,54 @@ class Losses:
                 args.drawn * F.cross_entropy(of_drawings.float(), which, label_smoothing=0.1),
             ]
         )
+
+
+class Plain:
+    """Losses of a batch and, in ``grad``, their gradients."""
+
+    def __init__(self, student: Student, losses: Losses) -> None:
+        self.student, self.losses = student, losses
+
+    def __call__(self, chosen: Chosen, drawings: Tensor, step: int) -> Tensor:
+        self.student.zero_grad(set_to_none=True)
+        losses = self.losses(chosen, drawings, step)
+        losses.sum().backward()
+        return losses.detach()
+
+
+class Recorded(Plain):
+    """The same by CUDA graphs: a step has more than 2,000 small kernels, which Python launches slower than they run."""
+
+    def __init__(self, student: Student, losses: Losses) -> None:
+        super().__init__(student, losses)
+        self.graphs: dict[tuple[int, bool], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Tensor]] = {}
+
+    def __call__(self, chosen: Chosen, drawings: Tensor, step: int) -> Tensor:
+        size, training = Losses.others[step % len(Losses.others)], self.student.vit.patch_embed.training
+        if not self.graphs:
+            self.chosen, self.drawings = Chosen(*map(torch.clone, chosen)), drawings.clone()
+        for kept, new in zip((*self.chosen, self.drawings), (*chosen, drawings), strict=True):
+            kept.copy_(new)
+        if (size, training) not in self.graphs:
+            self.graphs[size, training] = self.record(step)
+        graph, gradients, losses = self.graphs[size, training]
+        graph.replay()
+        for parameter, gradient in zip(self.student.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        return losses.clone()
+
+    def record(self, step: int) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None], Tensor]:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # compiles, and chooses kernels
+            for _ in range(3):
+                super().__call__(self.chosen, self.drawings, step)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.student.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            losses = super().__call__(self.chosen, self.drawings, step)
+        return graph, [parameter.grad for parameter in self.student.parameters()], losses
 
 
 def compile_blocks(vit: nn.Module) -> None:
