@@ -52,7 +52,7 @@ class ConvStem(nn.Module):
         img_size: int | tuple[int, int] = SIZE,
         patch_size: int = 16,
         in_chans: int = 3,
-        embed_dim: int = 240,
+        embed_dim: int = 192,
         width: int = 32,
         residual: Sequence[int] = (),
         bias: bool = True,
@@ -96,11 +96,11 @@ class ConvStem(nn.Module):
 def safecl_micro(
     pretrained: bool = False,
     patch_size: int = 16,
-    embed_dim: int = 240,
-    depth: int = 7,
-    num_heads: int = 4,
+    embed_dim: int = 192,
+    depth: int = 12,
+    num_heads: int = 3,
     width: int = 32,
-    residual: Sequence[int] = (0, 1, 2),
+    residual: Sequence[int] = (0, 1, 1),
     **options: Any,
 ) -> VisionTransformer:
     """The model as timm creates it. ``patch_size``: the stem's stride, a power of two; ``width`` and ``residual``: the
