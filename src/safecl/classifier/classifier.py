@@ -96,8 +96,8 @@ class ContinualClassifier(Estimator):
         if not len(fresh.pictures):
             nothing = f"There is nothing new in {source}: {_all(len(pictures), 'picture')} learned before."
             raise SafeclError(" ".join([nothing, *fresh.note()]))
-        backbone, model = self._start()
         shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
+        backbone, model = self._start(fresh.pictures, shown.say)
         if folder is not None:
             begin(folder, self._identity(model, fresh.pictures), shown.say)
         home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
@@ -273,11 +273,17 @@ class ContinualClassifier(Estimator):
             self._loaded = key, open_backbone(settings, self.device)
         return self._loaded[1]
 
-    def _start(self) -> tuple[Backbone, Model]:
-        """The backbone and the model to go on with; a new one where nothing was learned."""
+    def _start(self, pictures: Pictures, say: Callable[[str], None]) -> tuple[Backbone, Model]:
+        """The backbone and the model to go on with; a new one is sized by its first pictures."""
         if self._model is not None:
             return self._backbone(), self._model
+        from safecl.backbone.micro import sized
+
         settings = self._resolved()
+        chosen, told = sized(settings.backbone, pictures.shorter_side)
+        if told is not None:
+            say(told)
+        settings = settings.model_copy(update={"backbone": chosen})
         backbone = self._open(settings)
         header = new_header(settings, backbone, Transform(backbone.size))
         return backbone, Model(header, State())

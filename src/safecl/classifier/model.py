@@ -8,6 +8,7 @@ from typing import Any
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.classifier import members
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import State, build
@@ -76,6 +77,11 @@ class Model:
     def require(self, backbone: Backbone) -> None:
         """Refuse another backbone than the one the model was taught with."""
         wanted, there = self.header["backbone"], describe(backbone, self.settings)
+        if wanted["weights"] == FIRST_EDITION != there["weights"]:
+            raise SafeclError(
+                f"The model was taught with the first edition of {EMBEDDED} (weights {FIRST_EDITION}), which this "
+                "version no longer has; teach it anew."
+            )
         for key in ("name", "size", "weights"):
             if wanted[key] != there[key]:
                 raise SafeclError(
