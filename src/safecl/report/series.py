@@ -64,6 +64,18 @@ class Series:
         return [(session, value) for session, value in pairs if value is not None]
 
     @property
+    def lost(self) -> list[tuple[int, float]]:
+        """(session, forgetting) after each finished session but the first."""
+        pairs = [(line.session, line.forgetting.get(self.output)) for line in self.run.metrics[1:]]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
+    def seconds(self) -> list[tuple[int, float]]:
+        """(session, seconds that it took)."""
+        pairs = [(line.session, line.seconds.get("total")) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
     def final(self) -> float | None:
         """Accuracy on all that was tested after the newest session."""
         return self.run.last.pooled.get(self.output) if self.run.last else None
@@ -114,6 +126,19 @@ class Series:
     def rows(self) -> dict[int, list[float | None]]:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         return {line.session: list(line.accuracy.get(self.output, [])) for line in self.run.metrics}
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that the numbers are the mean of."""
+        return [self.run]
+
+    def deviation(self, kind: str) -> float | None:
+        """The standard deviation over runs of a number such as "final"; None for one run."""
+        return None
+
+    def band(self) -> list[tuple[int, float, float]]:
+        """(session, least, most) of what ``pooled`` is the mean of; empty for one run."""
+        return []
 
     def _at(self, after: int, session: int) -> float | None:
         row = self.rows.get(after, [])
