@@ -51,6 +51,7 @@ def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     shown = [one for one in best(mains, DRAWN) if one.pooled]
     drawn, twins = {id(one.run) for one in shown}, {id(one) for one in alike(every)}
     series = [one for one in every if id(one.run) in drawn and id(one) not in twins]
+    series = series if len(mains) <= DRAWN else shown
     if shown:
         yield "accuracy", figures.accuracy_curves(series)
         yield "sessions", figures.session_bars(series if len(mains) <= DETAILED else shown)

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jinja2
@@ -13,13 +13,14 @@ from markupsafe import Markup
 from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import gallery, panels, run_tables, tables, words
+from safecl.report.drawing import PALETTE
 from safecl.report.fold import Folded, folded
 from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, alike, display, stream_key
 from safecl.report.svg import theme, variable
 
 MAX_CLASSES = 60  # of a session, spelt out in the list of sessions
-DRAWN = 12  # configurations with curves, bars and a matrix
+DRAWN = len(PALETTE)  # configurations with curves, bars and a matrix: each has a colour of its own
 DETAILED = 6  # of them, those with figures and pictures of their own
 HERE = Path(__file__).parent
 
@@ -62,13 +63,15 @@ def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) 
     mains = [one for one in every if one.main]
     named = [(one.run, one.name) for one in mains]
     twins = alike(every)
-    shown = best(mains, DRAWN)
+    shown, crowded = best(mains, DRAWN), len(mains) > DRAWN
+    if crowded:
+        shown = [replace(one, colour=colour) for one, colour in zip(shown, PALETTE, strict=True)]
     drawn = {id(one.run) for one in shown}
-    series = [one for one in every if id(one.run) in drawn and not any(one is twin for twin in twins)]
+    parts = [one for one in every if id(one.run) in drawn and not any(one is twin for twin in twins)]
+    series = shown if crowded else parts
     chosen = best(mains, DETAILED)
     detailed = [(one.runs[0], seeded(one)) for one in chosen]
     pictured = {id(one.run) for one in chosen}
-    crowded = len(mains) > DRAWN
     listed = mains if crowded else every
     script = (HERE / "page.js").read_text(encoding="utf-8")
     environment = jinja2.Environment(

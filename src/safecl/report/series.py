@@ -165,12 +165,13 @@ def all_series(runs: Sequence[Run]) -> list[Series]:
     """Every output of every run, a run's main output first; names are unique, colours as far as they reach."""
     names = run_names(runs)
     outputs = Counter(output for run in runs for output in _sides(run))
+    own = {COLOURS[key] for run in runs for key in (run.facts.method, *_sides(run)) if key in COLOURS}
     result: list[Series] = []
     for run, name in zip(runs, names, strict=True):
-        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result), True))
+        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result, own), True))
         for output in _sides(run):
             shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
-            result.append(Series(run, output, shown, _colour(output, result), False))
+            result.append(Series(run, output, shown, _colour(output, result, own), False))
     return result
 
 
@@ -215,10 +216,11 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
-def _colour(key: str, taken: Sequence[Series]) -> Colour:
+def _colour(key: str, taken: Sequence[Series], own: set[Colour]) -> Colour:
+    """The colour of a method or a learner, if it has one that is free; else one that is nobody's ``own``."""
     used = {series.colour for series in taken}
     wanted = COLOURS.get(key)
     if wanted is not None and wanted not in used:
         return wanted
-    free = [colour for colour in SPARE if colour not in used]
+    free = [colour for colour in (*SPARE, *COLOURS.values()) if colour not in used | own]
     return free[0] if free else SPARE[len(taken) % len(SPARE)]
