@@ -42,7 +42,7 @@ test-lowest: setup
 # Strict: a link that leads nowhere is an error. "make test" builds the site as well, into a temporary folder.
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
-	@echo 'build/site/index.html'
+	@echo 'build/site/index.html; with its search: $(BIN)/python -m http.server --directory build/site'
 
 lint: setup
 	$(BIN)/python -m ruff check .

@@ -4,6 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,11 +15,20 @@ import pytest
 from safecl.cli.keys import every_key
 from safecl.methods.catalog import method_settings
 
+from .report.browser import browser, find_chromium
+
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings_handlers")),
     reason="mkdocs and its plugins are not installed; pip install '.[docs]' brings them",
 )
+
+
+class Silent(SimpleHTTPRequestHandler):
+    """Serves files without a word."""
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +78,16 @@ def test_the_public_names_are_documented(site: Path) -> None:
     text = (site / "api.html").read_text(encoding="utf-8")
     left_out = {"METHODS", "__version__", "RunSettings"}  # the first is a table of settings, which have a page
     assert [name for name in safecl.__all__ if name not in left_out and f'.{name}"' not in text] == []
+
+
+@pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here")
+def test_pages_open_in_a_browser_without_error_or_request_to_elsewhere(site: Path) -> None:
+    handler = partial(Silent, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browser(str(find_chromium())) as tab:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        own = f"http://127.0.0.1:{server.server_port}/"
+        for name in ("index", "quickstart", "settings", "api"):
+            tab.open(f"{own}{name}.html", 390)
+            assert tab.complaints() == [] and tab.requests(own) == [], name
+            assert tab.evaluate("document.documentElement.scrollWidth") <= 390, name
+        server.shutdown()

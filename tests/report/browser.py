@@ -50,13 +50,13 @@ class Page:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a width, with the light or the dark theme asked for, and wait until it is there."""
+    def open(self, place: Path | str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a file or an address at a width, with the light or the dark theme asked for, and wait for it."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=place if isinstance(place, str) else place.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
@@ -67,10 +67,10 @@ class Page:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
 
-    def requests(self) -> list[str]:
-        """Addresses that were asked for since the page was opened, but for the page itself and what it carries."""
+    def requests(self, own: str = "file:") -> list[str]:
+        """Addresses that were asked for since the page was opened, but for those that begin with ``own`` or data."""
         sent = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
-        return [url for url in sent if not url.startswith(("file:", "data:"))]
+        return [url for url in sent if not url.startswith((own, "data:"))]
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, and exceptions."""
