@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report.export import distinct, slug, write_files
+from safecl.report import figures
+from safecl.report.export import distinct, saved, slug, write_files
 from safecl.report.formats import as_csv, as_latex
 from safecl.report.runs import read_run
 from safecl.report.tables import Cell, Group, Table
@@ -33,6 +34,12 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
         if path.suffix == ".png":
             with Image.open(path) as image:
                 assert image.getpixel((0, 0))[:3] == (255, 255, 255)  # not transparent
+
+
+def test_the_same_figure_gives_the_same_bytes() -> None:
+    for kind in ("svg", "png"):
+        first, second = (saved(figures.accuracy_curves([]), kind) for _ in range(2))
+        assert first == second
 
 
 def test_a_csv_file_has_numbers_and_spreads_of_their_own(make_run: Any, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     The backbone is left out where one of the ``known`` runs has the same features of it.
     """
     features = run.features
-    if features is None or len(features.labels) < FEWEST or len(set(features.labels)) < 2:
+    if features is None or no_map(run):
         return []
     from sklearn.manifold import TSNE  # half a second, which most pages do without
 
@@ -119,6 +119,15 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
         ).fit_transform(found)
         result.append(Map(name, points, near))
     return result
+
+
+def no_map(run: Run) -> str:
+    """Why there is no map of a finished run's features; empty where there is one."""
+    if run.features is None:
+        return "no features were kept with the run" if run.ended else ""
+    if len(run.features.labels) < FEWEST or len(set(run.features.labels)) < 2:
+        return f"a map needs {FEWEST} test pictures and two classes"
+    return ""
 
 
 def _same(one: Features, other: Features | None) -> bool:

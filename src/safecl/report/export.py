@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from safecl.atomic import write_bytes
@@ -33,15 +34,20 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     written = []
     for name, figure in distinct(all_figures(runs)):
         for kind in ("svg", "png"):
-            buffer = io.BytesIO()
-            figure.patch.set(visible=True, facecolor="white")
-            fixed = {"Date": None} if kind == "svg" else {}  # the same runs give the same bytes
-            figure.savefig(buffer, format=kind, dpi=DPI, metadata=fixed)
-            written.append(_write(target / f"{name}.{kind}", buffer.getvalue()))
+            written.append(_write(target / f"{name}.{kind}", saved(figure, kind)))
     for name, table in distinct(all_tables(runs)):
         written.append(_write(target / f"{name}.csv", as_csv(table).encode()))
         written.append(_write(target / f"{name}.tex", as_latex(table).encode()))
     return written
+
+
+def saved(figure: Figure, kind: str) -> bytes:
+    """A figure as an SVG or PNG file on white; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.patch.set(visible=True, facecolor="white")
+    with mpl.rc_context({"svg.hashsalt": "safecl"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
+    return buffer.getvalue()
 
 
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import gallery, panels, run_tables, tables, words
+from safecl.report.answers import no_map
 from safecl.report.drawing import PALETTE
 from safecl.report.fold import Folded, folded
 from safecl.report.runs import Run, read_run
@@ -112,6 +113,7 @@ def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) 
         decisions=_tables(run_tables.decisions, detailed),
         weights=panels.aggregation(detailed),
         maps=panels.feature_maps(detailed),
+        no_maps=[f"{name}: {reason}." for run, name in detailed if (reason := no_map(run))],
         confusions=panels.confusions(detailed),
         pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
         confused=_tables(run_tables.confused, detailed),
