@@ -17,8 +17,6 @@ from safetensors import safe_open
 from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.evaluate import Answers
-from safecl.engine.examples import confused
 from safecl.engine.folder import claimed
 from safecl.engine.progress import Quiet
 from safecl.engine.run import run
@@ -526,12 +524,6 @@ def test_pictures_are_kept_by_chance_and_of_the_classes_that_are_answered_worst(
         assert (tmp_path / example["file"]).stat().st_size and 0 <= example["surer_than"] <= 1
         if example["why"] in ("worst", "pair"):
             assert example["predictions"]["ranpac"] != example["label"]
-
-
-def test_confused_pairs_are_kept_by_frequency_with_a_picture_of_what_they_are_taken_for() -> None:
-    targets, said = torch.tensor([0, 0, 0, 1, 1, 2, 2]), torch.tensor([1, 1, 0, 1, 2, 2, 0])
-    answers = Answers([], list("abc"), targets, {"only": said}, torch.zeros(7))
-    assert confused(answers) == ([0, 1, 4, 6], [3, 5, 2])
 
 
 def test_the_weights_of_the_learners_are_kept_with_the_predictions(

@@ -20,9 +20,9 @@ from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
 from safecl.classifier.state import State
 from safecl.classifier.work import begin
 from safecl.engine.device_loader import moved
-from safecl.engine.evaluate import aggregation_weights
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
+from safecl.heads.aggregate import weights
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Pictures, Transform
 from safecl.streams.loader import batches
@@ -174,7 +174,7 @@ class ContinualClassifier:
         for logits, found in self._logits(unlabelled(pictures)):
             p = probabilities(found, self._calibration)
             best, known = p.max(dim=1), unknown_score(found)
-            alpha = aggregation_weights(method, logits) if detail else None
+            alpha = _weights(method, logits) if detail else None
             opinion = {name: probabilities(rows, self._calibration) for name, rows in logits.items()} if detail else {}
             for i in range(len(p)):
                 opinions = {}
@@ -420,6 +420,17 @@ def _arguments(kind: type) -> list[str]:
 def _top(p: Tensor, classes: Sequence[Label], count: int = 5) -> list[tuple[Label, float]]:
     found = p.topk(min(count, len(p)))
     return [(classes[int(i)], float(v)) for v, i in zip(found.values, found.indices, strict=True)]
+
+
+def _weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """How much the slow and the fast learner count in the answer to each picture, (N,) each."""
+    rule = getattr(method.settings, "aggregation", None)
+    if rule != "entropy" or not {"slow", "fast"} <= logits.keys():
+        return {}
+    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
+    if method.sessions == 1:  # the two are one network
+        alpha = torch.full_like(alpha, 0.5)
+    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
 
 
 def _not_fitted() -> Exception:
