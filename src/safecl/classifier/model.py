@@ -1,10 +1,7 @@
 """A model: its header and its state, from a file or just learned. What only learning needs is read when it learns."""
 
-import platform
 import uuid
 from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,6 @@ from safecl.engine.device import choose_device, choose_precision
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Transform
-
-LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 
 
 class Model:
@@ -128,12 +123,6 @@ def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform
         "calibration": None,
         "frozen": False,
     }
-
-
-def now() -> dict[str, Any]:
-    """When and with what something was done, for the history."""
-    libraries = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "safecl": safecl.__version__, **libraries}
 
 
 def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
