@@ -49,11 +49,10 @@ def test_memory_that_torch_holds_without_using_it_is_free() -> None:
     assert before - during >= 1 << 28 and abs(free_memory(CUDA) - before) < 1 << 26
 
 
-@pytest.mark.parametrize("kind", ["full", "shared"])
-def test_gaussians_sample_the_same_features(kind: Any) -> None:
+def test_gaussians_sample_the_same_features() -> None:
     found = []
     for device in (CPU, CUDA):
-        gaussians = ClassGaussians(24, kind).to(device)
+        gaussians = ClassGaussians(24).to(device)
         gaussians.add(FEATURES.to(device), TARGETS.to(device))
         gaussians.transform(2 * torch.eye(24, device=device), torch.ones(24, device=device))
         features, targets = gaussians.sample(7, generator(1), scale=[0.5] * 5)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from safecl.heads.left_out import SURE
 from safecl.heads.ridge import RidgeHead
-from safecl.methods.guards import SHARES, SURE
+from safecl.methods.guards import SHARES
 from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
+from safecl.heads.left_out import FEWEST, surely_less
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.guards import FEWEST, SHARES, surely_less
+from safecl.methods.guards import SHARES
 from safecl.methods.method import Batch, Fit
 from safecl.streams.stream import Session
 

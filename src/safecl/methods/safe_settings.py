@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.settings import Kind, MethodSettings
@@ -67,8 +67,20 @@ class SafeSettings(MethodSettings):
         description="how far from the slow learner a session may end, in units of how far pictures are apart; "
         "null: anywhere; only with method.teacher=slow",
     )
+    memory: Literal["gaussians", "features", "stale"] = Field(
+        "gaussians",
+        description="what is kept of the slow learner's features, from which the fast learner's statistics are made "
+        "anew in every session: class means and one covariance, or a byte for each feature of each picture; stale: "
+        "nothing, the statistics of old sessions stay as they were",
+    )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
     aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
+
+    @model_validator(mode="after")
+    def _one_gram_matrix(self) -> "SafeSettings":
+        if self.statistics == "shared" and self.memory != "stale":
+            raise ValueError("method.statistics=shared, one Gram matrix for both learners, needs method.memory=stale")
+        return self
