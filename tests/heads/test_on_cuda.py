@@ -1,7 +1,5 @@
 """The heads on a GPU give what they give on the CPU."""
 
-from typing import Any
-
 import pytest
 import torch
 

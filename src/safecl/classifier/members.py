@@ -15,7 +15,7 @@ PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "
 
 def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[Buffer]], dict[str, Any]]:
     """(members, what the header says of them). ``sizes``: of the statistics by name."""
-    rest = learn_only(sizes)
+    rest = learn_only(sizes, state.tensors)
     members = {
         PREDICT: {name: tensor for name, tensor in state.tensors.items() if name not in rest},
         LEARN: {name: tensor for name, tensor in state.tensors.items() if name in rest}
@@ -48,7 +48,7 @@ def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[B
 
 def frozen_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[Buffer]], dict[str, Any]]:
     """What predictions need, and nothing else."""
-    rest = learn_only(sizes)
+    rest = learn_only(sizes, state.tensors)
     tensors = {name: tensor for name, tensor in state.tensors.items() if name not in rest}
     said = {"statistics": dict(sizes), "chain": [], "records": {}, "undo": []}
     return {PREDICT: encode(tensors, {})}, said

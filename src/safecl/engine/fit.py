@@ -116,7 +116,7 @@ class Trainer:
     ) -> None:
         """Train what requires gradients in ``module``.
 
-        If the loss diverges, or with ``train.guard`` the features of a tuned network are surely worse than before:
+        If the loss diverges, or with ``train.guard`` the features of a tuned network are worse than before:
         again at a tenth of the rate, then at a hundredth, and then with every PET as it was.
         """
         if name in self._names:

@@ -10,13 +10,14 @@ from safecl.heads.left_out import judges, plain_errors, surely_less
 from safecl.learner import Learner
 
 ASKED = 512  # pictures that are looked at, about
+MATTERS, SURE = 0.05, 1.0  # a rise of the error by this share of it, and by so many standard errors, is too much
 
 
 class Guard:
     """Compares the features of tuned networks with those before the phase.
 
     The measure is the squared error of a ridge regression on the features which leaves out one picture at a time. The
-    networks are trained on these pictures, so an error that has surely risen means that they have lost what they knew.
+    networks are trained on these pictures, so an error that has risen means that they have lost what they knew.
     """
 
     def __init__(self, learners: list[Learner], images: list[Tensor], targets: Tensor) -> None:
@@ -35,10 +36,10 @@ class Guard:
         return cls(learners, list(loader.plain(asked.tolist())), targets[asked])
 
     def worse(self) -> bool:
-        """Whether a network gives surely worse features now than before, or some that are not finite."""
+        """Whether a network gives worse features now than before, or some that are not finite."""
         for learner, before in zip(self.learners, self._before, strict=True):
             now = self._errors(learner)
-            if not now.isfinite().all() or surely_less(before, now):
+            if not now.isfinite().all() or surely_less(before, now, by=MATTERS, sure=SURE):
                 return True
         return False
 

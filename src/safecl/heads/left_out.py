@@ -72,7 +72,10 @@ def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
     return errors[int(errors.mean(dim=1).argmin())]
 
 
-def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
-    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others."""
+def surely_less(found: Tensor, least: Tensor, by: float = 0.0, sure: float = SURE) -> bool:
+    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others.
+
+    ``sure``: how many standard errors are more than chance.
+    """
     gains = least - found
-    return bool(gains.mean() > max(SURE * gains.std() / len(gains) ** 0.5, by * least.mean()))
+    return bool(gains.mean() > max(sure * gains.std() / len(gains) ** 0.5, by * least.mean()))

@@ -28,6 +28,11 @@ class LinearMap(nn.Module):
         """(N, d) → (N, d)."""
         return torch.addmm(self.offset, features.to(self.matrix), self.matrix)
 
+    def interpolate(self, other: "LinearMap", share: float) -> None:
+        """Become the map between this one, at 0, and another, at 1."""
+        self.matrix = torch.lerp(self.matrix, other.matrix.to(self.matrix), share)
+        self.offset = torch.lerp(self.offset, other.offset.to(self.offset), share)
+
     @torch.no_grad()
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
         """Map features (N, d) of one network to those of another, of the same pictures with class indices (N,).
