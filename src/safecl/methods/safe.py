@@ -196,7 +196,8 @@ class SAFE(Method):
         wanted = self.settings.transfer != "none"
         choice = Choice(transfer=wanted)
         if self.settings.pilot:
-            choice = choose_tuning(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, wanted, session, fit)
+            heads, length = (self.w_slow, self.ridge_slow), self.settings.pilot
+            choice = choose_tuning(self.slow, *heads, self.slow_loss, wanted, length, session, fit)
         self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
         return choice.transfer, choice.share
 

@@ -19,7 +19,10 @@ class SafeSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "continual"
     algorithm: ClassVar[str] = "SAFE"
-    keeps: ClassVar[str] = "two PETs, two cosine heads, Gram statistics and ridge weights"
+    keeps: ClassVar[str] = (
+        "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and covariances "
+        "of few directions (method.memory)"
+    )
 
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()
@@ -38,10 +41,13 @@ class SafeSettings(MethodSettings):
         0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
-    pilot: bool = Field(
-        True,
+    pilot: float = Field(
+        0.25,
+        ge=0,
+        le=1,
         description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
-        "the other half gains; in doubt, and with fewer than four classes, do neither",
+        "the other half gains; in doubt, and with fewer than four classes, do neither. A pilot has this share of the "
+        "epochs; 0: no pilots, transfer as set",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
