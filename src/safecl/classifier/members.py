@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from safecl.atomic import Buffer
-from safecl.classifier.state import Added, State, Undo, learn_only
+from safecl.classifier.state import MEMORY, Added, State, Undo, learn_only
 from safecl.classifier.store import ModelFile
 from safecl.engine.checkpoint import encode
 
@@ -36,6 +36,7 @@ def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[B
         }
     said = {
         "statistics": dict(sizes),
+        "memory_bytes": sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(MEMORY)),
         "chain": list(state.chain),
         "records": {session: [one.head for one in added] for session, added in state.records.items()},
         "undo": [
@@ -50,7 +51,7 @@ def frozen_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, li
     """What predictions need, and nothing else."""
     rest = learn_only(sizes, state.tensors)
     tensors = {name: tensor for name, tensor in state.tensors.items() if name not in rest}
-    said = {"statistics": dict(sizes), "chain": [], "records": {}, "undo": []}
+    said = {"statistics": dict(sizes), "memory_bytes": 0, "chain": [], "records": {}, "undo": []}
     return {PREDICT: encode(tensors, {})}, said
 
 

@@ -136,10 +136,11 @@ def _subtract(method: Method, added: Sequence[Added]) -> None:
         own, h = heads[one.head].statistics, heads[one.head].project(one.values.to(heads[one.head].projection))
         own.sums = own.sums.index_add(1, one.targets.to(h.device), h.T, alpha=-1)
         own.count = own.count - len(one.targets)
-    for module in method.modules():
-        for one in added if isinstance(module, SlowMemory) else ():
+    device = method.backbone.device
+    for memory in (module for module in method.modules() if isinstance(module, SlowMemory)):
+        for one in added:
             if one.head == "ridge_slow":
-                module.kept.remove(one.values.to(method.backbone.device), one.targets.to(method.backbone.device))
+                memory.kept.remove(one.values.to(device), one.targets.to(device))
 
 
 @torch.no_grad()
