@@ -13,8 +13,9 @@ trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE w
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
 one JSON line, accuracies in percent after the last session (--every: after each); "own" is what SAFE itself answered.
-"memory_seconds" has the map and the new head, of the last session. "first" has the optimiser steps and seconds of the first session, SAFE's and RanPAC's. Lines that are in --out
-already are not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
+"memory_seconds" has the map and the new head, of the last session; "first" the optimiser steps and seconds of the first
+session, SAFE's and RanPAC's. Lines that are in --out already are not computed again. Words key=value go to both
+methods, words method.key=value to SAFE alone.
 """
 
 import argparse
