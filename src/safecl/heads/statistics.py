@@ -40,8 +40,8 @@ class Statistics(nn.Module):
         return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
 
     def clear(self) -> None:
-        """Remove all pictures."""
-        self.gram, self.sums = self.gram[:0, :0], self.sums[:, :0]
+        """Remove all pictures, and free the memory of G."""
+        self.gram, self.sums = self.gram.new_zeros(0, 0), self.sums.new_zeros(self.size, 0)
         self.count = torch.zeros_like(self.count)
 
     def add(self, projected: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
