@@ -42,10 +42,10 @@ def stay_near(
 ) -> tuple[Tensor, float]:
     """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
-    The fast learner's statistics of earlier sessions are of features that it cannot compute again; they stay useful
-    while it moves little, compared with how far pictures are apart. So of its tuning in this session at most the share
-    ``most`` is kept, and less than that if it ends further from the slow learner than ``trust`` times that distance:
-    the share of ``most`` that was kept comes second.
+    The map from slow to fast features is fitted on the session alone, and stale statistics are not mapped at all: both
+    hold for old classes while the fast learner moves little, compared with how far pictures are apart. So of its tuning
+    in this session at most the share ``most`` is kept, and less than that if it ends further from the slow learner than
+    ``trust`` times that distance: the share of ``most`` that was kept comes second.
     """
     end, apart = fast.tuning(), 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
     for share in SHARES:
