@@ -358,7 +358,7 @@ def test_a_run_says_what_it_is_and_what_it_took(
         assert seconds["total"] == pytest.approx(seconds["fit"] + seconds["statistics"] + seconds["evaluate"])
         assert seconds["fit"] == pytest.approx(sum(phase["seconds"] for phase in line["phases"]))
         assert line["peak_memory"] >= max([1, *(phase["peak_memory"] for phase in line["phases"])])
-        assert line["bytes_kept"] >= 4 * line["parameters"]["stored"]
+        assert line["bytes_kept"] >= line["parameters"]["stored"]  # a number takes a byte or more
     run = read_run(tmp_path)  # and a reader of the folder finds it all
     assert run.done == run.total == 3 and run.facts.parameters.learnable == facts["parameters"]["learnable"]
 

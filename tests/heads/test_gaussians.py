@@ -15,7 +15,6 @@ from safecl.heads.gaussians import ClassGaussians
 from safecl.randomness import generator
 
 WIDTH = 5
-KINDS: list[Any] = ["full", "shared"]
 
 
 def draw(n: int, classes: int = 3, seed: int = 0, mean: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -27,8 +26,8 @@ def draw(n: int, classes: int = 3, seed: int = 0, mean: float = 0.0) -> tuple[Te
     return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
 
 
-def gaussians_of(*batches: tuple[Tensor, Tensor], kind: Any = "full") -> ClassGaussians:
-    gaussians = ClassGaussians(WIDTH, kind)
+def gaussians_of(*batches: tuple[Tensor, Tensor]) -> ClassGaussians:
+    gaussians = ClassGaussians(WIDTH)
     for batch in batches:
         gaussians.add(*batch)
     return gaussians
@@ -61,22 +60,13 @@ def test_means_and_covariances_are_those_of_all_pictures_together(batch: int, me
         assert near(gaussians.covariance(c, ridge=0.5), np.cov(own.T) + 0.5 * np.eye(WIDTH))
 
 
-@pytest.mark.parametrize("mean", [0.0, 1000.0])
-def test_the_shared_covariance_is_the_pooled_one(mean: float) -> None:
-    x, y = draw(60, mean=mean)
-    gaussians = gaussians_of(*zip(x.split(7), y.split(7), strict=True), kind="shared")
-    for c in range(3):
-        assert near(gaussians.covariance(c, ridge=0), pooled(x, y))
-        assert near(gaussians.mean(c), x[y == c].double().mean(dim=0), 1e-6)
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.randoms(), st.sampled_from(KINDS), st.integers(0, 1000))
-def test_batches_sessions_and_models_add_up_in_any_order(sizes: list[int], random: Any, kind: Any, mean: int) -> None:
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.randoms(), st.integers(0, 1000))
+def test_batches_sessions_and_models_add_up_in_any_order(sizes: list[int], random: Any, mean: int) -> None:
     x, y = draw(sum(sizes), mean=float(mean))
-    whole = gaussians_of((x, y), kind=kind)
+    whole = gaussians_of((x, y))
     batches = list(zip(x.split(sizes), y.split(sizes), strict=True))
     random.shuffle(batches)
-    models = [ClassGaussians(WIDTH, kind) for _ in range(3)]
+    models = [ClassGaussians(WIDTH) for _ in range(3)]
     for batch in batches:
         random.choice(models).add(*batch)
     random.shuffle(models)
@@ -97,16 +87,10 @@ def test_merging_leaves_the_other_one_alone() -> None:
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
 
 
-def test_only_the_same_kinds_can_be_merged() -> None:
-    with pytest.raises(ValueError, match="shared"):
-        gaussians_of(draw(9)).merge(gaussians_of(draw(9), kind="shared"))
-
-
 def test_the_kept_numbers_are_half_a_matrix_a_class_and_all_float32() -> None:
-    for kind, matrices in (("full", 3), ("shared", 1)):
-        state = gaussians_of(draw(30), kind=kind).state_dict()
-        assert state["scatter"].numel() == matrices * WIDTH * (WIDTH + 1) // 2
-        assert {value.dtype for value in state.values()} == {torch.float32, torch.int64}
+    state = gaussians_of(draw(30)).state_dict()
+    assert state["scatter"].numel() == 3 * WIDTH * (WIDTH + 1) // 2
+    assert {value.dtype for value in state.values()} == {torch.float32, torch.int64}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -125,9 +109,8 @@ def test_a_class_of_one_picture_has_the_covariance_of_the_others() -> None:
     assert torch.equal(gaussians.mean(3), torch.ones(WIDTH))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_where_every_class_has_one_picture_only_the_diagonal_is_left(kind: Any) -> None:
-    gaussians = gaussians_of((torch.eye(3, WIDTH), torch.arange(3)), kind=kind)
+def test_where_every_class_has_one_picture_only_the_diagonal_is_left() -> None:
+    gaussians = gaussians_of((torch.eye(3, WIDTH), torch.arange(3)))
     assert torch.allclose(gaussians.covariance(1, ridge=0.25), 0.25 * torch.eye(WIDTH))
     features, _ = gaussians.sample(1000, generator(0), ridge=0.25)
     assert float((features - gaussians.means.repeat_interleave(1000, dim=0)).std()) == pytest.approx(0.5, rel=0.05)
@@ -165,10 +148,9 @@ def test_identical_pictures_are_sampled_as_they_are() -> None:
 # -- samples --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_have_the_means_and_covariances_they_are_drawn_from(kind: Any) -> None:
+def test_samples_have_the_means_and_covariances_they_are_drawn_from() -> None:
     x, y = draw(90)
-    gaussians = gaussians_of((x, y), kind=kind)
+    gaussians = gaussians_of((x, y))
     features, targets = gaussians.sample(40_000, generator(0), scale=[1.0, 0.9, 2.0], ridge=0.3)
     assert targets.tolist() == [c for c in range(3) for _ in range(40_000)]
     for c, factor in enumerate((1.0, 0.9, 2.0)):
@@ -209,11 +191,10 @@ def test_classes_counts_and_scales_may_be_chosen_one_by_one() -> None:
 # -- drift and state ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_linear_map_of_the_features_is_one_of_the_gaussians(kind: Any) -> None:
+def test_a_linear_map_of_the_features_is_one_of_the_gaussians() -> None:
     x, y = draw(60, mean=10.0)
     matrix, offset = torch.randn(WIDTH, WIDTH, generator=generator(1)), torch.randn(WIDTH, generator=generator(2))
-    moved, expected = gaussians_of((x, y), kind=kind), gaussians_of((x @ matrix.T + offset, y), kind=kind)
+    moved, expected = gaussians_of((x, y)), gaussians_of((x @ matrix.T + offset, y))
     moved.transform(matrix, offset)
     assert torch.allclose(moved.means, expected.means, atol=1e-4)
     for c in range(3):
@@ -236,11 +217,10 @@ def test_a_map_that_is_not_finite_is_refused() -> None:
         gaussians_of(draw(9)).transform(torch.full((WIDTH, WIDTH), float("nan")))
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("there", [0, 2, 3, 5])
-def test_a_state_brings_its_own_classes_and_goes_on_as_if_never_saved(kind: Any, there: int) -> None:
-    full = gaussians_of(draw(30), kind=kind)
-    other = gaussians_of(*([draw(20, classes=there, seed=3)] if there else []), kind=kind)
+def test_a_state_brings_its_own_classes_and_goes_on_as_if_never_saved(there: int) -> None:
+    full = gaussians_of(draw(30))
+    other = gaussians_of(*([draw(20, classes=there, seed=3)] if there else []))
     other.load_state_dict({name: value.clone() for name, value in full.state_dict().items()})
     for each in (full, other):
         each.add(*draw(12, classes=4, seed=5))

@@ -11,6 +11,7 @@ from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.memory import free_memory
+from safecl.methods.memory import SlowMemory
 from safecl.randomness import generator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -49,17 +50,32 @@ def test_memory_that_torch_holds_without_using_it_is_free() -> None:
     assert before - during >= 1 << 28 and abs(free_memory(CUDA) - before) < 1 << 26
 
 
-@pytest.mark.parametrize("kind", ["full", "shared"])
-def test_gaussians_sample_the_same_features(kind: Any) -> None:
+def test_gaussians_sample_the_same_features() -> None:
     found = []
     for device in (CPU, CUDA):
-        gaussians = ClassGaussians(24, kind).to(device)
+        gaussians = ClassGaussians(24).to(device)
         gaussians.add(FEATURES.to(device), TARGETS.to(device))
         gaussians.transform(2 * torch.eye(24, device=device), torch.ones(24, device=device))
         features, targets = gaussians.sample(7, generator(1), scale=[0.5] * 5)
         assert features.device.type == targets.device.type == device.type
         found.append(features.cpu())
     assert torch.allclose(*found, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["gaussians", "features"])
+def test_a_memory_recalls_the_same_features(kind: Any) -> None:
+    found = []
+    for device in (CPU, CUDA):
+        memory = SlowMemory(24, kind).to(device)
+        for rows in (slice(0, 200), slice(200, 300)):
+            memory.add(FEATURES[rows].to(device), TARGETS[rows].to(device))
+        memory.move(FEATURES.to(device), 2 * FEATURES.to(device) + 1, TARGETS.to(device))
+        sums = torch.zeros(5, 24, device=device)
+        for _, fast, y, n in memory.recall(50):
+            sums.index_add_(0, y, fast * n[:, None])
+        memory.kept.drop_class(2)
+        found.append((sums.cpu(), memory.map.matrix.cpu()))
+    assert all(torch.allclose(a, b, atol=2e-2) for a, b in zip(*found, strict=True))
 
 
 def test_a_linear_head_grows_and_loads_on_its_device() -> None:

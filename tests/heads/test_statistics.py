@@ -31,6 +31,25 @@ def test_statistics_are_the_same_sums_in_any_order(sizes: list[int], random, chu
     assert statistics.unit == pytest.approx(float(h.square().sum()) / len(h))
 
 
+def test_rows_count_as_often_as_their_weights_say() -> None:
+    h, y = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1, 2])
+    weights = torch.tensor([1.0, 2.0, 3.0, 1.0, 0.0, 4.0])
+    found, expected = Statistics(10), Statistics(10)
+    found.add(h, y, weights)
+    times = weights.long()
+    expected.add(h.repeat_interleave(times, dim=0), y.repeat_interleave(times))
+    assert torch.allclose(found.gram, expected.gram, atol=1e-5) and torch.allclose(found.sums, expected.sums, atol=1e-5)
+
+
+def test_statistics_that_are_not_kept_are_no_part_of_the_state() -> None:
+    statistics = Statistics(4, kept=False)
+    statistics.add(torch.ones(3, 4), torch.tensor([0, 1, 2]))
+    assert not statistics.state_dict()
+    statistics.load_state_dict({})
+    statistics.clear()
+    assert statistics.gram.untyped_storage().nbytes() == 0 and statistics.count == 0 and statistics.sums.shape == (4, 0)
+
+
 def test_nothing_to_measure_has_the_unit_one() -> None:
     statistics = Statistics(4)
     assert statistics.unit == 1.0

@@ -44,7 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "pilot": False,
                 "temperature": "learned",
             },
-            {"lambda_cross": 0.0, "transfer": "ssa", "pilot": False, "statistics": "shared"},
+            {"lambda_cross": 0.0, "transfer": "ssa", "pilot": False, "statistics": "shared", "memory": "stale"},
             {
                 "new_rows": "zero",
                 "slow_rows": "keep",
@@ -52,6 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "cross_pooling": "concat",
                 "cos_reduction": "sum",
                 "statistics": "shared",
+                "memory": "stale",
                 "pilot": False,
             },
             {
@@ -63,9 +64,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "lambda_diag": 1.0,
                 "pilot": False,
             },
-            {"trust": None, "aggregation": "max", "temperature": "learned"},
-            {"teacher": "previous", "statistics": "shared", "new_rows": "zero"},
-            {"teacher": "ptm", "cross_pooling": "concat", "slow_rows": "keep", "aggregation": "concat"},
+            {"trust": None, "aggregation": "max", "temperature": "learned", "memory": "features"},
+            {"teacher": "previous", "statistics": "shared", "memory": "stale", "new_rows": "zero"},
+            {
+                "teacher": "ptm",
+                "cross_pooling": "concat",
+                "slow_rows": "keep",
+                "aggregation": "concat",
+                "memory": "stale",
+            },
         )
     },
 }

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from safecl.engine.settings import TrainSettings
+from safecl.heads.left_out import SURE
 from safecl.heads.ridge import RidgeHead
-from safecl.methods.guards import SHARES, SURE
+from safecl.methods.guards import SHARES
 from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
@@ -145,3 +147,13 @@ def test_classes_of_one_picture_take_no_part(new: Callable[..., SAFE], make_stre
 
 def test_without_a_pet_there_is_nothing_to_pilot(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
     assert tools.teach(new(pilot=True, pet="none"), make_stream(FOUR), last=1).calls == [(1, "slow")]
+
+
+@pytest.mark.parametrize(("length", "epochs"), [(1.0, 8), (0.25, 2), (0.01, 1)])
+def test_a_pilot_has_a_share_of_the_epochs(
+    length: float, epochs: int, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(pilot=length, transfer="none"), make_stream(FOUR)
+    fit = tools.new_fit(method, stream, TrainSettings(epochs=8, batch_size=HALF))
+    tools.teach(method, stream, last=1, fit=fit)
+    assert {phase["phase"]: phase["steps"] for phase in fit.phases} == {"pilot1": epochs, "pilot2": epochs, "slow": 16}

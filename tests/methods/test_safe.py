@@ -67,7 +67,10 @@ def test_after_the_first_session_the_one_network_answers_alone(
     aggregation: str, new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
     """Also where both learners share one Gram matrix, so that their heads differ."""
-    method, stream = new(statistics="shared", aggregation=aggregation, gamma=100.0), make_stream(CLASSES)
+    method, stream = (
+        new(statistics="shared", memory="stale", aggregation=aggregation, gamma=100.0),
+        make_stream(CLASSES),
+    )
     fit = tools.teach(method, stream, last=1)
     answers = method.all_logits(images)
     assert not torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
@@ -144,7 +147,7 @@ def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
 def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
     statistics: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(trust=None, statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
+    method, stream = new(trust=None, statistics=statistics, memory="stale", pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     ends: list[dict[str, Tensor]] = []
     fit.after_fit = lambda name, learner, session: ends.append(learner[0].tuning())
@@ -481,7 +484,7 @@ def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_ord
     scramble: Callable[..., None],
     tools: Any,
 ) -> None:
-    method, stream = new(statistics=statistics), make_stream(sessions)
+    method, stream = new(statistics=statistics, memory="stale"), make_stream(sessions)
     fit = tools.new_fit(method, stream)
     fit.on_fit = lambda name, learner, session: scramble(learner[0].pet, session.number)  # it moves far in training
     added: dict[str, list[tuple[np.ndarray, Tensor]]] = {"fast": [], "slow": [], "shared": []}
@@ -535,7 +538,7 @@ def test_a_learned_temperature_is_the_scale_of_each_head(
 def test_concat_is_one_ridge_regression_on_both_features(
     new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
-    method, stream = new(aggregation="concat"), make_stream(CLASSES)
+    method, stream = new(aggregation="concat", memory="stale"), make_stream(CLASSES)
     fit = tools.new_fit(method, stream)
     assert method.joint is not None
     added = []
@@ -579,13 +582,20 @@ def test_the_published_preset_is_the_released_code() -> None:
                      "statistics": "shared", "transfer_normalisation": "l2", "cos_reduction": "sum", "scale": 10,
                      "reset_scale": True, "temperature": "learned"}),
     ):  # fmt: skip
-        ours = {"pilot": False, "transfer_share": None, "release": False, "average": False, "trust": None}
+        ours = {
+            "pilot": False,
+            "transfer_share": None,
+            "release": False,
+            "average": False,
+            "trust": None,
+            "memory": "stale",
+        }
         chosen = settings.method.model_dump()
         assert {key: chosen[key] for key in (expected | ours)} == expected | ours
     for settings in (paper, published):
         assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)
         assert (settings.train.momentum, settings.train.weight_decay, settings.method.ridge.size) == (0.9, 5e-4, 10_000)
-        assert settings.backbone.normalisation == "none"
+        assert settings.backbone.normalisation == "none" and not settings.train.guard
     assert (published.train.later_epochs, published.train.later_horizon) == (15, 20)
     assert published.method.ridge.betas == tuple(10.0**k for k in range(3, 9))
 

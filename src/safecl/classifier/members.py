@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from safecl.atomic import Buffer
-from safecl.classifier.state import Added, State, Undo, learn_only
+from safecl.classifier.state import MEMORY, Added, State, Undo, learn_only
 from safecl.classifier.store import ModelFile
 from safecl.engine.checkpoint import encode
 
@@ -36,6 +36,7 @@ def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[B
         }
     said = {
         "statistics": dict(sizes),
+        "memory_bytes": sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(MEMORY)),
         "chain": list(state.chain),
         "records": {session: [one.head for one in added] for session, added in state.records.items()},
         "undo": [
@@ -48,12 +49,12 @@ def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[B
 
 def frozen_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[Buffer]], dict[str, Any]]:
     """What predictions need, and nothing else."""
-    said = {"statistics": dict(sizes), "chain": [], "records": {}, "undo": []}
+    said = {"statistics": dict(sizes), "memory_bytes": 0, "chain": [], "records": {}, "undo": []}
     return {PREDICT: encode(_predicting(state, sizes), {})}, said
 
 
 def _predicting(state: State, sizes: Mapping[str, int]) -> dict[str, Tensor]:
-    rest = learn_only(sizes)
+    rest = learn_only(sizes, state.tensors)
     return {name: tensor for name, tensor in state.tensors.items() if name not in rest}
 
 

@@ -30,11 +30,15 @@ from safecl.classifier.state import (
 )
 from safecl.errors import SafeclError
 from safecl.heads.cosine import CosineHead
+from safecl.heads.features import KeptFeatures
+from safecl.heads.linear_map import LinearMap
+from safecl.heads.moments import ClassMoments
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.learner import Learner
 from safecl.lines import counted
 from safecl.methods.catalog import make_method, method_class
+from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Method
 from safecl.streams.images import Label
 from safecl.streams.labels import label_problems
@@ -139,6 +143,11 @@ def _subtract(method: Method, added: Sequence[Added]) -> None:
         own, h = heads[one.head].statistics, heads[one.head].project(one.values.to(heads[one.head].projection))
         own.sums = own.sums.index_add(1, one.targets.to(h.device), h.T, alpha=-1)
         own.count = own.count - len(one.targets)
+    device = method.backbone.device
+    for memory in (module for module in method.modules() if isinstance(module, SlowMemory)):
+        for one in added:
+            if one.head == "ridge_slow":
+                memory.kept.remove(one.values.to(device), one.targets.to(device))
 
 
 @torch.no_grad()
@@ -151,12 +160,16 @@ def _merged(a: Model, b: Model, before: Method, shared: int, backbone: Backbone)
     parts, other, base = (dict(each.named_modules()) for each in (method, more, before))
     for name, module in parts.items():
         place = index.to(backbone.device)
-        if isinstance(module, Statistics | CosineHead):
+        if isinstance(module, Statistics) and not module.kept:
+            continue  # made anew of the memory by ``refresh``
+        if isinstance(module, Statistics | CosineHead | ClassMoments | KeptFeatures):
             module.merge(other[name], base[name], place)
         elif isinstance(module, RidgeHead):
             module.merge(other[name], base[name])
         elif isinstance(module, Learner) and name in method.averaged:
             module.interpolate(module.tuning(), other[name].tuning(), SHARE)
+        elif isinstance(module, LinearMap):  # of a tuning between two, about the map between theirs
+            module.interpolate(other[name], SHARE)
     if sessions:  # additions in place of differences, which are exact
         for name, gram in grams(method, state).items():
             statistics(method)[name].gram = gram

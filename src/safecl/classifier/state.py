@@ -5,7 +5,7 @@ state holds a base matrix and the features that were added to it since (``chain`
 ``REPLAYED`` pictures; then the matrix becomes the new base. The same additions in the same order give the same bits.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +21,7 @@ from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.images import Label
 
+MEMORY = "memory."  # where the state of a method has what it keeps of pictures in order to learn
 REPLAYED = 512  # pictures whose features are kept in place of a Gram matrix
 
 
@@ -103,19 +104,21 @@ def ridge_heads(method: Method) -> dict[str, RidgeHead]:
 
 
 def statistics(method: Method) -> dict[str, Statistics]:
-    """Every statistics once, by its first name."""
-    return {name: module for name, module in method.named_modules() if isinstance(module, Statistics)}
+    """Every statistics that is part of the state once, by its first name."""
+    found = method.named_modules()
+    return {name: module for name, module in found if isinstance(module, Statistics) and module.kept}
 
 
 def names(method: Method) -> dict[str, int]:
-    """Every name that statistics have, shared ones under each, and the number of random features."""
+    """Every name that such statistics have, shared ones under each, and the number of random features."""
     found = method.named_modules(remove_duplicate=False)
-    return {name: module.size for name, module in found if isinstance(module, Statistics)}
+    return {name: module.size for name, module in found if isinstance(module, Statistics) and module.kept}
 
 
-def learn_only(all_names: Mapping[str, int]) -> set[str]:
-    """The tensors without which a method still predicts."""
-    return {f"{name}.{part}" for name in all_names for part in ("gram", "sums")}
+def learn_only(all_names: Mapping[str, int], tensors: Iterable[str]) -> set[str]:
+    """The tensors without which a method still predicts: Gram matrices, class sums, and what it keeps of pictures."""
+    memory = {name for name in tensors if name.startswith(MEMORY)}
+    return memory | {f"{name}.{part}" for name in all_names for part in ("gram", "sums")}
 
 
 def build(
@@ -138,6 +141,9 @@ def build(
     for name, size in (sizes or names(method)).items():
         tensors[f"{name}.gram"] = torch.zeros(0, 0)
         tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
+    for name, none in method.state_dict().items():
+        if name.startswith(MEMORY):
+            tensors.setdefault(name, none)
     method.restore(tensors, list(classes))
     if learning:
         for name, gram in grams(method, state).items():

@@ -7,6 +7,13 @@ from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Column, print_table
 from safecl.lines import counted
 
+# By the method's memory: what it keeps of the pictures of earlier sessions. No picture in any case.
+KEPT = {
+    "gaussians": "sums over all pictures, and of each class the mean and a covariance of few directions",
+    "features": "sums over all pictures, and a byte for each feature of each picture",
+    "stale": "sums over all pictures",
+}
+
 
 def print_model(file: ModelFile, console: Console) -> None:
     """Facts, classes and history."""
@@ -32,6 +39,9 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     if calibration:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{calibration['pictures']} pictures that are left out in turn"
+    kept = KEPT.get(settings["method"].get("memory"), "")
+    if header.get("memory_bytes"):
+        kept += f", {size(header['memory_bytes'])}"
     return [
         ("model", f"{file.path}, {size(file.path.stat().st_size)}" + (" (frozen)" if header.get("frozen") else "")),
         (
@@ -42,6 +52,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
         ("calibrated", told),
         ("memory", settings["memory"] + (f"; {_last(undo)} can be rolled back" if undo else "")),
+        *([("keeps", kept)] if kept and not header.get("frozen") else []),
         ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
         ("inside", ", ".join(f"{name} {size(count)}" for name, count in file.sizes.items())),
     ]

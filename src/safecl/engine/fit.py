@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from safecl.engine.batches import Batches, FeatureBatches, PictureBatches
 from safecl.engine.cuda_graph import CudaGraph
 from safecl.engine.device_loader import DeviceLoader, reads
+from safecl.engine.guard import Guard
 from safecl.engine.memory import peak, reset_peak
 from safecl.engine.optimiser import Optimiser, rate_factor
 from safecl.engine.phase import Means, PhaseCheckpoint
@@ -27,6 +28,8 @@ from safecl.streams.images import Transform
 from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device
+LEAST = 0.01  # of the rate, at which training is tried for the last time
+HELD = 0.001  # in place of a share of the rate: the rest is trained at LEAST, and every PET stays as it was
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Trainer:
         self.session = session
         self.losses: list[dict[str, Any]] = []
         self.phases: list[dict[str, Any]] = []
+        self.notes: dict[str, float] = {}  # the share of the rate that a phase ended with, where it is not 1
         self.spent = 0.0  # seconds of this process in phases; those of a phase may include earlier processes
         self.peak = 0  # bytes, in what has been measured so far
         self._names: set[str] = set()
@@ -110,7 +114,11 @@ class Trainer:
         recipe: Recipe | None = None,
         after_step: Callable[[], None] | None = None,
     ) -> None:
-        """Train what requires gradients in ``module``; if the loss diverges, again at a tenth of the rate."""
+        """Train what requires gradients in ``module``.
+
+        If the loss diverges, or with ``train.guard`` the features of a tuned network are worse than before:
+        again at a tenth of the rate, then at a hundredth, and then with every PET as it was.
+        """
         if name in self._names:
             raise RuntimeError(f"fit was called twice with the name {name!r} in session {self.session}.")
         self._names.add(name)
@@ -123,19 +131,25 @@ class Trainer:
             checkpoint = self.processes.once(lambda: PhaseCheckpoint.load(file, module, self.progress.say))
         self.losses = checkpoint.losses = checkpoint.losses or self.losses
         self.measure()
+        guard = None
+        if self.settings.guard and isinstance(data, Session):
+            guard = Guard.make(module, self._open(data), self._targets(data))
         module.train()
         with untouched(default_generator(self.processes.device)):
-            while not self._train(phase, checkpoint):
-                if checkpoint.slower < 0.02:
+            while (failure := self._attempt(phase, checkpoint, guard)) is not None:
+                if checkpoint.slower < 2 * (LEAST if guard is None else HELD):
                     raise SafeclError(
                         f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; "
                         "lower train.lr."
                     )
-                self.progress.say(f"Session {self.session}, {name}: the loss diverged; again at a tenth of the rate.")
                 checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
+                again = "the PET stays as it was" if checkpoint.slower < LEAST / 2 else "again at a tenth of the rate"
+                self.progress.say(f"Session {self.session}, {name}: {failure}; {again}.")
                 with torch.no_grad():
                     for key, value in module.state_dict().items():
                         value.copy_(start[key])
+        if checkpoint.slower < 1:
+            self.notes[f"rate of {name}"] = 0.0 if checkpoint.slower < LEAST / 2 else round(checkpoint.slower, 2)
         module.eval()
         module.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
@@ -144,8 +158,17 @@ class Trainer:
         times = {"steps": checkpoint.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
         self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
 
-    def _train(self, phase: Phase, checkpoint: PhaseCheckpoint) -> bool:
-        """One attempt from ``checkpoint`` on; False if the loss stopped being finite."""
+    def _attempt(self, phase: Phase, checkpoint: PhaseCheckpoint, guard: Guard | None) -> str | None:
+        """One attempt from ``checkpoint`` on; why it failed, if it did."""
+        held = guard if checkpoint.slower < LEAST / 2 else None
+        if not self._train(phase, checkpoint, held):
+            return "the loss diverged"
+        if guard is not None and held is None and self.processes.any(guard.worse()):
+            return "the tuned features are worse than before"
+        return None
+
+    def _train(self, phase: Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
+        """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps PETs as they were."""
         processes, device, recipe, per_epoch = (
             self.processes,
             self.processes.device,
@@ -178,9 +201,11 @@ class Trainer:
                 # Dropout draws from torch's own generator; each process draws the masks of its own pictures.
                 seed = derive(self.seed, "dropout", self.session, checkpoint.step) + processes.index
                 default_generator(device).manual_seed(seed)
-                rate = recipe.lr * checkpoint.slower * rate_factor(recipe, checkpoint.step, per_epoch)
+                rate = recipe.lr * max(checkpoint.slower, LEAST) * rate_factor(recipe, checkpoint.step, per_epoch)
                 optimiser.set_rate(rate)
                 checkpoint.means.add(take(*following))
+                if held is not None:
+                    held.hold()
                 if phase.after_step is not None:
                     phase.after_step()
                 following = next(inputs, None)  # made ready while the device works

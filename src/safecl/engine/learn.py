@@ -19,6 +19,7 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
     method.register_classes(session.classes)
     method.notes = {}
     method.learn(session, fit)
+    method.notes |= fit.notes
     method.sessions += 1
     method.eval()
     session.close()

@@ -30,6 +30,11 @@ class TrainSettings(Settings):
     warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
     clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
     later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
+    guard: bool = Field(
+        True,
+        description="after tuning that made the features of the session's own pictures worse, tune again at a tenth "
+        "and a hundredth of the rate, and then not at all",
+    )
     graphs: bool = Field(True, description="on CUDA, record a step once and replay it")
     save_seconds: PositiveFloat = Field(60.0, description="how often a phase saves its checkpoint")
 

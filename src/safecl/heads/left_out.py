@@ -1,13 +1,19 @@
-"""Logits as if a picture had not been learned: leave-one-out in closed form."""
+"""Logits as if a picture had not been learned: leave-one-out in closed form. And comparisons by such errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
+from safecl.heads.evidence import leave_one_out_errors
 from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+
+FEWEST = 10  # pictures below which nothing is decided
+SURE = 3.0  # standard errors by which errors must differ for a decision
 
 
 @contextmanager
@@ -37,3 +43,39 @@ def one_of_each(targets: Tensor) -> Tensor:
     rank = torch.empty_like(targets)
     rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
     return rank
+
+
+def judges(targets: Tensor, most: int) -> Tensor:
+    """Positions (n,) of pictures that can be left out: about ``most``, evenly from classes of two pictures or more.
+
+    At least two of each class. None where fewer than two classes or ``FEWEST`` pictures are left. ``targets`` (N,).
+    """
+    counts = targets.bincount()
+    classes = int((counts > 1).sum())
+    if classes < 2:
+        return targets.new_zeros(0)
+    chosen = ((counts[targets] > 1) & (one_of_each(targets) < max(2, most // classes))).nonzero()[:, 0]
+    return chosen if len(chosen) >= FEWEST else chosen[:0]
+
+
+@torch.no_grad()
+def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
+    """Squared error on each of the features (N, d) of a ridge regression on all others, at the best ridge: (N,).
+
+    Infinite where a feature is not finite.
+    """
+    kernel = features.float() @ features.float().T
+    if not kernel.isfinite().all():
+        return torch.full_like(kernel[0], torch.inf)
+    unit = float(kernel.diagonal().mean()) or 1.0
+    errors = leave_one_out_errors(kernel, F.one_hot(targets), [beta * unit for beta in RidgeSettings().betas])
+    return errors[int(errors.mean(dim=1).argmin())]
+
+
+def surely_less(found: Tensor, least: Tensor, by: float = 0.0, sure: float = SURE) -> bool:
+    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others.
+
+    ``sure``: how many standard errors are more than chance.
+    """
+    gains = least - found
+    return bool(gains.mean() > max(sure * gains.std() / len(gains) ** 0.5, by * least.mean()))

@@ -9,7 +9,7 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -35,14 +35,22 @@ LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 class RidgeHead(nn.Module):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
 
-    Without ``project`` in the settings h = φ(x), and M = d.
+    Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of the state; false where
+    ``rebuild`` makes them of something else that is.
     """
 
     weight: Tensor
     errors: Tensor
     projection: Tensor
 
-    def __init__(self, width: int, settings: RidgeSettings, seed: int = 0, device: torch.device | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        settings: RidgeSettings,
+        seed: int = 0,
+        device: torch.device | None = None,
+        kept: bool = True,
+    ) -> None:
         super().__init__()
         device = device or torch.device("cpu")
         self.settings, self.seed = settings, seed
@@ -52,7 +60,7 @@ class RidgeHead(nn.Module):
         if settings.project:
             projection = random_projection(width, size, derive(seed, "projection", width, size), device)
         self.register_buffer("projection", projection, persistent=False)
-        self.statistics = Statistics(size, device)
+        self.statistics = Statistics(size, device, kept)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
         self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
@@ -89,10 +97,29 @@ class RidgeHead(nn.Module):
             features = self.before_add(features, targets)
         self.accumulate(self.statistics, features, targets)
         check_finite(self.statistics.gram.diagonal())
+        self.add_evidence(features, targets)
+
+    @torch.no_grad()
+    def add_evidence(self, features: Tensor, targets: Tensor) -> None:
+        """Add a session's features (N, d) and class indices (N,) to the evidence for β alone."""
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
             errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
+
+    @torch.no_grad()
+    def rebuild(self, parts: Iterable[tuple[Tensor, Tensor, Tensor]], count: int) -> None:
+        """Make the statistics anew of features (n, d), class indices (n,) and weights (n,).
+
+        A row counts as often as its weight says; together they stand for ``count`` pictures.
+        """
+        self.statistics.clear()
+        for features, targets, weights in parts:
+            for start in range(0, len(features), CHUNK):
+                here = slice(start, start + CHUNK)
+                self.statistics.add(self.project(features[here]), targets[here], weights[here])
+        self.statistics.count = torch.full_like(self.statistics.count, count)
+        check_finite(self.statistics.gram.diagonal())
 
     @torch.no_grad()
     def solve(self) -> None:

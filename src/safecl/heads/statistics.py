@@ -17,26 +17,40 @@ THIN = 8000  # numbers for each random feature that chunks of pictures and of cl
 
 
 class Statistics(nn.Module):
-    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order."""
+    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order.
+
+    ``kept``: they are part of the state; false where they are made of something else that is.
+    """
 
     gram: Tensor
     sums: Tensor
     count: Tensor
 
-    def __init__(self, size: int, device: torch.device | None = None) -> None:
+    def __init__(self, size: int, device: torch.device | None = None, kept: bool = True) -> None:
         super().__init__()
-        self.size = size
-        self.register_buffer("gram", torch.zeros(0, 0, device=device))  # G is allocated with the first pictures
-        self.register_buffer("sums", torch.zeros(size, 0, device=device))
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64, device=device))
+        self.size, self.kept = size, kept
+        # G is allocated with the first pictures.
+        self.register_buffer("gram", torch.zeros(0, 0, device=device), persistent=kept)
+        self.register_buffer("sums", torch.zeros(size, 0, device=device), persistent=kept)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64, device=device), persistent=kept)
 
     @property
     def unit(self) -> float:
         """Mean squared norm of a projected feature; 1 without any, or where all are zero."""
         return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
 
-    def add(self, projected: Tensor, targets: Tensor) -> None:
-        """Add a chunk: projected features (n, M), class indices (n,)."""
+    def clear(self) -> None:
+        """Remove all pictures, and free the memory of G."""
+        self.gram, self.sums = self.gram.new_zeros(0, 0), self.sums.new_zeros(self.size, 0)
+        self.count = torch.zeros_like(self.count)
+
+    def add(self, projected: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
+        """Add a chunk: projected features (n, M), class indices (n,).
+
+        ``weights`` (n,): how many pictures a row stands for, if not one. ``count`` then is the caller's to set.
+        """
+        root = None if weights is None else weights.to(projected).sqrt()[:, None]
+        projected = projected if root is None else projected * root
         if not len(self.gram):
             require_memory(self.size, projected.device, itemsize=projected.element_size())
             self.gram = projected.new_zeros(self.size, self.size)
@@ -46,8 +60,8 @@ class Statistics(nn.Module):
             self.gram[:start, here] = self.gram[here, :start].T
         missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
         self.sums = F.pad(self.sums.to(projected), (0, missing))
-        self.sums.index_add_(1, targets, projected.T)
-        self.count = self.count + len(targets)
+        self.sums.index_add_(1, targets, (projected if root is None else projected * root).T)
+        self.count = self.count + len(targets) * (weights is None)
 
     def drop_class(self, index: int) -> None:
         """Remove the sum of a class; those after it move up by one. G, and ``count`` with it, keep its pictures."""
@@ -69,7 +83,7 @@ class Statistics(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         # Whether there is a G, and the number of classes, are part of the state, not of the constructor.
-        for name in ("gram", "sums"):
+        for name in ("gram", "sums") if self.kept else ():
             shape, own = state_dict[prefix + name].shape, getattr(self, name)
             if shape != own.shape:
                 if name == "gram" and shape.numel():

@@ -6,15 +6,13 @@ from torch import Tensor, nn
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
-from safecl.heads.left_out import one_of_each
+from safecl.heads.left_out import judges, surely_less
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner, Tuning
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
-SURE = 3.0  # standard errors by which an alternative must be better: many, because several are tried
-FEWEST = 10  # pictures below which nothing is decided
 MOST = 256  # pictures of a session that are looked at, or two of each class if there are that many classes
 MATTERS = 0.05  # share of the error below which a gain is not worth a risk
 
@@ -44,10 +42,10 @@ def stay_near(
 ) -> tuple[Tensor, float]:
     """φ_fast of the session (N, d), after going back towards ``start`` as far as it takes to stay near φ_slow.
 
-    The fast learner's statistics of earlier sessions are of features that it cannot compute again; they stay useful
-    while it moves little, compared with how far pictures are apart. So of its tuning in this session at most the share
-    ``most`` is kept, and less than that if it ends further from the slow learner than ``trust`` times that distance:
-    the share of ``most`` that was kept comes second.
+    The map from slow to fast features is fitted on the session alone, and stale statistics are not mapped at all: both
+    hold for old classes while the fast learner moves little, compared with how far pictures are apart. So of its tuning
+    in this session at most the share ``most`` is kept, and less than that if it ends further from the slow learner than
+    ``trust`` times that distance: the share of ``most`` that was kept comes second.
     """
     end, apart = fast.tuning(), 1 - F.normalize(f_slow, dim=1).mean(dim=0).square().sum()
     for share in SHARES:
@@ -60,18 +58,8 @@ def stay_near(
 
 def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
     """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
-    counts = targets.bincount()
-    classes = int((counts > 1).sum())
-    if classes < 2:
-        return False
-    asked = (counts[targets] > 1) & (one_of_each(targets) < max(2, MOST // classes))
-    if int(asked.sum()) < FEWEST:
+    asked = judges(targets, MOST)
+    if not len(asked):
         return False
     least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
     return surely_less(found, least, MATTERS)
-
-
-def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
-    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others."""
-    gains = least - found
-    return bool(gains.mean() > max(SURE * gains.std() / len(gains) ** 0.5, by * least.mean()))

@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -10,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
+from safecl.heads.left_out import FEWEST, surely_less
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.guards import FEWEST, SHARES, surely_less
-from safecl.methods.method import Batch, Fit
+from safecl.methods.guards import SHARES
+from safecl.methods.method import Batch, Fit, Recipe
 from safecl.streams.stream import Session
 
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
@@ -28,14 +30,21 @@ class Choice(NamedTuple):
 
 
 def choose_tuning(
-    slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, wanted: bool, session: Session, fit: Fit
+    slow: Learner,
+    head: CosineHead,
+    ridge: RidgeHead,
+    loss: SlowLoss,
+    wanted: bool,
+    length: float,
+    session: Session,
+    fit: Fit,
 ) -> Choice:
     """Whether to use the transfer loss in the first session, if it is ``wanted``, and the share of the tuning to keep.
 
     Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
     backbone. So pilots are tuned on one half of the classes, with and without the transfer loss, and the classes of
     the other half judge them: the squared errors of a ridge head that leaves out one picture at a time. In doubt there
-    is no transfer and all of the tuning is kept.
+    is no transfer and all of the tuning is kept. A pilot has ``length`` times the epochs of the session.
     """
     if not slow.tuning():  # without a PET nothing is tuned
         return Choice(transfer=wanted)
@@ -45,9 +54,10 @@ def choose_tuning(
     if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
         return Choice(transfer=False)
     ways = [False, True] if wanted else [False]
+    recipe = replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs)))
     pilots = [  # half by half, so that the pictures of a half are read once for all of its pilots
         {
-            way: _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{k * len(ways) + i}")
+            way: _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{k * len(ways) + i}", recipe)
             for i, way in enumerate(ways, 1)
         }
         for k, (tuned, judging) in enumerate(((one, other), (other, one)))
@@ -84,10 +94,11 @@ class _Pilot:
         judging: Session,
         fit: Fit,
         name: str,
+        recipe: Recipe,
     ) -> None:
         self.learner, self.ridge, self.judging, self.fit = slow.copy(), ridge, judging, fit
         own, self.start = copy.deepcopy(head), self.learner.tuning()
-        fit(name, nn.ModuleList([self.learner, own]), tuned, partial(loss, self.learner, own))
+        fit(name, nn.ModuleList([self.learner, own]), tuned, partial(loss, self.learner, own), recipe=recipe)
         self.end = self.learner.tuning()
 
     def errors(self, share: float) -> Tensor:

@@ -17,6 +17,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
 from safecl.learner import Learner, Tuning
 from safecl.methods.guards import Release, stay_near
+from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Batch, Fit, Method, Network
 from safecl.methods.pilot import Choice, choose_tuning
 from safecl.methods.safe_settings import SafeSettings
@@ -47,10 +48,12 @@ class SAFE(Method):
         require_memory(s.ridge.size if s.ridge.project else d, device, d, grams=heads)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
         self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
-        self.ridge_slow, self.ridge_fast = (RidgeHead(d, s.ridge, seed, device) for _ in range(2))
+        self.memory = None if s.memory == "stale" else SlowMemory(d, s.memory, seed)
+        kept = self.memory is None  # otherwise these statistics are made of the memory
+        self.ridge_slow, self.ridge_fast = (RidgeHead(d, s.ridge, seed, device, each) for each in (True, kept))
         if s.statistics == "shared":
             self.ridge_slow.statistics = self.ridge_fast.statistics
-        self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.aggregation == "concat" else None
+        self.joint = RidgeHead(2 * d, s.ridge, seed, device, kept) if s.aggregation == "concat" else None
         self.release = Release()
         self.w_ptm.requires_grad_(False)
         self.to(device)
@@ -86,13 +89,7 @@ class SAFE(Method):
             f_fast = self.hold_back(f_slow, start, session, fit)
         self.slow.freeze()
         self.w_slow.requires_grad_(False)
-        self.ridge_fast.add(f_fast, targets)
-        self.ridge_fast.solve()
-        self.ridge_slow.add(f_slow, targets)
-        self.ridge_slow.solve()
-        if self.joint is not None:
-            self.joint.add(concatenated(f_slow, f_fast), targets)
-            self.joint.solve()
+        self.add_statistics(f_slow, f_fast, targets)
 
     def slow_loss(self, transfer: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow of Eq. (5), with or without what is transferred from the PTM."""
@@ -135,6 +132,33 @@ class SAFE(Method):
             terms["cos"] = lambda_cos * losses.alignment(g, f, s.cos_reduction)
         return terms
 
+    def add_statistics(self, f_slow: Tensor, f_fast: Tensor, targets: Tensor) -> None:
+        """Eq. (10): the heads of both learners, from their features (N, d) of the session."""
+        joint = None if self.joint is None else concatenated(f_slow, f_fast)
+        for ridge, features in ((self.ridge_fast, f_fast), (self.joint, joint), (self.ridge_slow, f_slow)):
+            if ridge is not None and features is not None:
+                if ridge.statistics.kept:
+                    ridge.add(features, targets)
+                    ridge.solve()
+                else:
+                    ridge.add_evidence(features, targets)
+        if self.memory is not None:
+            self.memory.add(f_slow, targets)
+            if self.sessions:
+                self.memory.move(f_slow, f_fast, targets)
+                self.follow()
+
+    def follow(self) -> None:
+        """The fast learner's head of all sessions, from what is kept of the slow learner's features."""
+        assert self.memory is not None
+        recalled = self.memory.recall(self.ridge_fast.size)
+        self.ridge_fast.rebuild(((fast, y, n) for _, fast, y, n in recalled), self.memory.pictures)
+        self.ridge_fast.solve()
+        if self.joint is not None:
+            both = ((concatenated(slow, fast), y, n) for slow, fast, y, n in self.memory.recall(self.joint.size))
+            self.joint.rebuild(both, self.memory.pictures)
+            self.joint.solve()
+
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         """φ_slow and φ_fast, which are one network until session 2."""
         f_slow = self.slow.features(images)
@@ -143,10 +167,14 @@ class SAFE(Method):
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
         s, f_slow, f_fast = self.settings, features["slow"], features["fast"]
-        slow, fast = (
-            ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
-            for ridge, head, f in ((self.ridge_slow, self.w_slow, f_slow), (self.ridge_fast, self.w_fast, f_fast))
-        )
+
+        def logits(ridge: RidgeHead, head: CosineHead, f: Tensor) -> Tensor:
+            return ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
+
+        slow = logits(self.ridge_slow, self.w_slow, f_slow)
+        if self.memory is not None and self.sessions == 1:  # nothing has moved yet
+            return {"slow": slow, "fast": slow, "safe": slow}
+        fast = logits(self.ridge_fast, self.w_fast, f_fast)
         if self.joint is not None:
             safe = self.joint.logits(concatenated(f_slow, f_fast))
         else:
@@ -155,7 +183,11 @@ class SAFE(Method):
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def refresh(self) -> None:
-        super().refresh()
+        self.ridge_slow.solve()
+        if self.memory is None:
+            super().refresh()
+        elif self.sessions > 1:
+            self.follow()
         self.w_ptm.imprint()
         if self._imprints(self.w_slow):
             self.w_slow.imprint()
@@ -165,7 +197,8 @@ class SAFE(Method):
         wanted = self.settings.transfer != "none"
         choice = Choice(transfer=wanted)
         if self.settings.pilot:
-            choice = choose_tuning(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, wanted, session, fit)
+            heads, length = (self.w_slow, self.ridge_slow), self.settings.pilot
+            choice = choose_tuning(self.slow, *heads, self.slow_loss, wanted, length, session, fit)
         self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
         return choice.transfer, choice.share
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.settings import Kind, MethodSettings
@@ -19,7 +19,10 @@ class SafeSettings(MethodSettings):
     )
     kind: ClassVar[Kind] = "continual"
     algorithm: ClassVar[str] = "SAFE"
-    keeps: ClassVar[str] = "two PETs, two cosine heads, Gram statistics and ridge weights"
+    keeps: ClassVar[str] = (
+        "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and covariances "
+        "of few directions (method.memory)"
+    )
 
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()
@@ -38,10 +41,13 @@ class SafeSettings(MethodSettings):
         0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
-    pilot: bool = Field(
-        True,
+    pilot: float = Field(
+        0.25,
+        ge=0,
+        le=1,
         description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
-        "the other half gains; in doubt, and with fewer than four classes, do neither",
+        "the other half gains; in doubt, and with fewer than four classes, do neither. A pilot has this share of the "
+        "epochs; 0: no pilots, transfer as set",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
@@ -67,8 +73,20 @@ class SafeSettings(MethodSettings):
         description="how far from the slow learner a session may end, in units of how far pictures are apart; "
         "null: anywhere; only with method.teacher=slow",
     )
+    memory: Literal["gaussians", "features", "stale"] = Field(
+        "gaussians",
+        description="what is kept of the slow learner's features, from which the fast learner's statistics are made "
+        "anew in every session: class means and one covariance, or a byte for each feature of each picture; stale: "
+        "nothing, the statistics of old sessions stay as they were",
+    )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
     aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
+
+    @model_validator(mode="after")
+    def _one_gram_matrix(self) -> "SafeSettings":
+        if self.statistics == "shared" and self.memory != "stale":
+            raise ValueError("method.statistics=shared, one Gram matrix for both learners, needs method.memory=stale")
+        return self

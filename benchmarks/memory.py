@@ -1,0 +1,259 @@
+"""What should SAFE's fast learner remember? One training for each cell, and a head for every answer.
+
+    python benchmarks/memory.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf --seeds 0,1,2 \
+        --out memory.jsonl method.average=false
+
+PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol domain. What is kept changes nothing that is
+trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics of old sessions that are
+
+    stale       as they were,
+    gaussians   made anew of class Gaussians of the slow learner's features,
+    features    made anew of the slow learner's features as int8,
+    bound       made anew of all pictures of all sessions, which no method may read again,
+
+beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
+one JSON line, accuracies in percent after the last session (--every: after each); "own" is what SAFE itself answered.
+"memory_seconds" has the map and the new head, of the last session; "first" the optimiser steps and seconds of the first
+session, SAFE's and RanPAC's. Lines that are in --out already are not computed again. Words key=value go to both
+methods, words method.key=value to SAFE alone.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.load import load_backbone
+from safecl.engine.device import choose_precision, make_accelerator
+from safecl.engine.device_loader import DeviceLoader
+from safecl.engine.evaluate import evaluate
+from safecl.engine.fit import Trainer
+from safecl.engine.learn import learn
+from safecl.engine.progress import Quiet
+from safecl.experiments.config import RunSettings, load
+from safecl.heads.aggregate import aggregate
+from safecl.heads.ridge import RidgeHead
+from safecl.methods.catalog import make_method
+from safecl.methods.memory import SlowMemory
+from safecl.methods.method import Method, Network
+from safecl.methods.safe import SAFE
+from safecl.streams.catalog import open_stream
+from safecl.streams.images import Pictures
+from safecl.streams.stream import Stream
+
+KINDS = ("stale", "gaussians", "features", "bound")
+
+
+def manifest(options: argparse.Namespace, seed: int) -> Path:
+    """The pictures of the cell as a CSV file: --classes by the seed, --each of them for training, --tested for tests.
+
+    Both parts of a class are put together and cut anew by the seed, unless --keep-split.
+    """
+    rows, domains = (
+        ["path,label,split" + (",domain" if options.protocol == "domain" else "")],
+        options.protocol == "domain",
+    )
+    places: dict[tuple[str, ...], dict[str, list[Path]]] = {}
+    for path in sorted(options.folder.glob("*/**/*.*")):
+        part, *place, _ = path.relative_to(options.folder).parts
+        places.setdefault(tuple(place), {}).setdefault(part, []).append(path)
+    labels = sorted({place[-1] for place in places})
+    random.Random(f"{seed}/classes").shuffle(labels)
+    chosen = set(labels[: options.classes])
+    for place, parts in sorted(places.items()):
+        if place[-1] not in chosen:
+            continue
+        if options.keep_split:
+            cut = {part: parts.get(part, []) for part in ("train", "test")}
+            cut = {part: paths[: options.each if part == "train" else options.tested] for part, paths in cut.items()}
+        else:
+            paths = [path for part in sorted(parts) for path in parts[part]]
+            random.Random(f"{seed}/{place}").shuffle(paths)
+            each = options.each or len(parts["train"])
+            cut = {"train": paths[:each], "test": paths[each:][: options.tested]}
+        for part, paths in cut.items():
+            rows += [",".join([str(path), place[-1], part, *(place[:1] if domains else ())]) for path in paths]
+    text = "\n".join(rows) + "\n"
+    name = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    file = Path(tempfile.gettempdir()) / f"safecl_memory_{name}.csv"
+    file.write_text(text)
+    return file
+
+
+class Watch:
+    """The heads beside a SAFE: what its fast learner would answer with each kind of memory."""
+
+    def __init__(self, method: SAFE, stream: Stream, fit: Trainer) -> None:
+        self.method, self.stream, self.fit = method, stream, fit
+        d, device = method.backbone.width, method.backbone.device
+        self.heads = {kind: RidgeHead(d, method.settings.ridge, method.seed, device) for kind in KINDS}
+        self.untuned = RidgeHead(d, method.settings.ridge, method.seed, device)
+        kinds: Any = ("gaussians", "features")
+        self.memories = {kind: SlowMemory(d, kind, method.seed).to(device) for kind in kinds}
+        self.seconds: dict[str, float] = dict.fromkeys(kinds, 0.0)
+
+    def targets(self, pictures: Pictures) -> Tensor:
+        index = {label: i for i, label in enumerate(self.method.classes)}
+        return torch.tensor([index[label] for label in pictures.labels], device=self.method.backbone.device)
+
+    @torch.no_grad()
+    def features(self, pictures: Pictures, *networks: Network) -> list[Tensor]:
+        parts: list[list[Tensor]] = [[] for _ in networks]
+        loader = DeviceLoader(pictures, self.stream.transform, self.method.backbone.device)
+        for images in loader.plain(range(len(pictures))):
+            for network, found in zip(networks, parts, strict=True):
+                found.append(network.features(images))
+        return [torch.cat(found) for found in parts]
+
+    def add(self, number: int) -> None:
+        """A session is over."""
+        pictures = self.stream._parts[number - 1].train
+        y = self.targets(pictures)
+        slow, fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
+        self.heads["stale"].add(fast, y)
+        self.untuned.add(plain, y)
+        for kind, memory in self.memories.items():
+            began = time.monotonic()
+            memory.add(slow, y)
+            if number > 1:
+                memory.move(slow, fast, y)
+            self.seconds[kind] = time.monotonic() - began
+
+    def answers(self, number: int) -> dict[str, Any]:
+        """Accuracies in percent on the test pictures of all sessions so far."""
+        bound = self.heads["bound"]
+        bound.statistics.clear()
+        for part in self.stream._parts[:number]:
+            (fast,) = self.features(part.train, self.method.fast)
+            bound.accumulate(bound.statistics, fast, self.targets(part.train))
+        for head in self.heads.values():
+            head.errors = self.heads["stale"].errors  # the evidence for β is the same for all
+        for kind, memory in self.memories.items():
+            began = time.monotonic()
+            recalled = memory.recall(self.heads[kind].size)
+            self.heads[kind].rebuild(((fast, y, n) for _, fast, y, n in recalled), memory.pictures)
+            self.heads[kind].solve()
+            self.seconds[kind] += time.monotonic() - began
+        for head in (self.heads["stale"], bound, self.untuned):
+            head.solve()
+        right: dict[str, list[Tensor]] = {}
+        s = self.method.settings
+        rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
+        factor = 10.0 if s.temperature == "learned" else s.temperature
+        for i in self.stream.tested(number):
+            pictures = self.stream.test(i)
+            if not len(pictures):
+                continue
+            y = self.targets(pictures)
+            f_slow, f_fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
+            slow = factor * self.method.ridge_slow.logits(f_slow)
+            logits = {"slow": slow, "untuned": self.untuned.logits(plain)}
+            for kind, head in self.heads.items():
+                fast = factor * head.logits(f_fast)
+                logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
+            for name, z in logits.items():
+                right.setdefault(name, []).append(z.argmax(dim=1) == y)
+        return {name: percent(torch.cat(found)) for name, found in right.items()}
+
+
+def percent(right: Tensor) -> float:
+    return round(100 * float(right.float().mean()), 2)
+
+
+def made(settings: RunSettings, backbone: Backbone) -> tuple[Method, Stream, Trainer]:
+    stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
+    method = make_method(settings.method, backbone, settings.seed)
+    accelerator = make_accelerator(settings.device)
+    return method, stream, Trainer(accelerator, method, settings.train, stream.transform, settings.seed, Quiet())
+
+
+def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """One training of SAFE and one of RanPAC."""
+    words = [f"stream=csv:{manifest(options, seed)}", "stream.duplicates=allow", f"seed={seed}", f"pet={options.pet}"]
+    words += ["stream.protocol=domain"] if options.protocol == "domain" else []
+    if options.protocol == "class":
+        words += [f"stream.first={options.first or options.step}", f"stream.step={options.step}"]
+        words += [f"stream.order_seed={1993 + seed}"]
+    words += [f"backbone={options.weights or options.backbone}"] if options.weights or options.backbone else []
+    words += [f"backbone.image_size={options.image_size}"] if options.image_size else []
+    settings = load("safe", [*words, *options.words])
+    backbone = load_backbone(settings.backbone)
+    device = make_accelerator(settings.device).device
+    backbone = backbone.to(device, choose_precision(settings.precision, device))
+    method, stream, fit = made(settings, backbone)
+    assert isinstance(method, SAFE)
+    watch, line, notes = Watch(method, stream, fit), {}, []
+    for number in range(1, len(stream) + 1):
+        took = learn(method, stream.open(number), fit)
+        steps = sum(phase["steps"] for phase in fit.phases)
+        notes.append({"steps": steps, "seconds": round(sum(took["seconds"].values()), 2), **method.notes})
+        watch.add(number)
+        if options.every or number == len(stream):
+            line.setdefault("accuracy", []).append(watch.answers(number))
+    tests = [stream.test(i) for i in stream.tested(len(stream))]
+    found = evaluate(method, tests, fit, "test")
+    line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}
+    line |= {"sessions": len(stream), "classes": len(method.classes), "bytes_kept": method.facts()["bytes_kept"]}
+    line |= {"memory_bytes": {kind: kept(memory) for kind, memory in watch.memories.items()}}
+    line |= {"memory_seconds": {kind: round(seconds, 2) for kind, seconds in watch.seconds.items()}, "notes": notes}
+    if not options.no_ranpac:
+        rival = load("ranpac", [*words, *(word for word in options.words if not word.startswith("method."))])
+        other, stream, fit = made(rival, backbone)
+        for number in range(1, len(stream) + 1):
+            took = learn(other, stream.open(number), fit)
+            if number == 1:
+                seconds = round(sum(took["seconds"].values()), 2)
+                line["first"] = {"safe": [notes[0]["steps"], notes[0]["seconds"]], "ranpac": [fit.steps, seconds]}
+        found = evaluate(other, [stream.test(i) for i in stream.tested(len(stream))], fit, "test")
+        line["ranpac"] = percent(found.main == found.targets)
+    return line
+
+
+def kept(memory: SlowMemory) -> int:
+    return sum(tensor.nbytes for tensor in memory.state_dict().values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--protocol", choices=["class", "domain"], default="class")
+    parser.add_argument("--first", type=int, help="classes of the first session; as --step if not given")
+    parser.add_argument("--step", type=int, default=10)
+    parser.add_argument("--classes", type=int, help="of the folder, drawn by the seed; all if not given")
+    parser.add_argument("--each", type=int, help="training pictures of a class (and domain); as the folder has it")
+    parser.add_argument("--tested", type=int, help="test pictures of a class, at most")
+    parser.add_argument("--keep-split", action="store_true", help="train and test as the folder has them")
+    parser.add_argument("--backbone", help="a timm name; safecl_micro if neither this nor --weights is given")
+    parser.add_argument("--weights", help="a safetensors file that names its timm model")
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--pet", default="ssf")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--every", action="store_true", help="accuracies after every session")
+    parser.add_argument("--no-ranpac", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("memory.jsonl"))
+    parser.add_argument("words", nargs="*", help="key=value words, as for safecl run")
+    options = parser.parse_args()
+    lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
+    given = {key: value for key, value in given.items() if key not in ("seeds", "out")}
+    for seed in map(int, options.seeds.split(",")):
+        if any(line["given"] == given and line["seed"] == seed for line in lines):
+            continue
+        began = time.monotonic()
+        line = {"given": given, "seed": seed, **cell(options, seed), "wall": None}
+        line["wall"] = round(time.monotonic() - began, 1)
+        print(json.dumps(line), flush=True)
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

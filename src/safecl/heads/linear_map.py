@@ -1,0 +1,83 @@
+"""A linear map between the features of two networks, fitted on pictures that went through both."""
+
+import torch
+from torch import Tensor, nn
+
+from safecl.heads.left_out import one_of_each
+from safecl.heads.precision import check_finite, precise
+
+RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean eigenvalue of the covariance
+JUDGES = 2048  # pictures from which the ridge is chosen, about
+
+
+class LinearMap(nn.Module):
+    """x → x A + b, where a ridge draws A (d, d) towards the identity. Before the first ``fit`` it is the identity.
+
+    The mean of the pictures moves as it did; what each picture moved beyond that is regressed on where it was.
+    """
+
+    matrix: Tensor
+    offset: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(width))
+        self.register_buffer("offset", torch.zeros(width))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, d) → (N, d)."""
+        return torch.addmm(self.offset, features.to(self.matrix), self.matrix)
+
+    def interpolate(self, other: "LinearMap", share: float) -> None:
+        """Become the map between this one, at 0, and another, at 1."""
+        self.matrix = torch.lerp(self.matrix, other.matrix.to(self.matrix), share)
+        self.offset = torch.lerp(self.offset, other.offset.to(self.offset), share)
+
+    @torch.no_grad()
+    def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
+        """Map features (N, d) of one network to those of another, of the same pictures with class indices (N,).
+
+        The map will be used for other classes, so the ridge has the least error on classes that are left out of the
+        fit. One class says nothing of others: only its mean shift is taken.
+        """
+        check_finite(target)
+        x, moved = precise(source), (precise(target) - precise(source))
+        few = (one_of_each(classes) < max(1, JUDGES // len(torch.unique(classes)))).nonzero()[:, 0]
+        ridge = choose_ridge(x[few], moved[few], classes[few])
+        mean, shift, identity = x.mean(dim=0), moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
+        x = x - mean
+        matrix = identity if ridge is None else identity + torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
+        self.matrix, self.offset = matrix.to(self.matrix), (mean + shift - mean @ matrix).to(self.offset)
+
+
+def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:
+    """The ridge of a regression of ``y`` on ``x`` (N, d) with the least error on classes (N,) that are left out.
+
+    None where there is one class, or ``x`` does not vary.
+    """
+    x, y = x - x.mean(dim=0), y - y.mean(dim=0)
+    values, vectors = torch.linalg.eigh(x.T @ x)
+    values = values.clamp(min=0)
+    unit = float(values.mean())
+    if not values[-1] > 0 or len(torch.unique(classes)) < 2:
+        return None
+    ridges = [ridge * unit for ridge in RIDGES]
+    errors = torch.stack([left_out_error(x @ vectors, y, values + ridge, classes) for ridge in ridges])
+    best: float = ridges[int(errors.argmin())]
+    return best
+
+
+def left_out_error(x: Tensor, y: Tensor, values: Tensor, groups: Tensor) -> Tensor:
+    """Squared error of a ridge regression with a constant on rows whose group (N,) is left out of the fit.
+
+    ``x`` (N, d), ``y`` (N, k): centred, ``x`` in the eigenvectors of XᵀX; ``values`` (d,): its eigenvalues plus the
+    ridge. With H = X diag(1 / values) Xᵀ + 1/N the errors of a group g are (I − H_gg)⁻¹ (y − Hy)_g.
+    """
+    weighted = x / values
+    residual = y - weighted @ (x.T @ y)
+    found = []
+    for group in torch.unique(groups).tolist():
+        rows = (groups == group).nonzero()[:, 0]
+        rest = torch.eye(len(rows)).to(x) * (1 + 1e-9) - weighted[rows] @ x[rows].T - 1 / len(x)
+        found.append(torch.linalg.solve(rest, residual[rows]).square().sum())
+    return torch.stack(found).sum()

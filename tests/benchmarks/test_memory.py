@@ -1,0 +1,65 @@
+"""The benchmark of what the fast learner remembers: its pictures, and that its heads are those of SAFE itself."""
+
+import argparse
+import csv
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+
+
+@pytest.fixture(scope="module")
+def memory() -> Any:
+    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, random = tmp_path_factory.mktemp("pictures"), np.random.RandomState(0)
+    for part, each in (("train", 5), ("test", 3)):
+        for c in range(6):
+            (place / part / f"class{c}").mkdir(parents=True)
+            for i in range(each):
+                pixels = (40 * c + random.randint(0, 40, (20, 20, 3))).astype(np.uint8)
+                Image.fromarray(pixels).save(place / part / f"class{c}" / f"{part}{i}.png")
+    return place
+
+
+def options(folder: Path, **given: Any) -> argparse.Namespace:
+    usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2, "keep_split": False}
+    usual |= {"backbone": None, "weights": None, "image_size": None, "pet": "ssf", "every": False, "no_ranpac": False}
+    return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, memory: Any, folder: Path) -> None:
+    drawn = []
+    for seed in (0, 0, 1):
+        rows = list(csv.DictReader(memory.manifest(options(folder, keep_split=keep), seed).open()))
+        drawn.append(sorted({row["label"] for row in rows}))
+        assert len({row["path"] for row in rows}) == len(rows) == 4 * (4 + 2)
+        assert sum(row["split"] == "train" for row in rows) == 16
+        assert not keep or all(f"/{row['split']}/" in row["path"] for row in rows)
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 4
+
+
+def test_its_heads_are_those_of_safe(memory: Any, folder: Path) -> None:
+    words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
+    line = memory.cell(options(folder, words=words), 0)
+    (found,) = line["accuracy"]
+    assert {"slow", "untuned", *(f"{who} {kind}" for who in ("fast", "safe") for kind in memory.KINDS)} == found.keys()
+    assert line["own"] == {"slow": found["slow"], "fast": found["fast gaussians"], "safe": found["safe gaussians"]}
+    assert (
+        line["sessions"] == 2 and 0 <= line["ranpac"] <= 100 and line["first"]["safe"][0] == line["first"]["ranpac"][0]
+    )

@@ -1,0 +1,104 @@
+"""A model whose fast learner's statistics are made of a memory: merged, forgotten, rolled back, frozen, inspected."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.members import LEARN, PREDICT
+from safecl.classifier.store import ModelFile
+from safecl.cli.model_tables import facts
+from safecl.methods.safe import SAFE
+
+New = Callable[..., ContinualClassifier]
+Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
+KINDS = ["gaussians", "features", "stale"]
+
+
+def method_of(model: ContinualClassifier) -> SAFE:
+    fitted = model._fitted
+    method = fitted.method(model._backbone(), learning=True)
+    assert isinstance(method, SAFE)
+    return method
+
+
+def made(new_model: New, kind: str, **options: Any) -> ContinualClassifier:
+    return new_model("safe", settings={"method.memory": kind}, **options)
+
+
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+@pytest.mark.parametrize("kind", ["gaussians", "features"])
+def test_merged_models_remember_what_either_has_learned(
+    kind: str, memory: str, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    # With features kept for good, no session has to be one that can be rolled back.
+    base = made(new_model, kind, memory=memory, keep=0 if memory == "features" else 3)
+    base.learn(*lesson("abc"))
+    one, other, whole = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(3))
+    for models, classes in (((one, whole), "de"), ((other, whole), "af")):
+        for model in models:
+            model.learn(*lesson(classes, seed=1))
+    both = one.merged(other)
+    found, expected = method_of(both).memory, method_of(whole).memory
+    assert found is not None and expected is not None and found.pictures == expected.pictures
+    places = [both.classes_.tolist().index(label) for label in whole.classes_.tolist()]
+
+    def sums(recalled: Any, order: list[int]) -> torch.Tensor:
+        total = torch.zeros(len(order), found.map.matrix.shape[0])
+        for f_slow, _, y, n in recalled:
+            total.index_add_(0, y, f_slow * n[:, None])
+        return total[order]
+
+    a, b = sums(found.recall(10**6), places), sums(expected.recall(10**6), list(range(len(places))))
+    assert torch.allclose(a, b, atol=0.02 * float(b.abs().max()))
+    assert both.predict_proba(lesson("abcdef", seed=4)[0]).shape[1] == 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_rolls_back_forgets_and_goes_on_from_its_file(
+    kind: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model, images = made(new_model, kind), lesson("abcd", seed=9)[0]
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("c"))
+    before = model.predict_proba(images)
+    model.save(tmp_path / "m.safecl")
+    again = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    assert np.array_equal(again.predict_proba(images), before)
+    again.learn(*lesson("d"))
+    model.learn(*lesson("d"))
+    assert np.array_equal(again.predict_proba(images), model.predict_proba(images))
+    again.rollback()
+    assert np.array_equal(again.predict_proba(images), before)
+    model.forget("a")
+    assert model.predict_proba(images).shape[1] == 3
+    memory = method_of(model).memory
+    assert (memory is None) is (kind == "stale") and (memory is None or memory.pictures == 15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_kept_of_pictures_is_no_part_of_predictions_and_inspect_says_it(
+    kind: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model = made(new_model, kind)
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("cd"))
+    for name, frozen in (("whole", False), ("frozen", True)):
+        path = tmp_path / f"{name}.safecl"
+        model._fitted.save(path, frozen=frozen)
+        file = ModelFile(path)
+        assert not any(key.startswith("memory.") for key in file.tensors(PREDICT))
+        said = dict(facts(file)).get("keeps", "")
+        assert bool(said) is not frozen
+        if not frozen:
+            there = [value for key, value in file.tensors(LEARN).items() if key.startswith("memory.")]
+            assert file.header["memory_bytes"] == sum(value.nbytes for value in there)
+            assert bool(there) is (kind != "stale") and ("covariance" in said) is (kind == "gaussians")
+        images = lesson("abcd", seed=3)[0]
+        twin = ContinualClassifier.load(path, device="cpu")
+        assert np.array_equal(twin.predict_proba(images), model.predict_proba(images))

@@ -1,0 +1,77 @@
+"""Class means and scatter matrices in either form: models that learned apart become one, and a class is taken out."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from safecl.heads.gaussians import ClassGaussians
+from safecl.heads.low_rank import LowRankGaussians
+from safecl.randomness import generator
+
+WIDTH = 6
+KINDS: list[Any] = [ClassGaussians, LowRankGaussians]
+
+
+def draw(n: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
+    random = generator(seed)
+    y = torch.randint(classes, (n,), generator=random)
+    y[:classes] = torch.arange(classes)
+    mixing = torch.randn(classes, WIDTH, WIDTH, generator=generator(99))
+    return 3 * y[:, None] + torch.einsum("nij,nj->ni", mixing[y], torch.randn(n, WIDTH, generator=random)), y
+
+
+def made(kind: Any, *batches: tuple[Tensor, Tensor]) -> Any:
+    found = kind(WIDTH)
+    for batch in batches:
+        found.add(*batch)
+    return found
+
+
+def same(one: Any, other: Any, places: list[int] | None = None) -> bool:
+    """Whether ``one`` at ``places`` is ``other``; directions are float16."""
+    places = list(range(other.classes)) if places is None else places
+    return all(
+        one.counts[p] == other.counts[c]
+        and torch.allclose(one.mean(p), other.mean(c), atol=1e-4)
+        and torch.allclose(
+            one.covariance(p, 0), other.covariance(c, 0), atol=3e-3 * float(other.covariance(c, 0).max())
+        )
+        for c, p in enumerate(places)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_another_model_has_learned_since_is_added_class_by_class(kind: Any) -> None:
+    common, mine, its = draw(40, 3, 0), draw(30, 4, 1), draw(30, 5, 2)
+    before, now, own = made(kind, common), made(kind, common, its), made(kind, common, mine)
+    index = torch.tensor([0, 1, 2, 4, 3])  # its classes 3 and 4 are 4 and 3 here
+    own.merge(now, before, index)
+    assert same(own, made(kind, common, mine, (its[0], index[its[1]])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_without_a_place_are_left_out(kind: Any) -> None:
+    own, now = made(kind, draw(30, 2, 0)), made(kind, draw(30, 3, 1))
+    own.merge(now, None, torch.tensor([-1, 2, -1]))
+    assert own.counts.tolist() == [*made(kind, draw(30, 2, 0)).counts.tolist(), int(now.counts[1])]
+    assert torch.allclose(own.mean(2), now.mean(1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pictures_can_be_taken_out_again(kind: Any) -> None:
+    first, second = draw(40, 3, 0), draw(25, 3, 1)
+    found = made(kind, first, second)
+    found.remove(*second)
+    assert same(found, made(kind, first))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_class_that_is_dropped_leaves_nothing_behind(kind: Any) -> None:
+    x, y = draw(60, 4, 0)
+    found = made(kind, (x, y))
+    found.drop_class(1)
+    stay = y != 1
+    expected = made(kind, (x[stay], y[stay] - (y[stay] > 1).long()))
+    assert all(torch.equal(value, expected.state_dict()[name]) for name, value in found.state_dict().items())
