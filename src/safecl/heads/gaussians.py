@@ -16,7 +16,7 @@ CLASSES = 16  # whose covariances are factored at a time
 class ClassGaussians(ClassMoments):
     """The covariance of a class is its scatter matrix over n − 1, kept as d (d + 1) / 2 float32 numbers.
 
-    A class with one picture has the pooled covariance: the sum of all scatter matrices over N − C. ``ridge`` is added
+    A class with one picture has the shared covariance. ``ridge`` is added
     to the diagonal.
     """
 
@@ -32,6 +32,11 @@ class ClassGaussians(ClassMoments):
         """Σ_c + ridge · I: (d, d)."""
         self._check(c)
         return self._covariances([c], ridge)[0].to(self.means)
+
+    @torch.no_grad()
+    def shared_covariance(self) -> Tensor:
+        """The sum of all scatter matrices over N − C: (d, d)."""
+        return self._shared().to(self.means)
 
     @torch.no_grad()
     def sample(
@@ -91,13 +96,16 @@ class ClassGaussians(ClassMoments):
         counts = self.counts[classes].tolist()
         found = precise(self.scatter.new_empty(len(classes), self.width, self.width))
         if min(counts) < 2:
-            freedom = int(self.counts.sum()) - int((self.counts > 0).sum())
-            found[:] = unpack(precise(self.scatter.sum(dim=0)), self.width) / max(freedom, 1)
+            found[:] = self._shared()
         for i, (c, count) in enumerate(zip(classes, counts, strict=True)):
             if count > 1:
                 found[i] = unpack(precise(self.scatter[c]), self.width) / (count - 1)
         found.diagonal(dim1=1, dim2=2).add_(ridge)
         return found
+
+    def _shared(self) -> Tensor:
+        freedom = int(self.counts.sum()) - int((self.counts > 0).sum())
+        return unpack(precise(self.scatter.sum(dim=0)), self.width) / max(freedom, 1)
 
     def _roots(self, classes: list[int], ridge: float) -> Iterator[Tensor]:
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""

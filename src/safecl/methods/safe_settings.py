@@ -42,7 +42,7 @@ class SafeSettings(MethodSettings):
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
     pilot: float = Field(
-        0.25,
+        1.0,
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
@@ -74,10 +74,10 @@ class SafeSettings(MethodSettings):
         "null: anywhere; only with method.teacher=slow",
     )
     memory: Literal["gaussians", "features", "stale"] = Field(
-        "gaussians",
+        "stale",
         description="what is kept of the slow learner's features, from which the fast learner's statistics are made "
-        "anew in every session: class means and one covariance, or a byte for each feature of each picture; stale: "
-        "nothing, the statistics of old sessions stay as they were",
+        "anew in every session: a mean and a few directions of spread for each class, or a byte for each feature of "
+        "each picture; stale: nothing, the statistics of old sessions stay as they were",
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
