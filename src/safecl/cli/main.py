@@ -152,15 +152,13 @@ def reproduce(
     gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
     folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
     skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
-    trial: Annotated[
-        bool, typer.Option("--trial", help="One step of one session of every run, to see it start.")
-    ] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
     dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Make a table or figure of the paper: ours beside the paper's numbers. The same command goes on.
 
-    Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-ablation --scale assets DIR
+    Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
     from safecl.cli.reproduce import Options, list_targets, reproduce_command
     from safecl.cli.terminal import make_console

@@ -131,8 +131,9 @@ def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe
         perplexity = min(30.0, max(2.0, (len(features) - 1) / 4))
         points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
         panels.append((entry.row.label, np.asarray(points), found["labels"]))
-    alt = f"{caption} Panels: {', '.join(name for name, _, _ in panels)}. Seen: {', '.join(seen)}; unseen: {', '.join(unseen)}."
-    return Drawing(figures.tsne(panels, seen, unseen), alt)
+    classes = f"Seen: {', '.join(seen)}; unseen: {', '.join(unseen)}."
+    shown = ", ".join(name for name, _, _ in panels)
+    return Drawing(figures.tsne(panels, seen, unseen), f"{caption} Panels: {shown}. {classes}")
 
 
 def _datasets(job: Job, streams: Mapping[str, Cell]) -> Drawing | None:

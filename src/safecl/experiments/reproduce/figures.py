@@ -14,10 +14,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image, ImageOps
 
 from safecl.experiments.reproduce.results import Line
-from safecl.report.figures import GRID, INK
 from safecl.report.series import COLOURS, SPARE
 from safecl.streams.stream import Stream
 
+INK, GRID = "#2b3440", "#dde2e8"
 OURS, PAPERS = COLOURS["safe"].light, COLOURS["finetune"].light
 TILE = 64  # pixels of a picture in a contact sheet
 ACROSS, DOWN = 8, 4  # pictures in a contact sheet
@@ -36,7 +36,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str, str]) -> Figure:
     """A cell a combination, with its accuracy; the mark: the paper's own choice."""
     values = np.array([[np.nan if c.mean is None else c.mean for c in line.cells] for line in lines], dtype=float)
-    with _style():
+    with paper_style():
         figure, axes = _figure((1.6 + 1.1 * len(columns), 1.4 + 0.75 * len(lines)))
         drawn = axes.imshow(values, cmap="Blues", aspect="auto")
         middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
@@ -57,7 +57,7 @@ def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str
 def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence[str], unseen: Sequence[str]) -> Figure:
     """A panel a network: points (n, 2) with their labels; filled circles: seen classes, crosses: unseen ones."""
     colours = [colour.light for colour in (*COLOURS.values(), *SPARE)]
-    with _style():
+    with paper_style():
         figure = Figure(figsize=(4.0 * len(panels), 4.4), layout="constrained")
         for place, (name, points, labels) in enumerate(panels, 1):
             axes = _dress(figure.add_subplot(1, len(panels), place))
@@ -65,10 +65,9 @@ def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence
                 mine = points[[i for i, one in enumerate(labels) if one == label]]
                 new = number >= len(seen)
                 legend = f"{label} ({'unseen' if new else 'seen'})" if place == 1 else None
-                axes.scatter(
-                    mine[:, 0], mine[:, 1], s=30 if new else 22, marker="x" if new else "o", linewidths=1.4 if new else 0,
-                    color=colours[number % len(colours)], alpha=0.9, label=legend,
-                )  # fmt: skip
+                how: dict[str, Any] = {"marker": "x", "s": 30, "linewidths": 1.4} if new else {"s": 22, "linewidths": 0}
+                colour = colours[number % len(colours)]
+                axes.scatter(mine[:, 0], mine[:, 1], color=colour, alpha=0.9, label=legend, **how)
             axes.set_title(name, color=INK)
             axes.set_xticks([])
             axes.set_yticks([])
@@ -80,7 +79,7 @@ def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence
 def sessions(rows: Mapping[str, Sequence[float | None]]) -> Figure:
     """For each session a bar of each output: accuracy on its classes after the last session."""
     colours = {"Slow learner": COLOURS["slow"].light, "Fast learner": COLOURS["fast"].light, "SAFE": OURS}
-    with _style():
+    with paper_style():
         figure, axes = _figure((9.0, 4.0))
         width = 0.8 / max(len(rows), 1)
         for number, (name, values) in enumerate(rows.items()):
@@ -100,7 +99,7 @@ def sessions(rows: Mapping[str, Sequence[float | None]]) -> Figure:
 
 def weights(slow: Sequence[float], fast: Sequence[float], starts: Sequence[int]) -> Figure:
     """The mean weight of each learner by class, in the order of learning; ``starts``: first class of each session."""
-    with _style():
+    with paper_style():
         figure, axes = _figure((9.0, 3.8))
         for start in starts:
             axes.axvline(start - 0.5, color=GRID, linewidth=1)
@@ -117,7 +116,7 @@ def weights(slow: Sequence[float], fast: Sequence[float], starts: Sequence[int])
 
 def parameters(lines: Sequence[Line]) -> Figure:
     """Learnable numbers (log) against final accuracy; hollow: the paper's accuracy at our count."""
-    with _style():
+    with paper_style():
         figure, axes = _figure((8.0, 4.6))
         for line in lines:
             accuracy, count = line.cells[0], line.cells[1].mean
@@ -140,7 +139,7 @@ def datasets(sheets: Mapping[str, np.ndarray]) -> Figure:
     """A contact sheet (H, W, 3) of each stream, below its name."""
     across = 2 if len(sheets) > 1 else 1
     down = -(-len(sheets) // across)
-    with _style():
+    with paper_style():
         figure = Figure(figsize=(6.2 * across, 3.5 * down), layout="constrained")
         for place, (name, sheet) in enumerate(sheets.items(), 1):
             axes = figure.add_subplot(down, across, place)
@@ -174,7 +173,8 @@ def _smooth(values: Sequence[float], window: int = 5) -> list[float]:
     return [float(np.mean(values[max(0, i - half) : i + half + 1])) for i in range(len(values))]
 
 
-def _style() -> AbstractContextManager[None]:
+def paper_style() -> AbstractContextManager[None]:
+    """Settings that matplotlib reads while a figure is built; the user's matplotlibrc has no say."""
     ours = {"font.size": 11, "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK}
     return style.context(["default", ours])
 

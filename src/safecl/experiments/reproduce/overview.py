@@ -1,24 +1,21 @@
 """A drawing of the method: what is trained when, by which loss, and how both learners answer."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from safecl.report.figures import GRID, INK
+from safecl.experiments.reproduce.figures import GRID, INK, paper_style
 from safecl.report.series import COLOURS
 
 FROZEN, SLOW, FAST, BOTH = "#68707d", COLOURS["slow"].light, COLOURS["fast"].light, COLOURS["safe"].light
 PANELS = ("Session 1", "Sessions t > 1", "Prediction")
 WIDTH = 4.2  # of a panel
+Point = tuple[float, float]
 
 
 def overview() -> Figure:
     """Three panels: session 1, later sessions, prediction. Dashed boxes are frozen."""
-    with _style():
+    with paper_style():
         figure = Figure(figsize=(13.2, 5.6), layout="constrained")
         axes = figure.add_subplot()
         axes.set(xlim=(0, 3 * WIDTH), ylim=(0, 5.4), aspect="equal")
@@ -89,20 +86,13 @@ def _box(
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9 if small else 11, color=INK)
 
 
-def _arrow(axes: Axes, start: Sequence[float], end: Sequence[float], colour: str = INK) -> None:
+def _arrow(axes: Axes, start: Point, end: Point, colour: str = INK) -> None:
     axes.add_patch(
-        FancyArrowPatch(tuple(start), tuple(end), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.2,
+        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.2,
                         shrinkA=0, shrinkB=0)
     )  # fmt: skip
 
 
-def _both_ways(axes: Axes, start: Sequence[float], end: Sequence[float], text: str) -> None:
-    axes.add_patch(
-        FancyArrowPatch(tuple(start), tuple(end), arrowstyle="<|-|>", mutation_scale=11, color=FAST, linewidth=1.2)
-    )
+def _both_ways(axes: Axes, start: Point, end: Point, text: str) -> None:
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="<|-|>", mutation_scale=11, color=FAST, linewidth=1.2))
     axes.text((start[0] + end[0]) / 2, start[1] + 0.08, text, ha="center", va="bottom", fontsize=8.5, color=FAST)
-
-
-def _style() -> AbstractContextManager[None]:
-    ours = {"font.size": 11, "text.parse_math": False, "text.color": INK}
-    return style.context(["default", ours])

@@ -73,15 +73,16 @@ def make_cell(
     preset: Preset,
     top: Mapping[str, Any],
 ) -> Cell:
-    """One run: the preset, the scale, its stream, the target, the column, the row, the seed and words, in this order."""
+    """One run: preset, scale, stream, target, column, row, and ``top`` (seed and words), each over those before it."""
     tuned = stream.tuned if row.run in (SAFE, BASELINE) else {}
     low = [scale.base, stream.set, tuned, scale.presets.get(preset, {})]
     chosen = {SAFE: preset, BASELINE: BASELINES[preset]}.get(row.run, row.run)
-    high = [target.set, column.changes(preset), row.changes(preset), top, {"preset": chosen}]
-    base, varied = (_merged(layers) for layers in (low, high))
+    changes = _merged([target.set, column.changes(preset), row.changes(preset)])
+    base, varied = _merged(low), _merged([changes, top, {"preset": chosen}])
     check_keys([base, {key: value for key, value in varied.items() if key != "preset"}], target.name)
     cell = resolve_cell(base, list(scale.variants), varied, set())
-    return replace(cell, varied={"stream": stream.name, **cell.varied})
+    told = {key: value for key, value in cell.varied.items() if key in (*changes, "seed")}
+    return replace(cell, varied={"preset": chosen, "stream": stream.name, **told})
 
 
 def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
