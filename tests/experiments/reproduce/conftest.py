@@ -1,4 +1,4 @@
-"""The paper's seven datasets in miniature, and settings with which a run takes a moment."""
+"""The paper's seven datasets in miniature."""
 
 import pickle
 from collections.abc import Iterator
@@ -12,9 +12,6 @@ from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.domainnet import DOMAINS
 
 CLASSES, EACH = 5, 2
-TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
-SHORT = ["ridge.size=30", "train.epochs=1", "train.batch_size=8"]
-FEW = ["stream.classes=8", "stream.sessions=2", "stream.train=2", "stream.test=3"]
 
 
 def picture(path: Path, number: int) -> None:
