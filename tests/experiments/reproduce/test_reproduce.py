@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from safecl.errors import Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import names
+from safecl.experiments.sweep import is_done
 from safecl.experiments.sweep_plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
@@ -117,12 +119,34 @@ def test_what_was_not_run_is_said_with_its_reason(tmp_path: Path, monkeypatch: p
     one = work(tmp_path, ["table-ablation"])
     (made,) = run(one, {"The weights are not there.": {one.cells[1].name}})
     assert made.left_out == [
-        "preset=safe stream=glyphs seed=0: The weights are not there.",
         "preset=ranpac stream=glyphs seed=0: it failed: The disk is full.",
+        "preset=safe stream=glyphs seed=0: The weights are not there.",
     ]
     assert one.cells[0].settings.preset == "ranpac" and all(
         cell.mean is None for line in made.lines for cell in line.cells
     )
+
+
+def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def stopped_after_one(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+        for cell in plan.cells:
+            if not is_done(folder / cell.name, cell):
+                started.append(cell.name)
+                launch(cell.settings, folder / cell.name)
+                raise Stopped
+        return {}
+
+    monkeypatch.setattr(module, "run_cells", stopped_after_one)
+    for left in (1, 0):
+        with pytest.raises(Stopped):
+            run(work(tmp_path, ["table-ablation"]))
+        assert len(work(tmp_path, ["table-ablation"]).waiting()) == left
+    (made,) = run(work(tmp_path, ["table-ablation"]))
+    assert len(started) == len(set(started)) == 2 and made.left_out == []
 
 
 @pytest.mark.filterwarnings("ignore:.*here are:UserWarning")

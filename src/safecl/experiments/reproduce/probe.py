@@ -28,10 +28,13 @@ MOST = 40  # pictures of a class in a t-SNE
 
 
 class Probe:
-    """Asks finished runs below ``folder``. Answers are kept in ``kept``: a run is opened once for each question."""
+    """Asks finished runs below ``folder``. Answers are kept in ``kept``: a run is opened once for each question.
 
-    def __init__(self, folder: Path, kept: Path) -> None:
-        self.folder, self.kept = folder, kept
+    ``cut``: what the runs had of their streams.
+    """
+
+    def __init__(self, folder: Path, kept: Path, cut: Callable[[Stream], Stream] | None = None) -> None:
+        self.folder, self.kept, self.cut = folder, kept, cut
         self._open: tuple[str, Method, Stream] | None = None
 
     def accuracy(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
@@ -94,7 +97,8 @@ class Probe:
     def restored(self, cell: Cell) -> tuple[Method, Stream]:
         """The method of a finished run as it was after the last session, and its stream."""
         if self._open is None or self._open[0] != cell.name:
-            self._open = (cell.name, *restore(self.folder / cell.name, cell))
+            method, stream = restore(self.folder / cell.name, cell)
+            self._open = cell.name, method, self.cut(stream) if self.cut else stream
         return self._open[1:]
 
     def _tests(self, method: Method, stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:

@@ -18,7 +18,7 @@ from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.scales import Scale
 from safecl.experiments.reproduce.targets import Preset, Row, read_target
-from safecl.experiments.reproduce.trial import try_cell
+from safecl.experiments.reproduce.trial import cut, try_cell
 from safecl.experiments.sweep import On, is_done, make_folder, run_cells
 from safecl.experiments.sweep_plan import Cell, Plan, flat
 from safecl.experiments.sweep_table import write_text
@@ -27,6 +27,7 @@ from safecl.report import words
 from safecl.report.runs import Run, read_run
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
+SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
 STREAM = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
 
 
@@ -109,7 +110,7 @@ class Reproduction:
     def make(self, without: Mapping[str, set[str]], say: Callable[[str], None]) -> list[Made]:
         """Tables and figures of all targets from the finished runs, and the page."""
         make_folder(self.place)
-        probe = Probe(self.runs_folder, self.folder / "probes")
+        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", cut if self.trial else None)
         made = []
         for job in self.jobs:
             say(f"{job.target.name}: table and figure")
@@ -130,21 +131,9 @@ class Reproduction:
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
         columns = [one.label for one in target.columns if one.mean or one.label in job.streams]
         claims = judge(target, lines)
-        gone = {name for names in without.values() for name in names}
-        streams = {label: cell for label, cell in self.shown_streams(job).items() if cell.name not in gone}
-        drawing: Drawing | None = None
-        try:
-            if not self.trial or target.kind in ("overview", "datasets", "heatmap", "parameters"):
-                drawing = draw(job, lines, runs, probe, streams)
-            else:
-                left_out.append("the figure: a trial run has one session only")
-        except SafeclError as error:
-            left_out.append(f"the figure: {error}")
-        if target.kind == "table":
-            drawing = None
+        drawing, reason = self._draw(job, lines, runs, probe, without)
+        left_out += [f"the figure: {reason}"] if reason else []
         files = self._files(job, columns, lines, drawing)
-        if drawing is None and target.kind != "table" and not left_out:
-            left_out.append("the figure: no run of it is finished")
         heads, rows = tables.wide(columns, lines)
         record(
             target,
@@ -159,6 +148,22 @@ class Reproduction:
             files=[file.name for file in files],
         )
         return Made(job, columns, lines, claims, drawing.sentences if drawing else (), left_out, files)
+
+    def _draw(
+        self, job: Job, lines: list[Line], runs: Mapping[str, Run], probe: Probe, without: Mapping[str, set[str]]
+    ) -> tuple[Drawing | None, str]:
+        """The figure of a target that is one; without it, the reason."""
+        if job.target.kind == "table":
+            return None, ""
+        if self.trial and job.target.kind in SEVERAL:
+            return None, "a trial has one session only"
+        gone = {name for names in without.values() for name in names}
+        streams = {label: cell for label, cell in self.shown_streams(job).items() if cell.name not in gone}
+        try:
+            drawing = draw(job, lines, runs, probe, streams)
+        except SafeclError as error:
+            return None, str(error)
+        return drawing, "" if drawing else "none of its runs is done, or none of its pictures is there"
 
     def _files(self, job: Job, columns: list[str], lines: list[Line], drawing: Drawing | None) -> list[Path]:
         stem, files = self.place / job.target.name, []
