@@ -11,8 +11,10 @@ from rich.console import Console
 from safecl.cli.sweep import check_place, list_cells
 from safecl.cli.terminal import Column, make_console, print_sentence, print_table
 from safecl.errors import SafeclError, unknown
+from safecl.experiments.reproduce.plan import all_cells, make_jobs
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_target
+from safecl.experiments.sweep_plan import Plan
 from safecl.lines import counted
 from safecl.report import words as said
 
@@ -58,17 +60,15 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
     chosen = next((one for one in PRESETS if one == preset), None)
     if chosen is None:
         raise unknown("preset for --preset", preset, PRESETS)
-    from safecl.experiments.reproduce.reproduce import Reproduction  # torch, which a wrong word does without
-
-    targets = names() if target == ALL else [target]
-    work = Reproduction(targets, scale, chosen, options.folder, given, options.seeds, options.trial)
+    found = make_jobs(names() if target == ALL else [target], scale, chosen, given, options.seeds)
     console = make_console()
     if options.dry:
-        from safecl.experiments.sweep_plan import Plan
-
-        if work.cells:
-            list_cells(Plan(f"reproduce {target}", work.cells), work.runs_folder, console)
+        if cells := all_cells(found):
+            list_cells(Plan(f"reproduce {target}", cells), options.folder / "runs", console)
         return 0
+    from safecl.experiments.reproduce.reproduce import Reproduction  # torch, which a wrong word does without
+
+    work = Reproduction(found, scale, chosen, options.folder, given, options.seeds, options.trial)
     missing = work.missing()
     if missing and not options.skip_missing:
         lines = [f"  {sentence} ({_needed(cells)})" for sentence, cells in missing.items()]
@@ -127,7 +127,9 @@ def print_made(made: "Made", console: Console) -> None:
     from safecl.experiments.reproduce.tables import wide
 
     target = made.job.target
-    print_sentence(console, f"\n{target.name}: {target.title}", "bold")
+    streams = dict.fromkeys(stream.title for stream in made.job.streams.values())
+    on = f", on {', '.join(streams)}" if streams else ""
+    print_sentence(console, f"\n{target.name}: {target.title}{on}", "bold")
     if made.lines:
         heads, rows = wide(made.columns, made.lines)
         columns = [Column(head, right=place > 0, style="dim" if head in ("paper", "diff.") else "")

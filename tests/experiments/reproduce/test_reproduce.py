@@ -11,6 +11,7 @@ from PIL import Image
 from safecl.errors import Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
+from safecl.experiments.reproduce.plan import make_jobs
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import names
@@ -31,7 +32,14 @@ def in_this_process(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
 
 
 def work(folder: Path, targets: list[str], **options: Any) -> Reproduction:
-    return Reproduction(targets, read_scale("small"), "safe", folder, FAST, **options)
+    jobs = make_jobs(targets, read_scale("small"), "safe", FAST)
+    return Reproduction(jobs, read_scale("small"), "safe", folder, FAST, **options)
+
+
+def trial(folder: Path, targets: list[str], data: Path) -> Reproduction:
+    words = [f"stream.root={data}", "ridge.size=16", *TINY_NETWORK]
+    jobs = make_jobs(targets, read_scale("paper"), "paper", words)
+    return Reproduction(jobs, read_scale("paper"), "paper", folder, words, trial=True)
 
 
 def run(one: Reproduction, without: Mapping[str, set[str]] | None = None) -> list[Made]:
@@ -149,13 +157,18 @@ def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
     assert len(started) == len(set(started)) == 2 and made.left_out == []
 
 
+LARGE = (["table-sota"], ["table-pet"])  # most of the runs
+
+
 @pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
+@pytest.mark.parametrize(
+    "targets", [*LARGE, [name for name in names() if [name] not in LARGE]], ids=["main", "pet", "others"]
+)
 def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
-    tmp_path: Path, miniatures: Path, no_cache: None
+    targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None
 ) -> None:
-    words = [f"stream.root={miniatures}", "ridge.size=16", *TINY_NETWORK]
-    one = Reproduction(names(), read_scale("paper"), "paper", tmp_path, words, trial=True)
-    assert one.missing() == {} and len(one.cells) > 100
+    one = trial(tmp_path, targets, miniatures)
+    assert one.missing() == {} and len(one.cells) >= 36
     made = run(one)
     assert one.failed == {}
     for each in made:
@@ -163,13 +176,12 @@ def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
         if each.job.target.kind == "table":
             text = (one.place / f"{each.job.target.name}.csv").read_text()
             assert all(row.label in text for row in each.job.target.rows)
-    index = (one.place / "index.html").read_text()
-    assert "only one step of one session was run" in index
+    assert "only one step of one session was run" in (one.place / "index.html").read_text()
 
 
-def test_a_trial_takes_one_step(tmp_path: Path, miniatures: Path, no_cache: None, recwarn: Any) -> None:
-    words = [f"stream.root={miniatures}", "ridge.size=16", *TINY_NETWORK]
-    one = Reproduction(["table-ablation"], read_scale("paper"), "paper", tmp_path, words, trial=True)
+@pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
+def test_a_trial_takes_one_step(tmp_path: Path, miniatures: Path, no_cache: None) -> None:
+    one = trial(tmp_path, ["table-ablation"], miniatures)
     run(one)
     losses = [(one.runs_folder / cell.name / "losses.jsonl").read_text().splitlines() for cell in one.cells]
     assert [len(lines) for lines in losses] == [1, 1]

@@ -7,7 +7,7 @@ from typing import Any
 from safecl.errors import SafeclError
 from safecl.experiments.config import parse_words
 from safecl.experiments.reproduce.scales import Scale, StandIn
-from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target
+from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target, read_target
 from safecl.experiments.sweep_plan import Cell, check_keys, flat, resolve_cell, supported
 
 BASELINES: dict[Preset, str] = {"safe": "ranpac", "paper": "ranpac-published", "published": "ranpac-published"}
@@ -37,6 +37,18 @@ class Job:
     def cells(self) -> list[Cell]:
         """Its runs, each once."""
         return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())
+
+
+def make_jobs(
+    targets: Sequence[str], scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None
+) -> list[Job]:
+    """The runs of several targets by their names."""
+    return [make_job(read_target(name), scale, preset, words, repeat) for name in targets]
+
+
+def all_cells(jobs: Sequence[Job]) -> list[Cell]:
+    """The runs of all of them, each once."""
+    return list({cell.name: cell for job in jobs for cell in job.cells}.values())
 
 
 def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None) -> Job:

@@ -13,11 +13,11 @@ from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
 from safecl.experiments.reproduce.needs import missing
 from safecl.experiments.reproduce.page import record, write_index
-from safecl.experiments.reproduce.plan import Job, make_cell, make_job
+from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
 from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.scales import Scale
-from safecl.experiments.reproduce.targets import Preset, Row, read_target
+from safecl.experiments.reproduce.targets import Preset, Row
 from safecl.experiments.reproduce.trial import cut, try_cell
 from safecl.experiments.sweep import On, is_done, make_folder, run_cells
 from safecl.experiments.sweep_plan import Cell, Plan, flat
@@ -46,9 +46,12 @@ class Made:
 
 @dataclass
 class Reproduction:
-    """Targets at a scale, in one folder: ``runs`` holds all runs, the rest lies below scale and preset."""
+    """Targets at a scale, in one folder: ``runs`` holds all runs, the rest lies below scale and preset.
 
-    targets: Sequence[str]
+    ``jobs``: of this scale and preset, with these words and seeds.
+    """
+
+    jobs: Sequence[Job]
     scale: Scale
     preset: Preset
     folder: Path
@@ -58,9 +61,7 @@ class Reproduction:
     failed: dict[str, str] = field(default_factory=dict)  # by the names of cells
 
     def __post_init__(self) -> None:
-        given = self.words
-        self.jobs = [make_job(read_target(n), self.scale, self.preset, given, self.repeat) for n in self.targets]
-        self.cells = list({cell.name: cell for job in self.jobs for cell in job.cells}.values())
+        self.cells = all_cells(self.jobs)
         self.place = self.folder / ("trial" if self.trial else "") / f"{self.scale.name}-{self.preset}"
         self.runs_folder = self.folder / ("trial" if self.trial else "") / "runs"
 
@@ -138,6 +139,7 @@ class Reproduction:
         record(
             target,
             self.place,
+            streams=list(dict.fromkeys(stream.title for stream in job.streams.values())),
             heads=heads,
             rows=rows if lines else [],
             claims=[(words.upper_first(str(one)), one.holds) for one in claims],
