@@ -127,6 +127,13 @@ def test_rows_and_columns_that_a_scale_leaves_out_are_named() -> None:
     assert entry(found, "0.1", "100").paper == 65.44
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_at_the_small_scale_every_session_trains_three_epochs(preset: Preset) -> None:
+    for one in (each for name in names() for each in job(name, "small", preset).cells):
+        train = one.settings.train
+        assert (train.epochs, train.later_epochs, train.later_horizon, train.milestones) == (3, None, None, ())
+
+
 def test_domain_incremental_targets_run_on_domains() -> None:
     small = cell("table-domainnet", "SAFE", scale="small", preset="safe").settings.stream
     assert isinstance(small, GlyphsSettings) and small.protocol == "domain"

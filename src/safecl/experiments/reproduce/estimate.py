@@ -85,7 +85,7 @@ def kept(settings: RunSettings) -> float:
     state = heads * (4 * ridge * (ridge + 1) / 2 + 2 * 4 * ridge * size.classes)
     if settings.method.name in ("slca", "ssiat"):  # a covariance a class
         state += size.classes * 4 * width(settings) ** 2 / 2
-    return 2 * state + PICTURE * size.tested + FIXED
+    return float(2 * state + PICTURE * size.tested + FIXED)
 
 
 @cache
