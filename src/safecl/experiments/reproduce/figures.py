@@ -85,12 +85,12 @@ def sessions(rows: Mapping[str, Sequence[float | None]]) -> Figure:
         for number, (name, values) in enumerate(rows.items()):
             places = np.arange(len(values)) + (number - (len(rows) - 1) / 2) * width
             heights = [0.0 if value is None else value for value in values]
-            axes.bar(places, heights, width=0.92 * width, color=colours.get(name, PAPERS), label=name)
+            bars = axes.bar(places, heights, width=0.92 * width, color=colours.get(name, PAPERS), label=name)
+            axes.bar_label(bars, [f"{100 * height:.0f}" for height in heights], fontsize=8, padding=1)
         count = max((len(values) for values in rows.values()), default=0)
         axes.set_xticks(range(count), [str(i + 1) for i in range(count)])
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-        found = [value for values in rows.values() for value in values if value is not None]
-        axes.set_ylim(max(0.0, min(found, default=0.0) - 0.15), min(1.02, max(found, default=1.0) + 0.1))
+        axes.set_ylim(0, 1.05)
         axes.set(xlabel="session that the classes came from", ylabel="accuracy at the end")
         axes.grid(False, axis="x")
         axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.12))

@@ -120,6 +120,7 @@ def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tu
     """The columns that are run, with their places, and the stream of each; what is not run is added to ``left_out``."""
     columns: list[tuple[int, Column]] = []
     streams: dict[str, StandIn] = {}
+    reasons: dict[str, list[str]] = {}
     by_stream = any(column.stream for column in target.columns)
     for place, column in enumerate(target.columns):
         if column.mean or (target.stream is None and not by_stream):
@@ -127,12 +128,13 @@ def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tu
         name = str(column.stream or target.stream)
         stream = scale.stream(name)
         if stream is None:
-            left_out.append(f"{column.label}: nothing stands for {name} at this scale")
+            reasons.setdefault("nothing stands for it at this scale", []).append(column.label)
             continue
         shown = next((label for label, one in streams.items() if by_stream and one is stream), None)
         if shown is not None:
-            left_out.append(f"{column.label}: {stream.title} stands for it as well, which is in the column {shown}")
+            reasons.setdefault(f"{stream.title} stands for it as well, in the column {shown}", []).append(column.label)
             continue
         streams[column.label] = stream
         columns.append((place, column))
+    left_out += [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
     return columns, streams

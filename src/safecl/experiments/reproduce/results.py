@@ -72,9 +72,10 @@ class Outcome:
         deviation, count = self.margin.deviation, len(self.margin.found)
         spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
         unsure = deviation is not None and abs(self.margin.mean) <= deviation
-        verdict = ("holds" if self.holds else "does not hold") + (", within the spread" if unsure else "")
+        verdict = "holds" if self.holds else "does not hold" if self.margin.mean else "is level"
+        within = ", within the spread" if unsure else ""
         what = f"by {_signed(self.margin.mean)} points{spread} against {self.rival}"
-        return f"{self.claim.says}: {verdict}, {what}{paper}"
+        return f"{self.claim.says}: {verdict}{within}, {what}{paper}"
 
 
 def _signed(value: float) -> str:
