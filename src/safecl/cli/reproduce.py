@@ -76,7 +76,7 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
                                      "  --skip-missing runs what does not need them."]))  # fmt: skip
     without = {name for cells in missing.values() for name in cells}
     if not options.quiet:
-        announce(work, without, console)
+        announce(work, without, options, console)
     extra = [word for key, value in (("--preset", options.preset), ("--seeds", options.seeds)) if value is not None
              for word in (key, str(value))]  # fmt: skip
     command = shlex.join(["safecl", "reproduce", target, *words, "--scale", options.scale, *extra])
@@ -100,7 +100,7 @@ def _needed(cells: set[str]) -> str:
     return f"for {counted(len(cells), 'run')}"
 
 
-def announce(work: "Reproduction", without: set[str], console: Console) -> None:
+def announce(work: "Reproduction", without: set[str], options: Options, console: Console) -> None:
     """How many runs, how long and how much disk, before anything starts."""
     from safecl.experiments.reproduce.reproduce import free_disk
 
@@ -112,7 +112,7 @@ def announce(work: "Reproduction", without: set[str], console: Console) -> None:
     if not waiting or work.trial:
         print_sentence(console, f"{start}.")
         return
-    found, free = work.estimate(), free_disk(work.folder)
+    found, free = work.estimate(waiting, options.jobs, options.gpus), free_disk(work.folder)
     basis = "by the runs that are done" if found.measured else "by a timed forward pass"
     enough = "" if found.bytes < free else ", which is less: free some, or choose another --folder"
     print_sentence(

@@ -1,11 +1,17 @@
 """Time and disk are estimated from what a run reads, trains and keeps."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from safecl.experiments.config import load
-from safecl.experiments.reproduce.estimate import Size, kept, passes, stream_size
+from safecl.experiments.reproduce import estimate as module
+from safecl.experiments.reproduce.estimate import Size, estimate, kept, passes, stream_size
+from safecl.experiments.reproduce.plan import make_job
+from safecl.experiments.reproduce.scales import read_scale
+from safecl.experiments.reproduce.targets import read_target
 from safecl.streams.catalog import open_stream
 from safecl.streams.settings import parse_stream
 
@@ -35,3 +41,16 @@ def test_more_epochs_more_sessions_that_train_and_larger_heads_cost_more() -> No
         ["ridge.size=1000"], ["ridge.size=10000"], ["ridge.size=10000", "method.aggregation=concat"]))  # fmt: skip
     assert kept(small) < kept(large) < kept(both)
     assert kept(large) == pytest.approx(2 * 2 * 4 * (10**4 * 10001 / 2 + 2 * 10**4 * 200), rel=0.05)
+
+
+def test_finished_runs_correct_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "rate", lambda settings: 100.0)
+    cells = make_job(read_target("table-ablation"), read_scale("small"), "safe", repeat=3).cells
+    before, after = cells[:4], cells[4:]
+    alone = sum(passes(cell.settings) for cell in after) / 100
+    first = estimate(after, {}, before, 2)
+    assert not first.measured and first.seconds == pytest.approx(alone + module.STARTS * len(after) / 2)
+    slow: Any = {cell.name: SimpleNamespace(seconds=3 * passes(cell.settings) / 100) for cell in before}
+    found = estimate(after, slow, before, 2)
+    assert found.measured and found.seconds == pytest.approx(3 * alone / 2 + module.STARTS * len(after) / 2)
+    assert found.bytes == first.bytes == sum(kept(cell.settings) for cell in after)

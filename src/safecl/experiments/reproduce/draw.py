@@ -75,7 +75,7 @@ def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], l
     told = "; ".join(
         f"{name}: " + ", ".join("–" if v is None else f"{100 * v:.0f}" for v in values) for name, values in rows.items()
     )
-    sentences = ()
+    sentences: tuple[str, ...] = ()
     if {"Slow learner", "Fast learner"} <= ends.keys():
         count = len(rows["Slow learner"])
         first = count - max(1, round(late * count))

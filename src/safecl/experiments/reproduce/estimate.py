@@ -15,7 +15,7 @@ from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
 from safecl.engine.device import choose_device, choose_precision
 from safecl.experiments.config import RunSettings
-from safecl.experiments.sweep_local import visible_gpus
+from safecl.experiments.sweep_local import cores, visible_gpus
 from safecl.experiments.sweep_plan import Cell
 from safecl.report.runs import Run
 from safecl.streams.characters import POOL
@@ -49,18 +49,25 @@ class Estimate:
     measured: bool
 
 
-def estimate(cells: Sequence[Cell], done: Mapping[str, Run], done_cells: Sequence[Cell]) -> Estimate:
-    """Of the runs that are not done, on all cores or GPUs of this machine.
+def estimate(cells: Sequence[Cell], done: Mapping[str, Run], done_cells: Sequence[Cell], at_once: int) -> Estimate:
+    """Of the runs ``cells``, ``at_once`` of them beside each other.
 
-    A forward pass is timed once for each backbone. Finished runs correct it: by how much they took longer or shorter.
+    A forward pass is timed once for each backbone, with the machine to itself. Finished runs correct it: by how much
+    they took longer beside each other.
     """
-    seconds = sum(STARTS / 2 + passes(cell.settings) / rate(cell.settings) for cell in cells)
+    alone = sum(passes(cell.settings) / rate(cell.settings) for cell in cells)
     known = [cell for cell in done_cells if cell.name in done]
     expected = sum(passes(cell.settings) / rate(cell.settings) for cell in known)
     took = sum(done[cell.name].seconds for cell in known)
-    factor = took / expected if expected else 1.0
-    gpus = max(1, len(visible_gpus()))
-    return Estimate(seconds * factor / gpus, sum(kept(cell.settings) for cell in cells), bool(known))
+    training = alone * took / expected / at_once if expected else alone / max(1, len(visible_gpus()))
+    seconds = training + STARTS * len(cells) / at_once
+    return Estimate(seconds, sum(kept(cell.settings) for cell in cells), bool(expected))
+
+
+def at_once(runs: int, jobs: int | None, share: float) -> int:
+    """How many runs go on beside each other on this machine; ``share``: what a run gets of a GPU."""
+    most = int(len(visible_gpus()) / share + 1e-9) or cores()
+    return max(1, min(jobs or most, runs))
 
 
 def passes(settings: RunSettings) -> float:

@@ -10,7 +10,7 @@ from safecl.errors import SafeclError
 from safecl.experiments.config import parse_words
 from safecl.experiments.reproduce import figures, tables
 from safecl.experiments.reproduce.draw import Drawing, draw
-from safecl.experiments.reproduce.estimate import Estimate, estimate
+from safecl.experiments.reproduce.estimate import Estimate, at_once, estimate
 from safecl.experiments.reproduce.needs import missing
 from safecl.experiments.reproduce.page import record, write_index
 from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
@@ -77,8 +77,8 @@ class Reproduction:
         }
 
     def missing(self) -> dict[str, set[str]]:
-        """Data and weights that are not there, with the cells that need them."""
-        found = missing(self.cells)
+        """Data and weights that are not there, with the cells that need them; a run that is done needs none."""
+        found = missing(self.waiting())
         for job in self.jobs:
             for sentence, cells in _data(missing(self.shown_streams(job).values())).items():
                 found.setdefault(sentence, set()).update(cells)
@@ -88,10 +88,11 @@ class Reproduction:
         """The runs that are not done."""
         return [cell for cell in self.cells if not self._done(cell)]
 
-    def estimate(self) -> Estimate:
-        """Of what is still to run."""
+    def estimate(self, cells: Sequence[Cell], jobs: int | None, gpus: float) -> Estimate:
+        """Of runs that are not done, with at most ``jobs`` at once, each with a part of a GPU."""
         done = {cell.name: read_run(self.runs_folder / cell.name) for cell in self.cells if self._done(cell)}
-        return estimate(self.waiting(), done, [cell for cell in self.cells if cell.name in done])
+        beside = at_once(len(cells), jobs, gpus)
+        return estimate(cells, done, [cell for cell in self.cells if cell.name in done], beside)
 
     def run(self, without: set[str], *, on: On, jobs: int | None, gpus: float, show: Show, command: str) -> None:
         """Run what is not done, but for the cells ``without`` data or weights."""
