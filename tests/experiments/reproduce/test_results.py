@@ -82,6 +82,22 @@ def test_the_mean_column_is_over_the_columns_that_are_there(finished: Any, tmp_p
     assert [cell.mean for cell in fill(job, runs, nothing)[-1].cells] == [None, pytest.approx(90), None]
 
 
+def test_a_single_column_has_no_mean(finished: Any) -> None:
+    job = make_job(read_target("table-sota"), read_scale("small"), "safe", repeat=1)
+    assert [column.label for column in job.columns] == ["CIFAR"]
+    lines = fill(job, finished(job, lambda *_: 0.5), nothing)
+    assert {len(line.cells) for line in lines} == {1} and judge(job.target, lines)[0].margin is not None
+
+
+def test_the_papers_numbers_have_the_decimals_that_it_prints() -> None:
+    lines = [Line("a", [Shown((1.0,), 74.5), Shown((1.0,), 62.21)]), Line("b", [Shown((1.0,), 73.0), Shown()])]
+    assert [row[2] for row in tables.wide(["x", "y"], lines)[1]] == ["74.50", "73.00"]
+    assert [row[2] for row in tables.wide(["x"], [Line(line.label, line.cells[:1]) for line in lines])[1]] == [
+        "74.5",
+        "73.0",
+    ]
+
+
 def test_with_all_columns_the_papers_own_mean_is_shown(finished: Any) -> None:
     job = make_job(read_target("table-sota"), read_scale("paper"), "paper", repeat=1)
     last = [line.cells[-1] for line in fill(job, finished(job, lambda *_: 0.5), nothing)]

@@ -42,10 +42,10 @@ def draw(
     if not entries:
         return None
     if target.kind == "heatmap":
-        labels = [column.label for column in target.columns]
+        labels = [column.label for column in job.columns]
         return Drawing(figures.heatmap(lines, labels, target.axes or ("", "")), _numbers(target.caption, labels, lines))
     if target.kind == "parameters":
-        labels = [column.label for column in target.columns]
+        labels = [column.label for column in job.columns]
         return Drawing(figures.parameters(lines), _numbers(target.caption, labels, lines))
     if target.kind == "sessions":
         return _sessions(target.caption, entries, runs, target.late)

@@ -34,6 +34,12 @@ class Job:
     left_out: list[str] = field(default_factory=list)
 
     @property
+    def columns(self) -> list[Column]:
+        """The columns of its table: those that are run, and their mean where there are several."""
+        several = len(self.streams) > 1
+        return [one for one in self.target.columns if one.label in self.streams or (one.mean and several)]
+
+    @property
     def cells(self) -> list[Cell]:
         """Its runs, each once."""
         return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())

@@ -131,7 +131,7 @@ class Reproduction:
         runs = {cell.name: read_run(self.runs_folder / cell.name) for cell in job.cells if self._done(cell)}
         left_out = [*job.left_out, *self._not_run(job, runs, without)]
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
-        columns = [one.label for one in target.columns if one.mean or one.label in job.streams]
+        columns = [column.label for column in job.columns]
         claims = judge(target, lines)
         drawing, reason = self._draw(job, lines, runs, probe, without)
         left_out += [f"the figure: {reason}"] if reason else []

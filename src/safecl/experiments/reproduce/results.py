@@ -85,11 +85,10 @@ def _signed(value: float) -> str:
 def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
     """The rows of a target; ``runs``: the finished ones by the names of their cells."""
     target, lines = job.target, []
-    columns = [column for column in target.columns if column.mean or column.label in job.streams]
     for row in target.rows:
         mine = {entry.column.label: entry for entry in job.entries if entry.row is row}
         cells: list[Shown] = []
-        for column in columns:
+        for column in job.columns:
             if column.mean:
                 cells.append(_mean(cells, _printed(target, row.paper, len(cells))))
             elif column.label in mine:

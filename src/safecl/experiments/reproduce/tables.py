@@ -13,13 +13,13 @@ MATHS = {"λ": r"$\lambda$", "γ": r"$\gamma$", "↔": r"$\leftrightarrow$", "×
 HEADS = ("ours", "paper", "difference")
 
 
-def texts(cell: Shown) -> tuple[str, str, str]:
-    """Ours with its spread, the paper's, and the difference, as a person reads them."""
+def texts(cell: Shown, decimals: int = 2) -> tuple[str, str, str]:
+    """Ours with its spread, the paper's with its ``decimals``, and the difference, as a person reads them."""
     if cell.measure == "learnable":
         return words.count(cell.mean), words.NONE, words.NONE
     spread = "" if cell.deviation is None else f"{NBSP}±{NBSP}{cell.deviation:.1f}"
     ours = words.NONE if cell.mean is None else f"{cell.mean:.1f}{spread}"
-    paper = words.NONE if cell.paper is None else f"{cell.paper:g}"
+    paper = words.NONE if cell.paper is None else f"{cell.paper:.{decimals}f}"
     return ours, paper, words.NONE if cell.difference is None else f"{cell.difference:+.1f}".replace("-", "−")
 
 
@@ -51,11 +51,13 @@ def as_markdown(columns: Sequence[str], lines: Sequence[Line]) -> str:
 def wide(columns: Sequence[str], lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of a table with ours, paper and difference side by side."""
     heads, rows = [""], [[line.label] for line in lines]
+    papers = [cell.paper for line in lines for cell in line.cells if cell.paper is not None]
+    decimals = 1 if all(abs(value - round(value, 1)) < 1e-9 for value in papers) else 2
     for place, column in enumerate(columns):
         both = compared(lines, place)
         heads += [column, "paper", "diff."] if both else [column]
         for row, line in zip(rows, lines, strict=True):
-            row += texts(line.cells[place])[: 3 if both else 1]
+            row += texts(line.cells[place], decimals)[: 3 if both else 1]
     return heads, rows
 
 
