@@ -92,6 +92,9 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
         missing, (lambda text: None) if options.quiet else lambda text: print_sentence(console, text)
     ):
         print_made(made, console)
+    if options.trial:
+        started = f"{len(work.cells) - len(without) - len(work.failed)} of {counted(len(work.cells), 'run')}"
+        print_sentence(console, f"\n{started} took one step of one session; the numbers mean nothing.")
     print_sentence(console, f"All tables and figures: {work.place / 'index.html'}")
     return 1 if work.failed else 0
 

@@ -65,6 +65,6 @@ def missing_weights(backbone: BackboneSettings) -> str | None:
     except ConnectionError as error:
         return (
             f"The weights of {backbone.name} are not cached, and the Hugging Face hub cannot be reached ({error}); go "
-            "online once, or give a local file as backbone.weights=FILE."
+            "online once, or copy them into its cache."
         )
     return None

@@ -71,7 +71,7 @@ class Outcome:
         paper = "" if self.margin.paper is None else f"; in the paper by {_signed(self.margin.paper)}"
         deviation, count = self.margin.deviation, len(self.margin.found)
         spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
-        unsure = deviation is not None and abs(self.margin.mean) <= deviation
+        unsure = deviation is not None and 0 < abs(self.margin.mean) <= deviation
         verdict = "holds" if self.holds else "does not hold" if self.margin.mean else "is level"
         within = ", within the spread" if unsure else ""
         what = f"by {_signed(self.margin.mean)} points{spread} against {self.rival}"
