@@ -16,8 +16,7 @@ from safecl.experiments.reproduce.targets import names
 from safecl.experiments.sweep_plan import Plan
 
 TINY = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=2", "ridge.size=20", "train.epochs=1",
-        "backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu",
-        "method.pilot=false"]  # fmt: skip
+        "backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]  # fmt: skip
 
 
 @pytest.fixture
