@@ -1,14 +1,16 @@
-"""Pictures for pre-training: read or drawn once into one uint8 tensor, then augmented in batches on the device."""
+"""Pictures for pre-training: read or drawn once into uint8 tensors, cut and recoloured in batches on the device."""
 
 import io
 import math
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,83 +18,149 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from safecl.streams.crops import cut_out
 from safecl.streams.drawing import SIDE, Difficulty, check_fonts, draw
+from safecl.streams.images import Transform, plain_view
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+LARGE = 2 * SIDE  # a photograph is kept at this side if it is as large, and at SIDE if not
 
 
 @dataclass
 class Labelled:
-    """pixels: uint8 (N, 3, SIDE, SIDE); labels: int64 (N,), positions in ``classes``."""
+    """pixels: uint8 (N, 3, S, S); labels: int64 (N,), positions in ``classes``; groups: (N,), the folder of each."""
 
     pixels: Tensor
     labels: Tensor
     classes: list[str]
+    groups: Tensor
 
     def to(self, device: torch.device) -> "Labelled":
-        return Labelled(self.pixels.to(device), self.labels.to(device), self.classes)
+        return Labelled(self.pixels.to(device), self.labels.to(device), self.classes, self.groups.to(device))
+
+    def where(self, chosen: Tensor) -> "Labelled":
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen], groups=self.groups[chosen])
 
 
-def read(paths: Sequence[Path], classes: list[str] | None = None, per_class: int | None = None) -> Labelled:
-    """Folders of class folders and npz shards together; ``classes`` fixes the numbering (others are left out)."""
-    found: dict[str, list[Path | bytes]] = {}
-    for path in paths:
-        for label, source in _shard(path) if path.suffix == ".npz" else _folder(path):
-            found.setdefault(label, []).append(source)
+@dataclass
+class Photographs:
+    """pixels: uint8 (N, 3, LARGE, LARGE), small pictures enlarged; labels: int64 (N,), -1 where there is none.
+
+    kinds: (N,), 0 for small pictures, 1 for large ones, 2 for mosaics of small ones.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    kinds: Tensor
+
+    @property
+    def classes(self) -> int:
+        """At least 1: a linear head needs an output."""
+        return max(1, int(self.labels.max()) + 1)
+
+
+def read_photographs(paths: Sequence[Path], device: torch.device, most: int | None = None) -> Photographs:
+    """Folders (all below them) and npz shards with labels, as squares; a mosaic for each four small pictures.
+
+    A mosaic is as large as a large photograph and as sharp, which a small photograph enlarged is not.
+    ``most``: the first so many of each path.
+    """
+    found = [source for path in paths for source in _sources(path)[:most]]
     if not found:
         raise SystemExit(f"There are no pictures in {', '.join(map(str, paths))}.")
-    names = sorted(found) if classes is None else classes
-    items = [(source, i) for i, name in enumerate(names) for source in found.get(name, [])[:per_class]]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        arrays = list(threads.map(_decode, [source for source, _ in items], chunksize=64))
-    return Labelled(_stack(arrays), torch.tensor([label for _, label in items]), names)
+    arrays = in_processes(_square, [picture for picture, _ in found], 256)
+    labels = torch.tensor([label for _, label in found])
+    kinds = torch.tensor([int(len(array) == LARGE) for array in arrays])
+    small, large = (_stack([a for a in arrays if len(a) == side], side).to(device) for side in (SIDE, LARGE))
+    pixels = torch.empty(len(arrays), 3, LARGE, LARGE, dtype=torch.uint8, device=device)
+    pixels[kinds == 0], pixels[kinds == 1] = enlarged(small), large
+    mosaics = mosaic(small[: len(small) // 4 * 4])
+    labels, kinds = (
+        torch.cat([some, torch.full((len(mosaics),), value)]).to(device) for some, value in ((labels, -1), (kinds, 2))
+    )
+    return Photographs(torch.cat([pixels, mosaics]), labels, kinds)
 
 
-def _folder(path: Path) -> Iterator[tuple[str, Path]]:
-    for folder in sorted(p for p in path.iterdir() if p.is_dir()):
-        for file in sorted(folder.iterdir()):
-            if file.suffix.lower() in SUFFIXES:
-                yield folder.name, file
-
-
-def _shard(path: Path) -> Iterator[tuple[str, bytes]]:
-    """npz arrays: ``bytes`` (encoded pictures end to end), ``off`` (offsets), ``y`` (labels)."""
-    shard = np.load(path)
+def _sources(path: Path) -> list[tuple[Path | bytes, int]]:
+    """Pictures, each with its label or -1."""
+    if path.suffix != ".npz":
+        return [(file, -1) for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
+    shard = np.load(path)  # ``bytes``: encoded pictures end to end; ``off``: offsets; ``y``: labels
     blob, offsets = shard["bytes"].tobytes(), shard["off"]
-    for i, label in enumerate(shard["y"]):
-        yield f"{int(label):03d}", blob[offsets[i] : offsets[i + 1]]
+    return [(blob[start:end], int(y)) for (start, end), y in zip(pairwise(offsets), shard["y"], strict=True)]
 
 
-def _decode(source: Path | bytes) -> np.ndarray:
+def _square(source: Path | bytes) -> np.ndarray:
     image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source).convert("RGB")
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
-    box = (left, top, left + side, top + side)
-    return np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=box))
+    size = LARGE if side >= LARGE else SIDE
+    return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side)))
 
 
-def drawn(characters: Sequence[str], each: int, seed: int) -> Labelled:
+def enlarged(pixels: Tensor) -> Tensor:
+    """uint8 (n, 3, S, S) → (n, 3, LARGE, LARGE)."""
+    out = pixels.new_empty(len(pixels), 3, LARGE, LARGE)
+    for some, into in zip(pixels.split(1024), out.split(1024), strict=True):
+        into.copy_(F.interpolate(some.float(), LARGE, mode="bicubic").round_().clamp_(0, 255))
+    return out
+
+
+def mosaic(pixels: Tensor) -> Tensor:
+    """Pictures (4n, 3, S, S) in squares of four: (n, 3, 2S, 2S)."""
+    side = pixels.shape[-1]
+    return pixels.view(-1, 2, 2, 3, side, side).permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, 2 * side, 2 * side)
+
+
+def read_labelled(folder: Path, size: int, classes: list[str] | None = None) -> Labelled:
+    """Pictures below ``folder`` as the package sees them at ``size``; a picture's class is the name of its folder."""
+    files = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in SUFFIXES]
+    places = sorted({file.parent for file in files})
+    classes = sorted({place.name for place in places}) if classes is None else classes
+    numbers = {name: number for number, name in enumerate(classes)}
+    position = {place: number for number, place in enumerate(places)}
+    pixels = in_threads(partial(_plain, transform=Transform(size=size)), files)
+    labels, groups = (
+        [table(file) for file in files] for table in (lambda f: numbers[f.parent.name], lambda f: position[f.parent])
+    )
+    return Labelled(torch.stack(pixels), torch.tensor(labels), classes, torch.tensor(groups))
+
+
+def _plain(file: Path, transform: Transform) -> Tensor:
+    with Image.open(file) as image:
+        return plain_view(image.convert("RGB"), transform)
+
+
+def in_processes(function: Callable, items: Sequence, chunk: int) -> list:
+    """Forked, which must come before anything touches the GPU."""
+    workers = max(1, min(os.cpu_count() or 1, len(items) // chunk))
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as processes:
+        return list(processes.map(function, items, chunksize=chunk))
+
+
+def in_threads(function: Callable, items: Sequence) -> list:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(function, items))
+
+
+def drawn(characters: Sequence[str], each: int, seed: int, difficulty: Difficulty | None = None) -> Labelled:
     """``each`` pictures of every character, drawn by as many processes as there are cores."""
     check_fonts()
-    work = partial(_draw_all, each=each, seed=seed)
-    workers = min(os.cpu_count() or 1, len(characters))
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as processes:
-        arrays = list(processes.map(work, characters, chunksize=8))
+    work = partial(_draw_all, each=each, seed=seed, difficulty=difficulty or Difficulty())
+    arrays = in_processes(work, characters, 8)
     labels = torch.arange(len(characters)).repeat_interleave(each)
-    return Labelled(_stack([a for several in arrays for a in several]), labels, list(characters))
+    return Labelled(_stack([a for several in arrays for a in several]), labels, list(characters), labels)
 
 
-def _draw_all(character: str, each: int, seed: int) -> np.ndarray:
-    return np.stack(
-        [
-            draw(character, np.random.default_rng([seed, ord(character), i]), difficulty=Difficulty())
-            for i in range(each)
-        ]
-    )
+def _draw_all(character: str, each: int, seed: int, difficulty: Difficulty) -> np.ndarray:
+    randoms = (np.random.default_rng([seed, ord(character), i]) for i in range(each))
+    return np.stack([draw(character, random, difficulty=difficulty) for random in randoms])
 
 
-def _stack(arrays: Sequence[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
+def _stack(arrays: Sequence[np.ndarray], side: int = SIDE) -> Tensor:
+    """Arrays (side, side, 3) → uint8 (N, 3, side, side)."""
+    whole = np.stack(arrays) if arrays else np.empty((0, side, side, 3), np.uint8)
+    return torch.from_numpy(whole).permute(0, 3, 1, 2).contiguous()
 
 
 def shuffled(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
@@ -105,69 +173,104 @@ def shuffled(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
         left = left[batch:]
 
 
-def random_crops(pixels: Tensor, least: float, flip: bool) -> Tensor:
-    """A random crop of at least this share of the area, perhaps mirrored: uint8 (n, 3, S, S) → float in [0, 1]."""
-    n, device = len(pixels), pixels.device
-    area = torch.empty(n, device=device).uniform_(least, 1)
+class Chosen(NamedTuple):
+    """Positions of views in a batch: those mixed with another one, then those that are not."""
+
+    mixed: Tensor
+    whole: Tensor
+
+    @property
+    def all(self) -> Tensor:
+        return torch.cat(self)
+
+    def some(self, count: int) -> "Chosen":
+        """The first of each, in the same proportion, ``count`` together."""
+        mixed = count * len(self.mixed) // (len(self.mixed) + len(self.whole))
+        return Chosen(self.mixed[:mixed], self.whole[: count - mixed])
+
+
+@dataclass
+class Views:
+    """Crops of photographs, recoloured, the first of them mixed with another one; fixed, so a teacher sees each once.
+
+    which: (V,), the photograph; crops: (V, 2, 2), as in ``safecl.streams.crops``; matrix (V, 3, 3) and offset (V, 3, 1)
+    of the colours; own: (M, 1, 1, 1), the weight of a mixed view's own crop; partner: (M,), the view of the other crop.
+    """
+
+    which: Tensor
+    crops: Tensor
+    matrix: Tensor
+    offset: Tensor
+    own: Tensor
+    partner: Tensor
+
+    @classmethod
+    def random(
+        cls, which: Tensor, least: Tensor, mix: float = 0.0, flip: bool = True, strength: float = 0.3
+    ) -> "Views":
+        """``least``: (V,), the smallest area of each crop; ``mix``: the share of views that are mixed."""
+        n, device = len(which), which.device
+        mixed = int(mix * n)
+        own = 0.5 + 0.5 * torch.rand(mixed, 1, 1, 1, device=device)
+        crops, (matrix, offset) = _crops(n, least, flip), _colours(n, device, strength)
+        return cls(which, crops, matrix, offset, own, torch.randint(n, (mixed,), device=device))
+
+    def batches(self, size: int) -> Iterator[Chosen]:
+        """Batches for ever, with the share of mixed views that there is; each once an epoch."""
+        mixed, n = len(self.own), len(self.which)
+        share = size * mixed // n
+        first, rest = (shuffled(k, m, self.which.device) for k, m in ((mixed, share), (n - mixed, size - share)))
+        while True:
+            yield Chosen(next(first), mixed + next(rest))
+
+    def at(self, pixels: Tensor, chosen: Chosen, size: int) -> Tensor:
+        """Views of ``pixels``, uint8 (N, 3, S, S): float (n, 3, size, size) in [0, 1]."""
+        dtype = torch.float16 if self.crops.is_cuda else torch.float32
+        which, mixed = chosen.all, len(chosen.mixed)
+        cut = torch.cat([which, self.partner[chosen.mixed]])
+        x, others = cut_out(pixels[self.which[cut]], self.crops[cut], size, dtype).tensor_split([len(which)])
+        x[:mixed] = torch.lerp(others, x[:mixed], self.own[chosen.mixed])
+        return torch.baddbmm(self.offset[which], self.matrix[which], x.flatten(2)).clamp_(0, 1).view_as(x)
+
+
+def _crops(n: int, least: Tensor, flip: bool) -> Tensor:
+    """Random boxes of at least this share of the area, half of them mirrored: half-extents and centres, (n, 2, 2)."""
+    device = least.device
+    area = least + (1 - least) * torch.rand(n, device=device)
     ratio = torch.empty(n, device=device).uniform_(-math.log(4 / 3), math.log(4 / 3)).exp()
-    width, height = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
-    centre = torch.empty(n, 2, device=device).uniform_(-1, 1)
-    theta = torch.zeros(n, 2, 3, device=device)
-    theta[:, 0, 0] = width * (torch.where(torch.rand(n, device=device) < 0.5, -1.0, 1.0) if flip else 1.0)
-    theta[:, 1, 1] = height
-    theta[:, 0, 2], theta[:, 1, 2] = centre[:, 0] * (1 - width), centre[:, 1] * (1 - height)
-    grid = F.affine_grid(theta, [n, 3, SIDE, SIDE], align_corners=False)
-    return F.grid_sample(pixels.float() / 255, grid, padding_mode="border", align_corners=False)
+    extent = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()], 1).clamp(max=1)
+    centre = torch.empty(n, 2, device=device).uniform_(-1, 1) * (1 - extent)
+    if flip:
+        extent[:, 0] *= torch.where(torch.rand(n, device=device) < 0.5, -1.0, 1.0)
+    return torch.stack([extent, centre], 2)
 
 
-def mixed(x: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Mixup of half of the batch and cutmix of the rest with the picture before; the own weight of each: (n,)."""
-    n, device, half = len(x), x.device, len(x) // 2
-    weight = torch.where(torch.rand(n, device=device) < share, torch.rand(n, device=device), 1.0)
-    cut = _rectangles(1 - weight[half:], torch.ones(n - half, device=device))
-    weight = torch.cat([weight[:half], 1 - cut.float().mean((1, 2, 3))])
-    keep = torch.cat([weight[:half, None, None, None].expand(-1, 1, SIDE, SIDE), 1 - cut.float()])
-    return torch.lerp(x.roll(1, 0), x, keep), weight
+@cache
+def _luma(device: torch.device) -> Tensor:
+    return torch.tensor([0.299, 0.587, 0.114], device=device)
 
 
-def recoloured(x: Tensor, strength: float = 0.4, grey: float = 0.1, inverted: float = 0.0) -> Tensor:
-    """Brightness, contrast, saturation and the three channels' gains changed; some made grey, some inverted."""
-    n, device = len(x), x.device
+def _colours(n: int, device: torch.device, strength: float, grey: float = 0.05) -> tuple[Tensor, Tensor]:
+    """Brightness, contrast, saturation and the channels' gains changed, a few made grey: x → matrix · x + offset."""
 
     def factor(amount: float, channels: int = 1) -> Tensor:
-        return 1 + torch.empty(n, channels, 1, 1, device=device).uniform_(-amount, amount)
+        return 1 + torch.empty(n, channels, 1, device=device).uniform_(-amount, amount)
 
-    x = x * factor(strength) * factor(strength / 4, 3)
-    mean = x.mean((1, 2, 3), keepdim=True)
-    x = mean + (x - mean) * factor(strength)
-    plain = 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]  # a tensor of weights would wait for the device
-    saturation = torch.where(torch.rand(n, 1, 1, 1, device=device) < grey, 0.0, factor(strength))
-    x = (plain + (x - plain) * saturation).clamp(0, 1)
-    return torch.where(torch.rand(n, 1, 1, 1, device=device) < inverted, 1 - x, x) if inverted else x
+    saturation = torch.where(torch.rand(n, 1, 1, device=device) < grey, 0.0, factor(strength))
+    luma = _luma(device).expand(3, 3)
+    matrix = saturation * torch.eye(3, device=device) + (1 - saturation) * luma
+    gain, contrast = factor(strength) * factor(strength / 4, 3), factor(strength)
+    return contrast * matrix * gain.mT, (0.5 * (1 - contrast)).expand(n, 3, 1)
 
 
-def coarse(x: Tensor, every: int = 3) -> Tensor:
-    """Every third picture as if it came from a file of half the side or less; thumbnails are common in practice."""
-    small = F.interpolate(x[::every], size=SIDE // 2, mode="area")
+def coarse(x: Tensor, side: int = 32, every: int = 4) -> Tensor:
+    """Every fourth picture as if it came from a file of ``side``: thumbnails are common in practice."""
+    small = F.interpolate(x[::every], size=side, mode="area")
     x = x.clone()
-    x[::every] = F.interpolate(small, size=SIDE, mode="bicubic", align_corners=False).clamp(0, 1)
+    x[::every] = F.interpolate(small, size=x.shape[-1], mode="bicubic", align_corners=False).clamp(0, 1)
     return x
 
 
-def erased(x: Tensor, share: float = 0.25) -> Tensor:
-    """A grey rectangle of up to a quarter of the area on a share of the pictures."""
-    n, device = len(x), x.device
-    area = torch.where(torch.rand(n, device=device) < share, torch.rand(n, device=device) * 0.25, 0.0)
-    ratio = torch.empty(n, device=device).uniform_(-1, 1).exp()
-    return torch.where(_rectangles(area, ratio), 0.5, x)
-
-
-def _rectangles(area: Tensor, ratio: Tensor) -> Tensor:
-    """Random rectangles of these shares of the area, cut at the border: bool (n, 1, SIDE, SIDE)."""
-    n, device = len(area), area.device
-    half_width, half_height = (area * ratio).sqrt() * SIDE / 2, (area / ratio).sqrt() * SIDE / 2
-    centre = torch.rand(n, 2, device=device) * SIDE
-    along = torch.arange(SIDE, device=device) + 0.5
-    inside_x = (along - centre[:, :1]).abs() < half_width[:, None]
-    inside_y = (along - centre[:, 1:]).abs() < half_height[:, None]
-    return (inside_y[:, :, None] & inside_x[:, None, :])[:, None]
+def inverted(x: Tensor, share: float = 0.3) -> Tensor:
+    """A share of the pictures as negatives."""
+    return torch.where(torch.rand(len(x), 1, 1, 1, device=x.device) < share, 1 - x, x)

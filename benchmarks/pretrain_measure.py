@@ -1,67 +1,91 @@
-"""How good frozen features are with few pictures a class: nearest class mean and random-projection ridge."""
+"""How good frozen features are with few pictures a class: nearest class mean and random-projection ridge.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15 --sizes 64 128
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from pretrain_data import Labelled, drawn, read
+from pretrain_data import Labelled, drawn, read_labelled
+from pretrain_networks import read_network
 from torch import Tensor
 
 from safecl.streams.characters import POOL
-from safecl.streams.stream import class_order
+from safecl.streams.drawing import DIFFICULTY, SIDE, Difficulty
 
 Features: TypeAlias = Callable[[Tensor], Tensor]
 _BETAS = torch.logspace(-3, 6, 19, dtype=torch.float64)
 
 
+def exam_glyphs(count: int) -> dict[str, Labelled]:
+    """30 pictures of each of some characters of the stream, at the difficulty of pre-training and at the stream's."""
+    characters = [POOL[int(i)] for i in np.random.RandomState(0).permutation(len(POOL))[:count]]
+    return {
+        "characters": drawn(characters, 30, 0, Difficulty()),
+        "glyphs": drawn(characters, 30, 0, DIFFICULTY),
+    }
+
+
+def figures(
+    file: Path,
+    glyphs: Mapping[str, Labelled],
+    folders: Sequence[Path],
+    sizes: Sequence[int],
+    shots: int,
+    device: torch.device,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Few-shot accuracy of the network in ``file``, by size and by set of pictures; drawings at their own size only."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for size in sizes:
+        features, here = extractor(file, size, device), found.setdefault(str(size), {})
+        for name, pictures in glyphs.items() if size == SIDE else ():
+            here[name] = few_shot(*_parted(pictures.to(device), 20, 30), features, shots)
+        for folder in folders:
+            train = read_labelled(folder / "train", size)
+            test = read_labelled(folder / "test", size, train.classes)
+            here[folder.name] = few_shot(train.to(device), test.to(device), features, shots)
+    return found
+
+
+def extractor(file: Path, size: int, device: torch.device) -> Features:
+    """uint8 (n, 3, size, size) → CLS features after the final norm (n, d)."""
+    vit, colours = read_network(file, size)
+    vit, colours = vit.to(device), colours.to(device)
+
+    @torch.inference_mode()
+    def features(pixels: Tensor) -> Tensor:
+        parts = ((p.float() / 255 - colours[0]) / colours[1] for p in pixels.split(256))
+        return torch.cat([vit.forward_features(part)[:, 0] for part in parts])
+
+    return features
+
+
 def few_shot(train: Labelled, test: Labelled, features: Features, shots: int = 20, draws: int = 3) -> dict[str, float]:
-    """Mean accuracy over ``draws`` choices of ``shots`` training pictures a class."""
+    """Mean accuracy over ``draws`` choices of ``shots`` training pictures of each folder."""
     known, asked = features(train.pixels), features(test.pixels)
     means, ridges = [], []
     for draw in range(draws):
         random = torch.Generator().manual_seed(draw)
         order = torch.randperm(len(train.labels), generator=random)
-        labels = train.labels.cpu()[order]
-        rank = torch.stack([(labels == c).cumsum(0) for c in range(len(train.classes))])  # (classes, N)
-        chosen = order[rank.gather(0, labels[None])[0] <= shots].to(known.device)
+        groups = train.groups.cpu()[order]
+        rank = torch.stack([(groups == g).cumsum(0) for g in range(int(groups.max()) + 1)])  # (groups, N)
+        chosen = order[rank.gather(0, groups[None])[0] <= shots].to(known.device)
         x, y = known[chosen], train.labels[chosen]
         means.append(accuracy(nearest_mean(x, y, asked, len(train.classes)), test.labels))
         ridges.append(accuracy(ridge(x, y, asked, len(train.classes), random), test.labels))
-    return {"nearest mean": sum(means) / draws, "ridge": sum(ridges) / draws}
+    return {"nearest mean": round(sum(means) / draws, 4), "ridge": round(sum(ridges) / draws, 4)}
 
 
-@dataclass
-class Exam:
-    """What a network is measured on: 30 drawings of each of some characters, and pictures if there are any."""
-
-    glyphs: Labelled
-    train: Labelled | None
-    test: Labelled | None
-
-    @classmethod
-    def prepare(cls, classes: int, folder: Path | None) -> "Exam":
-        glyphs = drawn([str(c) for c in class_order(POOL, 0)[:classes]], 30, seed=0)
-        if folder is None:
-            return cls(glyphs, None, None)
-        train = read([folder / "train"])
-        return cls(glyphs, train, read([folder / "test"], train.classes))
-
-    def figures(self, features: Features, shots: int, device: torch.device) -> dict[str, float]:
-        found = {"glyphs nearest mean": glyph_accuracy(self.glyphs.to(device), features)}
-        if self.train is not None and self.test is not None:
-            found |= few_shot(self.train.to(device), self.test.to(device), features, shots)
-        return {name: round(value, 4) for name, value in found.items()}
-
-
-def glyph_accuracy(pictures: Labelled, features: Features) -> float:
-    """Nearest class mean on characters of the stream: 20 pictures a class to learn from, 10 to ask."""
-    learn = torch.arange(len(pictures.labels), device=pictures.labels.device) % 30 < 20
-    known, asked = features(pictures.pixels[learn]), features(pictures.pixels[~learn])
-    said = nearest_mean(known, pictures.labels[learn], asked, len(pictures.classes))
-    return accuracy(said, pictures.labels[~learn])
+def _parted(pictures: Labelled, learn: int, each: int) -> tuple[Labelled, Labelled]:
+    """The first ``learn`` of ``each`` pictures of a class, and the others."""
+    first = torch.arange(len(pictures.labels), device=pictures.labels.device) % each < learn
+    return pictures.where(first), pictures.where(~first)
 
 
 def nearest_mean(x: Tensor, y: Tensor, asked: Tensor, classes: int) -> Tensor:
@@ -91,3 +115,22 @@ def _dual(h: Tensor, target: Tensor, asked: Tensor, betas: Tensor) -> list[Tenso
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
     return float((predicted == labels).float().mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument(
+        "--measure", type=Path, nargs="*", default=[], help="folders with train/…/CLASS and test/…/CLASS"
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--shots", type=int, default=20)
+    parser.add_argument("--glyphs", type=int, default=50, help="characters of the stream to measure on")
+    args = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    found = figures(args.weights, exam_glyphs(args.glyphs), args.measure, args.sizes, args.shots, device)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

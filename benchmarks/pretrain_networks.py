@@ -1,7 +1,8 @@
-"""The student while it is trained (heads, projections, BatchNorm in its stem), its teachers, and its export."""
+"""The teacher, the student while it is trained (heads for labels, BatchNorm in its stem), and its export."""
 
 import copy
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,62 @@ import torch
 import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import save_file
+from timm.layers.pos_embed import resample_abs_pos_embed
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import safecl.backbone.micro as micro
 
-TEACHER_SIDE = 112
+SIZES = (64, 96, 128)  # of the student's inputs in training; its position embedding is kept at the largest
+
+
+def read_network(file: Path, size: int | None = None) -> tuple[VisionTransformer, Tensor]:
+    """A timm ViT from safetensors with metadata, at ``size``, and its pixels' mean and deviation (2, 1, 3, 1, 1)."""
+    with safe_open(file, "pt") as opened:
+        facts = opened.metadata()
+        state = {key: opened.get_tensor(key).float() for key in opened.keys()}  # noqa: SIM118  not a dict
+    options = {**json.loads(facts["create_kwargs"]), "num_classes": 0}
+    if size is not None:
+        options["img_size"] = size
+    vit: VisionTransformer = timm.create_model(facts["timm_model"], **options)
+    missing = vit.load_state_dict(checkpoint_filter_fn(state, vit), strict=False).missing_keys
+    if missing:
+        raise SystemExit(f"{file} lacks {', '.join(missing)}.")
+    colours = [[float(v) for v in facts[name].strip("[]()").split(",")] for name in ("mean", "std")]
+    return vit.eval().requires_grad_(False), torch.tensor(colours).view(2, 1, 3, 1, 1)
+
+
+def through_blocks(vit: VisionTransformer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Embedded tokens (n, 1 + g², d) → the CLS feature (n, d) and the patch tokens it reads last (n, g², d)."""
+    for block in vit.blocks[:-1]:
+        x = block(x)
+    return vit.norm(vit.blocks[-1](x)[:, 0]), x[:, 1:]
+
+
+class Teacher(nn.Module):
+    """A frozen ViT; its features come standardised by their moments over some first pictures."""
+
+    def __init__(self, file: Path, dtype: torch.dtype) -> None:
+        super().__init__()
+        vit, colours = read_network(file)
+        self.vit, self.dtype, self.size = vit.to(dtype), dtype, int(vit.patch_embed.img_size[0])
+        self.register_buffer("colours", colours)
+
+    def forward(self, x: Tensor, grid: int) -> tuple[Tensor, Tensor]:
+        """Pictures in [0, 1] at its size → CLS (n, d) and patch tokens averaged to a smaller grid (n, grid², d)."""
+        x = ((x - self.colours[0]) / self.colours[1]).to(self.dtype)
+        cls, patches = through_blocks(self.vit, self.vit._pos_embed(self.vit.patch_embed(x)))
+        return cls, pooled(patches, grid)
+
+
+def pooled(patches: Tensor, grid: int) -> Tensor:
+    """Patch tokens (n, g², d) averaged to another grid: (n, grid², d)."""
+    side = math.isqrt(patches.shape[1])
+    if side == grid:
+        return patches
+    image = patches.transpose(1, 2).unflatten(2, (side, side))
+    return F.adaptive_avg_pool2d(image, grid).flatten(2).transpose(1, 2)
 
 
 class Normed(nn.Module):
@@ -25,7 +75,7 @@ class Normed(nn.Module):
 
     def __init__(self, conv: nn.Conv2d, start: float = 1.0) -> None:
         super().__init__()
-        self.conv, self.bn = conv, nn.BatchNorm2d(conv.out_channels)
+        self.conv, self.bn = conv, nn.BatchNorm2d(conv.out_channels, momentum=0.01)
         nn.init.constant_(self.bn.weight, start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,29 +84,37 @@ class Normed(nn.Module):
 
 
 class Student(nn.Module):
-    """The micro ViT, a linear head for each kind of picture, and linear maps to each teacher's features."""
+    """The micro ViT, its blocks begun as copies of the teacher's, and linear heads for photographs and characters."""
 
-    def __init__(self, shape: dict[str, Any], photographs: int, characters: int, teachers: list[int]) -> None:
+    def __init__(self, shape: dict[str, Any], teacher: VisionTransformer, classes: int, characters: int) -> None:
         super().__init__()
-        self.vit: VisionTransformer = timm.create_model(micro.NAME, **shape)
-        self.grid = self.vit.patch_embed.grid_size[0]
-        d = self.vit.embed_dim
+        self.vit: VisionTransformer = timm.create_model(micro.NAME, img_size=SIZES[-1], **shape)
+        self.stride = int(self.vit.patch_embed.patch_size[0])
+        start = {key: value for key, value in teacher.state_dict().items() if not key.startswith("patch_embed")}
+        start["pos_embed"] = self.positions(start["pos_embed"].float(), SIZES[-1] // self.stride)
+        fitting = {
+            key: value.shape for key, value in self.vit.state_dict().items() if not key.startswith("patch_embed")
+        }
+        if fitting != {key: value.shape for key, value in start.items()}:
+            raise SystemExit("Width, depth and heads of the student must be the teacher's: it begins with its blocks.")
+        self.vit.load_state_dict(start, strict=False)
         _add_norms(self.vit.patch_embed.stem)
-        self.photographs, self.characters = nn.Linear(d, photographs), nn.Linear(d, max(1, characters))
-        self.to_cls = nn.ModuleList(nn.Linear(d, width) for width in teachers)
-        self.to_patches = nn.ModuleList(nn.Linear(d, width) for width in teachers)
+        self.classes = nn.Linear(self.vit.embed_dim, classes)
+        self.characters = nn.Linear(self.vit.embed_dim, characters)
 
-    def forward(self, photographs: Tensor, characters: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor]]:
-        """Logits of the photographs and of the characters; for each teacher (n, width) and (n, patches, width)."""
-        n = len(photographs)
-        tokens = self.vit.forward_features(normalised(torch.cat([photographs, characters])))
-        cls, patches = tokens[:, 0], tokens[:n, 1:]
-        return (
-            self.photographs(cls[:n]),
-            self.characters(cls[n:]),
-            [to(cls[:n]) for to in self.to_cls],
-            [to(patches) for to in self.to_patches],
-        )
+    @staticmethod
+    def positions(embedding: Tensor, grid: int) -> Tensor:
+        """A position embedding (1, 1 + g², d) at another grid, as timm resamples it when weights are loaded."""
+        return resample_abs_pos_embed(embedding, [grid, grid], num_prefix_tokens=1)
+
+    def forward(self, photographs: Tensor, drawings: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pictures in [0, 1] → CLS (n, d), patch tokens (n, g², d) and logits of photographs, logits of drawings."""
+        x = torch.cat([photographs, drawings])
+        n, grid = len(photographs), x.shape[-1] // self.stride
+        x = self.vit.patch_embed(normalised(x).contiguous(memory_format=torch.channels_last))
+        x = torch.cat([self.vit.cls_token.expand(len(x), -1, -1), x], 1) + self.positions(self.vit.pos_embed, grid)
+        cls, patches = through_blocks(self.vit, x)
+        return cls[:n], patches[:n], self.classes(cls[:n]), self.characters(cls[n:])
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -82,59 +140,10 @@ def _fold_norms(module: nn.Module) -> None:
 
 
 def plain(student: Student) -> VisionTransformer:
-    """A copy of the network as the package builds it: BatchNorm folded, heads dropped."""
+    """A copy of the network as the package builds it: BatchNorm folded, the heads dropped."""
     vit = copy.deepcopy(student.vit).eval().float()
     _fold_norms(vit.patch_embed.stem)
     return vit
-
-
-class Teacher(nn.Module):
-    """A frozen larger ViT; its CLS and patch features come standardised by what it says of some first pictures."""
-
-    def __init__(self, file: Path, dtype: torch.dtype) -> None:
-        super().__init__()
-        with safe_open(file, "pt") as opened:
-            facts = opened.metadata()
-            state = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  not a dict
-        options = {**json.loads(facts["create_kwargs"]), "img_size": TEACHER_SIDE, "num_classes": 0}
-        self.vit: VisionTransformer = timm.create_model(facts["timm_model"], **options)
-        self.vit.load_state_dict(checkpoint_filter_fn(_unpacked(state), self.vit), strict=False)
-        self.vit.eval().requires_grad_(False).to(dtype)
-        colours = [[float(v) for v in facts[name].strip("[]()").split(",")] for name in ("mean", "std")]
-        self.register_buffer("colours", torch.tensor(colours).view(2, 1, 3, 1, 1))
-        self.width, self.dtype = int(self.vit.embed_dim), dtype
-        self.register_buffer("moments", torch.stack([torch.zeros(2, self.width), torch.ones(2, self.width)]))
-
-    def raw(self, x: Tensor, grid: int) -> tuple[Tensor, Tensor]:
-        """Pictures in [0, 1] → CLS (n, width) and patches averaged to the student's grid (n, grid², width)."""
-        x = F.interpolate(x, size=TEACHER_SIDE, mode="bicubic", align_corners=False)
-        tokens = self.vit.forward_features(((x - self.colours[0]) / self.colours[1]).to(self.dtype))
-        side = TEACHER_SIDE // self.vit.patch_embed.patch_size[0]
-        patches = tokens[:, self.vit.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, side))
-        patches = F.adaptive_avg_pool2d(patches.float(), grid).flatten(2).transpose(1, 2)
-        return tokens[:, 0].float(), patches
-
-    def settle(self, x: Tensor, grid: int) -> None:
-        """Take mean and deviation of the features from these pictures."""
-        cls, patches = self.raw(x, grid)
-        for i, features in enumerate((cls, patches.flatten(0, 1))):
-            self.moments[0, i], self.moments[1, i] = features.mean(0), features.std(0) + 1e-3
-
-    def forward(self, x: Tensor, grid: int) -> tuple[Tensor, Tensor]:
-        cls, patches = self.raw(x, grid)
-        return (cls - self.moments[0, 0]) / self.moments[1, 0], (patches - self.moments[0, 1]) / self.moments[1, 1]
-
-
-def _unpacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """float32; weights kept as int8 rows (``.int8``) with one ``.scale`` each are multiplied out."""
-    plain: dict[str, Tensor] = {}
-    for key, value in state.items():
-        if key.endswith(".int8"):
-            name = key.removesuffix(".int8")
-            plain[name] = value.float() * state[f"{name}.scale"].float().reshape(-1, *[1] * (value.ndim - 1))
-        elif not key.endswith(".scale"):
-            plain[key] = value.float()
-    return plain
 
 
 def save(student: Student, shape: dict[str, Any], file: Path, facts: dict[str, Any]) -> None:

@@ -26,5 +26,5 @@ def test_every_method_stands_there_with_its_paper(width: int) -> None:
 
 def test_sizes_are_counted_on_the_backbone() -> None:
     text = shown(EMBEDDED, 160)
-    assert re.search(r"^simplecil .* 0 +192,412 +class means", text, flags=re.M)
-    assert re.search(r"^l2p .* 14,400 ", text, flags=re.M)  # (10 · 5 + 10) · 240
+    assert re.search(r"^simplecil .* 0 +154,012 +class means", text, flags=re.M)
+    assert re.search(r"^l2p .* 11,520 ", text, flags=re.M)  # (10 · 5 + 10) · 192

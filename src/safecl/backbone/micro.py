@@ -15,9 +15,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 NAME = "safecl_micro"
-SIZE = 64
+# Side of the input: its own, and for photographs; trained at both and between.
+SIZE, PHOTOGRAPH_SIZE = 64, 128
 # Pixels in [0, 1] are taken to [-1, 1].
 MEAN = STD = (0.5, 0.5, 0.5)
+
+
+def default_size(shorter: int) -> int:
+    """The side of the input for pictures of which half have at least this shorter side."""
+    return PHOTOGRAPH_SIZE if shorter >= (SIZE + PHOTOGRAPH_SIZE) // 2 else SIZE
 
 
 class Residual(nn.Module):
@@ -46,7 +52,7 @@ class ConvStem(nn.Module):
         img_size: int | tuple[int, int] = SIZE,
         patch_size: int = 16,
         in_chans: int = 3,
-        embed_dim: int = 240,
+        embed_dim: int = 192,
         width: int = 32,
         residual: Sequence[int] = (),
         bias: bool = True,
@@ -90,11 +96,11 @@ class ConvStem(nn.Module):
 def safecl_micro(
     pretrained: bool = False,
     patch_size: int = 16,
-    embed_dim: int = 240,
-    depth: int = 7,
-    num_heads: int = 4,
+    embed_dim: int = 192,
+    depth: int = 12,
+    num_heads: int = 3,
     width: int = 32,
-    residual: Sequence[int] = (0, 1, 2),
+    residual: Sequence[int] = (0, 1, 1),
     **options: Any,
 ) -> VisionTransformer:
     """The model as timm creates it. ``patch_size``: the stem's stride, a power of two; ``width`` and ``residual``: the

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.settings import flatten
@@ -48,6 +49,8 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """In words, what differs first: settings, weights or data."""
+    if before.get("backbone", {}).get("weights") == FIRST_EDITION != now["backbone"]["weights"]:
+        return f"the first edition of {EMBEDDED} (weights {FIRST_EDITION}), which this version no longer has"
     ours, theirs = now.get("settings", {}), before.get("settings", {})
     keys = [key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
     if keys:

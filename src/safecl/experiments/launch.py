@@ -7,9 +7,11 @@ from typing import Any
 
 import yaml
 
+from safecl.backbone import micro
 from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import EMBEDDED
 from safecl.engine.device import choose_precision, make_accelerator
-from safecl.engine.progress import Progress, Show, make_progress
+from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, default_folder, given_text, load
@@ -17,7 +19,8 @@ from safecl.lines import plain
 from safecl.methods.catalog import make_method
 from safecl.report.words import results
 from safecl.settings import flatten
-from safecl.streams.catalog import open_stream
+from safecl.streams.catalog import open_stream, read
+from safecl.streams.settings import GlyphsSettings
 from safecl.streams.stream import Stream
 
 
@@ -91,11 +94,18 @@ def launch(
     the settings name; it is read from its start, at the size of the backbone's inputs.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
+    progress = progress if progress is not None and accelerator.is_main_process else Quiet()
     precision = choose_precision(settings.precision, accelerator.device)
+    data = None
+    if stream is not None:
+        settings = with_image_size(settings, stream.shorter_side, progress)
+    elif not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
+        data = read(settings.stream)
+        settings = with_image_size(settings, data.train.shorter_side, progress)
     backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
     resolved = settings.model_dump(mode="json")
     if stream is None:
-        stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
+        stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
         sentences = announce(stream, settings.stream)
     else:
         stream, sentences = stream.copy(backbone.size), announce(stream)
@@ -103,9 +113,8 @@ def launch(
     if settings.method.joint:
         stream = stream.joint()
     method = make_method(settings.method, backbone, settings.seed)
-    if progress is not None and accelerator.is_main_process:
-        for sentence in sentences:
-            progress.say(sentence)
+    for sentence in sentences:
+        progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
     documents = {"resolved.yaml": yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)}
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
@@ -132,3 +141,18 @@ def launch(
     finally:
         for each in accelerator.trackers:
             each.finish()
+
+
+def with_image_size(settings: RunSettings, shorter: int, progress: Progress) -> RunSettings:
+    """The settings with the input size of the embedded backbone, chosen by the pictures' shorter side if not given."""
+    chosen = settings.backbone
+    if chosen.name != EMBEDDED or chosen.weights is not None or chosen.image_size is not None:
+        return settings
+    size = micro.default_size(shorter)
+    other = f"backbone.image_size={micro.SIZE} takes a quarter of the time"
+    if size == micro.SIZE:
+        other = f"try backbone.image_size={micro.PHOTOGRAPH_SIZE} for more detail"
+    progress.say(
+        f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or more); {other}."
+    )
+    return settings.model_copy(update={"backbone": chosen.model_copy(update={"image_size": size})})

@@ -32,11 +32,18 @@ from safecl.streams.sources import hugging_face
 from safecl.streams.stream import Stream
 
 
-def open_stream(stream: str | StreamSettings, *, size: int | None = None, seed: int = 0, **options: Any) -> Stream:
+def open_stream(
+    stream: str | StreamSettings,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    data: Collection | None = None,
+    **options: Any,
+) -> Stream:
     """The stream of these settings, or of a short form with ``options``: ``open_stream("folder:photos", step=10)``.
 
     ``size``: side of the inputs. ``seed``: of the pictures held out for validation, and of all pictures of glyphs.
-    ``options``: the keys of the settings of this kind of stream.
+    ``data``: its pictures, where they were read before. ``options``: the keys of the settings of this kind of stream.
     """
     if isinstance(stream, str):
         stream = parse_stream({**short_form(stream), **options})
@@ -64,7 +71,7 @@ def open_stream(stream: str | StreamSettings, *, size: int | None = None, seed: 
             step = step if step is not None else dataset.step
     transform = transform_of(stream, size)
     return make_stream(
-        with_cache(read(stream), transform, stream.cache),
+        with_cache(read(stream) if data is None else data, transform, stream.cache),
         protocol=protocol,
         first=first,
         step=step,

@@ -95,13 +95,23 @@ class Pictures(ABC):
         return self.decode(index).size
 
     @cached_property
-    def extent(self) -> int:
-        """The longer side that nine of ten pictures do not exceed, by a sample of them."""
-        sides = []
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height of a sample of the pictures."""
+        found = []
         for i in spread(len(self)):
             with contextlib.suppress(SafeclError):  # a picture that cannot be read is refused when it is needed
-                sides.append(max(self.size_of(i)))
-        return int(np.quantile(sides, 0.9, method="higher")) if sides else 1
+                found.append(self.size_of(i))
+        return found or [(1, 1)]
+
+    @property
+    def extent(self) -> int:
+        """The longer side that nine of ten pictures do not exceed, by a sample of them."""
+        return int(np.quantile([max(size) for size in self.sizes], 0.9, method="higher"))
+
+    @property
+    def shorter_side(self) -> int:
+        """The shorter side that half of the pictures have at least, by a sample of them."""
+        return int(np.quantile([min(size) for size in self.sizes], 0.5, method="lower"))
 
     def side(self, transform: Transform) -> int:
         """The side of the canvases: as large as the pictures are, between ``resize`` and twice that.

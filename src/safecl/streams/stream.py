@@ -148,6 +148,11 @@ class Stream:
         return range(1, len(self._parts) + 1) if self.protocol == "domain" else self.brought(number)
 
     @property
+    def shorter_side(self) -> int:
+        """The shorter side that half of the training pictures have at least, by a sample of them."""
+        return join([part.train for part in self._parts]).shorter_side
+
+    @property
     def labels(self) -> list[Label]:
         """Every class once, in the order in which the sessions bring them: position = index; stored with a model."""
         return list(dict.fromkeys(label for part in self._parts for label in part.classes))
