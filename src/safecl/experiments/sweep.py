@@ -27,6 +27,7 @@ from safecl.settings import flatten
 On: TypeAlias = Literal["local", "ray"]
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
+SIZE = "backbone.image_size"
 BUSY = 2.0  # seconds until a run that another sweep works on is looked at again
 
 
@@ -137,11 +138,9 @@ def is_done(folder: Path, cell: Cell) -> bool:
     if found is None or read_json(folder / "summary.json") is None:
         return False
     wanted = flatten(cell.settings.model_dump(mode="json"))
-    return bool({key: value for key, value in found.items() if key not in FREE} == _plain(wanted))
-
-
-def _plain(settings: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if key not in FREE}
+    free = {*FREE, *((SIZE,) if wanted[SIZE] is None else ())}  # the pictures choose the size, then the run notes it
+    plain = ({key: value for key, value in each.items() if key not in free} for each in (found, wanted))
+    return bool(next(plain) == next(plain))
 
 
 def make_folder(folder: Path) -> Path:

@@ -137,7 +137,9 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
         raise SafeclError(f"{folder} holds no state of the run; delete the folder and start again.")
     settings = cell.settings
     device = choose_device(settings.device)
-    backbone = load_backbone(settings.backbone).to(device, choose_precision(settings.precision, device))
+    size = (read_json(folder / "facts.json") or {}).get("backbone", {}).get("size")  # chosen by the pictures, perhaps
+    chosen = settings.backbone.model_copy(update={"image_size": size})
+    backbone = load_backbone(chosen).to(device, choose_precision(settings.precision, device))
     stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
     method = make_method(settings.method, backbone, settings.seed)
     tensors, facts = load_state(states[-1])
