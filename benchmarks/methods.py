@@ -44,6 +44,7 @@ from torchvision.transforms import functional as TF
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED
+from safecl.configure.sentences import keys
 from safecl.engine import fit as engine
 from safecl.engine.cuda_graph import CudaGraph, Values
 from safecl.engine.device import choose_precision, make_accelerator
@@ -53,7 +54,6 @@ from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.progress import Quiet
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, load, presets
-from safecl.experiments.sentences import keys
 from safecl.methods.catalog import make_method, method_settings
 from safecl.methods.method import Method
 from safecl.streams.catalog import open_stream

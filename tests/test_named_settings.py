@@ -10,8 +10,8 @@ import pytest
 
 import safecl
 from safecl.backbone.backbone import Backbone
+from safecl.configure.sentences import keys
 from safecl.experiments.config import RunSettings
-from safecl.experiments.sentences import keys
 from safecl.methods.method import Fit, Recipe
 from safecl.streams import settings as stream_settings
 from safecl.streams.collection import make_stream

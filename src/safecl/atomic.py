@@ -35,10 +35,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None) -> Iterator[None]:
-    """Hold ``lock`` meanwhile, or refuse with the sentence ``busy`` if another process holds it. The file stays.
+def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, keep: bool = True) -> Iterator[None]:
+    """Hold ``lock`` meanwhile, or refuse with the sentence ``busy`` if another process holds it.
 
-    ``place``: what cannot be written if the lock cannot. ``folder``: is made first.
+    ``place``: what cannot be written if the lock cannot. ``folder``: is made first. ``keep``: whether the file stays.
     """
     held = FileLock(lock, timeout=0)
     try:
@@ -50,8 +50,15 @@ def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None) -> 
     except OSError as error:
         raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
     try:
+        fd = held._context.lock_file_fd
+        gone = fd is not None and os.fstat(fd).st_nlink == 0  # removed by its holder after we opened it
+        if gone:
+            raise SafeclError(busy)
         yield
     finally:
+        if not keep and not gone:
+            with contextlib.suppress(OSError):  # Windows removes no open file
+                lock.unlink()
         held.release()
 
 

@@ -11,8 +11,8 @@ PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-"
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """ "1 class" or "3 classes"; ``several``: ``one`` with an s if not given."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
+    """ "1 class" or "3,000 classes"; ``several``: ``one`` with an s if not given."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def spelt(text: str, encoding: str | None) -> str:

@@ -9,6 +9,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch.utils.flop_counter import FlopCounterMode
 
 import safecl.backbone.micro as micro
+from safecl.backbone.settings import BackboneSettings
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,14 @@ def test_it_can_be_built_for_another_picture_size() -> None:
 @pytest.mark.parametrize(("shorter", "size"), [(32, 64), (64, 64), (95, 64), (96, 128), (128, 128), (2000, 128)])
 def test_the_size_for_photographs_is_chosen_from_half_way_up(shorter: int, size: int) -> None:
     assert micro.default_size(shorter) == size
+
+
+def test_a_size_that_is_given_or_another_backbone_is_left_alone() -> None:
+    for settings in (BackboneSettings(image_size=64), BackboneSettings(name="vit_tiny_patch16_224")):
+        assert micro.sized(settings, 2000) == (settings, None)
+
+
+def test_the_chosen_size_is_told_with_its_alternative() -> None:
+    for shorter, size, other in ((500, 128, "image_size=64"), (32, 64, "image_size=128")):
+        chosen, told = micro.sized(BackboneSettings(), shorter)
+        assert chosen.image_size == size and told is not None and f"{size} × {size}" in told and other in told

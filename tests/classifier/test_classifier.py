@@ -109,6 +109,29 @@ def test_left_out_answers_are_those_of_a_head_that_never_saw_the_pictures(
         assert torch.allclose(found[i].double(), h[i] @ weight, atol=1e-3)
 
 
+@pytest.mark.parametrize("asked", [40, 30])
+def test_left_out_answers_are_precise_where_hardly_anything_is_regularised(asked: int) -> None:
+    """With fewer pictures than random features and the least β, as of a young model with easy classes."""
+    from safecl.heads.ridge import RidgeHead
+    from safecl.heads.settings import RidgeSettings
+
+    random = torch.Generator().manual_seed(0)
+    targets = torch.arange(40) % 4
+    features = torch.randn(40, 24, generator=random) + 3 * torch.eye(24)[targets]
+    head = RidgeHead(24, RidgeSettings(size=400, betas=(1e-6,)))
+    head.add(features, targets)
+    head.solve()
+    rows, groups = torch.arange(asked), one_of_each(targets[:asked])
+    with leaving_out(torch.nn.ModuleList([head]), targets[:asked], groups):
+        found = head.logits(features[:asked].half().float())
+    h, y = head.project(features[:asked]).double(), torch.nn.functional.one_hot(targets[:asked]).double()
+    for i in range(asked):
+        rest = rows[groups != groups[i]]
+        kernel = h[rest] @ h[rest].T + head.beta * torch.eye(len(rest))
+        wanted = h[i] @ h[rest].T @ torch.linalg.solve(kernel, y[rest])
+        assert torch.allclose(found[i].double(), wanted, atol=2e-2)
+
+
 def test_pictures_of_any_kind_are_the_same_pictures(
     new_model: New, lesson: Lesson, write_folder: Any, tmp_path: Path
 ) -> None:
@@ -165,6 +188,47 @@ def test_pictures_that_were_learned_are_skipped(new_model: New, lesson: Lesson) 
     assert (told.pictures, told.skipped) == (2, 6)
     with pytest.raises(SafeclError, match="nothing new"):
         model.learn(images, labels)
+    told = model.learn(np.concatenate([images, lesson("c")[0]]), ["b", *labels[1:], *"ccccc"])
+    assert (told.pictures, told.skipped) == (5, 8)
+    assert any("1 picture was learned as another class and is skipped: picture 0" in note for note in told.warnings)
+
+
+def test_few_more_pictures_of_a_known_class_are_not_too_few(new_model: New, lesson: Lesson) -> None:
+    model = new_model("ranpac")
+    model.learn(*lesson("ab", 5))
+    told = model.learn(*lesson("ac", 1, seed=1))
+    (note,) = (warning for warning in told.warnings if "or fewer" in warning)
+    assert note.startswith("1 class has 3 pictures or fewer (c)")
+
+
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+@pytest.mark.parametrize("name", ["safe", "ranpac"])
+def test_a_lesson_uses_the_features_that_the_heads_were_given(
+    name: str, memory: Any, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For every session: they are those of the networks as they are after it."""
+    from safecl.classifier import teach
+
+    model, given = new_model(name, memory=memory), []
+    real = teach.known_features
+
+    def look(method: Any, added: Any, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        given.append(real(method, added, rows))
+        return {}  # computed anew
+
+    def compare(*arguments: Any) -> dict[str, torch.Tensor]:
+        found = embed(*arguments)
+        assert found.keys() == given[-1].keys()
+        for key, rows in found.items():
+            assert torch.allclose(rows, given[-1][key], atol=1e-5 if memory == "statistics" else 0.05)
+        return found
+
+    embed = teach.embed
+    monkeypatch.setattr(teach, "known_features", look)
+    monkeypatch.setattr(teach, "embed", compare)
+    model.learn(*lesson("abc"))
+    model.learn(*lesson("da", seed=1))
+    assert len(given) == 2
 
 
 def test_a_session_that_fails_leaves_the_model_as_it_was(

@@ -3,9 +3,9 @@
 import pytest
 
 from safecl.cli.keys import every_key
+from safecl.configure.layers import TAGS, method_groups
+from safecl.configure.sentences import keys
 from safecl.experiments.config import RunSettings, load
-from safecl.experiments.layers import TAGS, method_groups
-from safecl.experiments.sentences import keys
 from safecl.settings import flatten
 
 GROUPS = ("method", "stream", "backbone", "train", "pet")

@@ -1,6 +1,7 @@
 """Commands on models: the usual way, and forty bad inputs that are one sentence each and leave the model as it was."""
 
 import errno
+import inspect
 import json
 import os
 import subprocess
@@ -30,8 +31,12 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     write_folder(top / "one", "abcd")
     write_folder(top / "two", ["e", "日本"], seed=1)
     write_folder(top / "capital", ["A", "x"], seed=2)
-    for broken in ("unreadable", "loose", "twice"):
+    for broken in ("unreadable", "loose", "twice", "rubbish"):
         write_folder(top / broken, ["y", "z"], 2, seed=4)
+    for file in (top / "rubbish").rglob("*.png"):
+        file.write_bytes(b"no picture")
+    (top / "moved/b").mkdir(parents=True)
+    (top / "moved/b/000.png").write_bytes((top / "one/a/000.png").read_bytes())
     (top / "unreadable/y/000.png").write_bytes(b"no picture")
     (top / "loose/loose.png").write_bytes((top / "one/a/000.png").read_bytes())
     (top / "twice/z/copy.png").write_bytes((top / "twice/y/000.png").read_bytes())
@@ -99,8 +104,9 @@ BAD: list[tuple[str, str]] = [
     ("learn text.safecl --model m.safecl", "neither a folder of class folders nor a CSV"),
     ("learn empty --model m.safecl", "There is no picture in a class folder"),
     ("learn loose --model m.safecl", "is in no class folder"),
-    ("learn unreadable --model m.safecl", "cannot be read"),
-    ("learn twice --model m.safecl", "The same picture is in two classes"),
+    ("learn rubbish --model m.safecl", "No picture of rubbish can be read"),
+    ("learn twice --model m.safecl", "delete the wrong one and give the same command again"),
+    ("learn moved --model m.safecl", "1 picture was learned as another class and is skipped: moved/b/000.png"),
     ("learn capital --model m.safecl", "differ only in spelling"),
     ("learn slash.csv --model m.safecl", "holds a slash"),
     ("learn long.csv --model m.safecl", "has 300 characters"),
@@ -112,18 +118,19 @@ BAD: list[tuple[str, str]] = [
     ("learn two --model m.safecl --backbone micro", "was made with backbone=test_vit"),
     ("learn two --model m.safecl --set train.lr=1", "has its settings already"),
     ("learn two --model new.safecl --set train.lr", "key=value"),
-    ("learn two --model new.safecl --set train.lrr=1", "train.lrr"),
+    ("learn two --model new.safecl --set train.lrr=1", "did you mean 'train.lr'?"),
+    ("learn two --model new.safecl --backbone tiny", "choose one of micro, small, base, large"),
     ("learn two --model new.safecl --set method.nothing=1", "nothing"),
     ("learn two --model new.safecl --memory pictures", "--memory is statistics or features"),
     ("learn two --model new.safecl --backbone vit_bsae", "vit_bsae"),
     ("learn two --model new.safecl --method saef", "did you mean 'safe'?"),
     ("learn two --model new.safecl --pet sff", "did you mean 'ssf'?"),
-    ("learn two --model new.safecl --method simplecil --pet ssf", "has no PET"),
+    ("learn two --model new.safecl --method simplecil --pet ssf", "SimpleCIL has no pet"),
     ("learn two --model new", "ends in .safecl"),
     ("learn two --model nowhere/new.safecl", "There is no folder nowhere"),
     ("predict --model m.safecl", "no picture to look at"),
-    ("predict nowhere.png --model m.safecl", "There is no file or folder nowhere.png"),
-    ("predict empty --model m.safecl", "There is no picture in empty"),
+    ("predict nowhere.png --model m.safecl", "could not be answered: nowhere.png (there is no such file)"),
+    ("predict empty --model m.safecl", "could not be answered: empty (There is no picture in empty)"),
     ("predict one --model m.safecl --format xml", "--format is one of table, jsonl, csv"),
     ("predict one --model m.safecl --unknown 2", "unknown"),
     ("eval nowhere --model m.safecl", "no folder nowhere"),
@@ -139,6 +146,10 @@ BAD: list[tuple[str, str]] = [
     ("merge m.safecl m.safecl -o both.safecl", "learned nothing that the first one lacks"),
     ("merge m.safecl nowhere.safecl -o both.safecl", "There is no model nowhere.safecl"),
     ("freeze m.safecl -o nowhere/f.safecl", "There is no folder nowhere"),
+    ("freeze m.safecl -o frozen.zip", "ends in .safecl, such as frozen.safecl"),
+    ("freeze m.safecl -o one", "is a folder"),
+    ("merge m.safecl frozen.safecl -o both.bin", "ends in .safecl"),
+    ("export-run one --model run.model", "ends in .safecl"),
     ("export-run one --model run.safecl", "holds no run"),
     ("export-run one --model m.safecl", "is there already"),
 ]
@@ -188,14 +199,14 @@ def test_the_usual_way(
     assert code == 0 and "Learned 4 classes from 20 pictures" in said, error
     code, said, _ = say("learn", "two", "--model", model, "-q", "--device", "cpu")
     assert code == 0 and "knows 6 now" in said
-    assert not list(tmp_path.glob(".*.work")) and not list(tmp_path.glob(".*.part"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["pets.safecl"]  # no lock, no work, no part
     code, said, _ = say("predict", "two", "one/a", "--model", model, "-f", "jsonl", "--explain")
     rows = [json.loads(line) for line in said.splitlines()]
     assert code == 0 and len(rows) == 15 and rows[0]["picture"] == "two/e/000.png"
     assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
     monkeypatch.setattr(sys, "stdin", iter(["one/a/000.png\n", "unreadable/y/000.png\n"]))
     code, said, error = say("predict", "-", "--model", model, "--format", "csv")
-    assert code == 2 and "1 picture could not be read; the others were answered" in error
+    assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (it is not a picture)" in error
     assert [line.split(",")[0] for line in said.splitlines()][1:] == ["one/a/000.png", "unreadable/y/000.png"]
     code, said, _ = say("eval", "two", "--model", model, "--json", "--page", str(tmp_path / "page.html"))
     assert code == 0 and json.loads(said)["pictures"] == 10 and "svg" in (tmp_path / "page.html").read_text()
@@ -277,3 +288,121 @@ assert "torch" not in sys.modules and "numpy" not in sys.modules
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert ModelFile(tmp_path / "m.safecl").header["classes"][0] == "alpha"
+
+
+@pytest.mark.filterwarnings("always")
+def test_pictures_that_cannot_be_read_are_skipped_and_named(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    folder = write_folder(tmp_path / "photos", ["y", "z"], 4, seed=4)
+    for i in range(2):
+        (folder / f"y/{i:03d}.png").write_bytes(b"no picture")
+    for name in ("a.HEIC", "b.avif"):
+        (folder / "z" / name).write_bytes(b"a picture")
+    (folder / "z/notes.txt").write_text("nothing to see")
+    code, said, error = say("learn", str(folder), "--model", str(tmp_path / "m.safecl"), *MAKE)
+    assert code == 0 and "Learned 2 classes from 6 pictures" in said
+    notes = error.splitlines()
+    assert [note.split(":")[1][:24] for note in notes] == [" 2 pictures are left out"] * 2
+    assert "a.HEIC" in error and "b.avif" in error and "y/001.png" in error and "notes.txt" not in error
+    assert "stream." not in error
+    code, said, error = say("predict", str(folder / "z"), "--model", str(tmp_path / "m.safecl"))
+    assert code == 0 and len(said.splitlines()) == 4 and "2 pictures are left out" in error
+    code, said, error = say("eval", str(folder), "--model", str(tmp_path / "m.safecl"), "--json")
+    assert code == 0 and json.loads(said)["pictures"] == 6
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
+def test_what_is_wrong_with_one_picture_does_not_stop_the_others(
+    form: str, say: Callable[..., tuple[int, str, str]], place: Path
+) -> None:
+    words = ["one/a/000.png", "nowhere.png", "empty", "unreadable/y/000.png", "one/b/005.png"]
+    code, said, error = say("predict", *words, "--model", "m.safecl", "-f", form)
+    lines = said.splitlines()[form == "csv" :]
+    assert code == 2 and [next(word for word in words if word in line) for line in lines] == words
+    assert len(error.splitlines()) == 1 and "3 files or folders could not be answered: nowhere.png" in error
+    if form == "jsonl":
+        assert ["error" in json.loads(line) for line in lines] == [False, True, True, True, False]
+
+
+def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
+    code, said, _ = say("predict", "one/a/000.png", "nowhere", "--model", "m.safecl", "-f", "csv", "--explain")
+    head, row, bad = (line.split(",") for line in said.splitlines())
+    assert code == 2 and len(head) == len(row) == len(bad) == 11
+    found = dict(zip(head, row, strict=True))
+    assert found["slow"] in "abcd" and 0 < float(found["fast_probability"]) <= 1 and float(found["slow_weight"]) == 0.5
+
+
+def test_a_model_of_one_class_says_what_it_can_answer(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    folder = write_folder(tmp_path / "photos", ["only"], 4, seed=4)
+    code, said, _ = say("learn", str(folder), "--model", str(tmp_path / "m.safecl"), *MAKE)
+    assert code == 0 and "Learned 1 class from 4 pictures" in said
+    code, said, error = say("predict", str(folder), "--model", str(tmp_path / "m.safecl"))
+    assert code == 0 and "knows one class, so it answers only or unknown" in error
+
+
+def test_inspect_tells_what_was_done_and_what_is_left(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+) -> None:
+    model = str(tmp_path / "m.safecl")
+    Path(model).write_bytes((place / "m.safecl").read_bytes())
+    assert say("learn", "two", "--model", model, "-q")[0] == 0
+    assert say("rename", model, "a", "alpha")[0] == 0
+    assert say("rollback", model)[0] == 0
+    assert say("learn", "two", "--model", model, "-q")[0] == 0
+    assert say("forget", model, "b")[0] == 0
+    code, said, _ = say("inspect", model)
+    assert code == 0 and "5, learned from 25 pictures" in said
+    rows = [line.split() for line in said[said.index("History") :].splitlines()]
+    told = [row[1:5] for row in rows if row and row[0].isdigit()]
+    assert [row[0] for row in told] == ["learned", "renamed", "learned", "forgot"]
+    assert told[1][1:] == ["a", "→", "alpha"] and told[3][1] == "b"
+    assert "15" in rows[[row[:1] for row in rows].index(["1"])]  # of 20 pictures, five were of b
+    from safecl.classifier.classifier import ContinualClassifier
+
+    assert "5 classes learned in 2 sessions" in repr(ContinualClassifier.load(model))
+
+
+def test_classes_that_are_always_right_are_not_among_the_worst(
+    say: Callable[..., tuple[int, str, str]], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluate(*_: Any) -> dict[str, Any]:
+        return {"pictures": 4, "accuracy": 0.75, "error": 0.1, "bins": [], "unknown": 0.05, "false_alarms": 0.0,
+                "unknown_pictures": 0, "found": None, "classes": [["a", 1.0, 2], ["b", 0.5, 2]],
+                "confused": [["b", "a", 1]]}  # fmt: skip
+
+    monkeypatch.setattr("safecl.classifier.evaluate.evaluate", evaluate)
+    code, said, _ = say("eval", "one", "--model", "m.safecl")
+    table = said[said.index("answered worst") :].splitlines()
+    assert code == 0 and [line.split()[0] for line in table if "%" in line] == ["b"]
+
+
+def test_the_page_has_a_chart_with_axes_and_counts(place: Path, tmp_path: Path) -> None:
+    from safecl.classifier.page import reliability, write_page
+
+    chart = reliability([(0.3, 0.25, 4), (0.97, 1.0, 31)], "some pictures")
+    for text in ("how sure the model is", "how often it is right", ">31</text>", "50 %", "<figcaption>"):
+        assert text in chart
+    page = write_page(ModelFile(place / "m.safecl"), tmp_path / "page.html").read_text()
+    assert "<h2>History</h2>" in page and "learned from 20 pictures" in page
+
+
+def test_examples_in_the_help_begin_with_what_most_people_want(say: Callable[..., tuple[int, str, str]]) -> None:
+    code, said, _ = say("--help")
+    assert code == 0 and 0 < said.index("safecl learn") < said.index("safecl predict") < said.index("safecl run")
+
+
+COMMANDS = ("learn", "predict", "eval", "inspect", "rename", "forget", "rollback", "merge", "freeze", "export-run")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_word_of_a_help_is_taken_for_markup(command: str) -> None:
+    """What stands in square brackets is markup to rich, and vanishes."""
+    from safecl.cli.main import app
+
+    (found,) = (one for one in app.registered_commands if (one.name or one.callback.__name__) == command)
+    for parameter in inspect.signature(found.callback).parameters.values():
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            assert "[" not in option.help and option.help == option.help.strip()

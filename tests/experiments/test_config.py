@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safecl.configure.sentences import keys
 from safecl.errors import SafeclError
 from safecl.experiments.config import ALIASES, RunSettings, load, presets, validate
-from safecl.experiments.sentences import keys
 from safecl.methods.catalog import method_settings
 
 

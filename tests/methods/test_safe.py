@@ -588,3 +588,12 @@ def test_the_published_preset_is_the_released_code() -> None:
         assert settings.backbone.normalisation == "none"
     assert (published.train.later_epochs, published.train.later_horizon) == (15, 20)
     assert published.method.ridge.betas == tuple(10.0**k for k in range(3, 9))
+
+
+def test_without_a_projection_the_size_of_the_heads_is_the_width_of_the_features(
+    new: Callable[..., SAFE], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("safecl.methods.safe.require_memory", lambda size, *_, **__: asked.append(size))
+    width = new(ridge={"project": False, "size": 10**9}).backbone.width
+    assert asked == [width]

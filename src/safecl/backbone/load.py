@@ -1,6 +1,8 @@
 """Build a timm ViT, fill it with weights, and make a backbone of it."""
 
+import difflib
 import json
+import sys
 import warnings
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,6 +21,7 @@ from safecl.backbone.backbone import Backbone, PerChannel
 from safecl.backbone.settings import (
     EMBEDDED,
     PAPER,
+    SIZES,
     SUFFIXES,
     BackboneSettings,
     Normalisation,
@@ -76,14 +79,15 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
 
     if not timm.is_model(name):
-        raise unknown("backbone", name, [*timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED])
+        raise _no_backbone(name)
     architecture, _, tag = name.partition(".")
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
         raise unknown("backbone", name, tagged)
+    if not _builds_vits(architecture):
+        raise _no_vit(name)
     if pretrained:
         warn_of_other_tag(name)
-        _check_vit(name, _skeleton(name))
     try:
         # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), hub.quiet_hub():
@@ -91,6 +95,7 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
             torch.manual_seed(0)  # random weights must be the same again when a run is resumed
             if pretrained:
                 hub.check_hub(name)
+                _check_vit(name, _skeleton(name))  # before the download
             vit = timm.create_model(name, pretrained=pretrained, **options)
     except (OSError, RuntimeError) as error:
         if not pretrained:
@@ -103,6 +108,17 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     except TypeError as error:
         raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
     return _check_vit(name, vit)
+
+
+def _no_backbone(name: str) -> SafeclError:
+    """Names the sizes first: a list of timm's hundreds of ViTs helps nobody."""
+    known = [*SIZES, *timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return SafeclError(
+        f"There is no backbone {name!r}; choose one of {', '.join(SIZES)}, or a timm ViT with a CLS token by its own "
+        f"name{hint}."
+    )
 
 
 def _skeleton(name: str) -> nn.Module:
@@ -119,8 +135,18 @@ def _skeleton(name: str) -> nn.Module:
 
 def _check_vit(name: str, network: nn.Module) -> VisionTransformer:
     if not isinstance(network, VisionTransformer) or network.cls_token is None:
-        raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
+        raise _no_vit(name)
     return network
+
+
+def _builds_vits(architecture: str) -> bool:
+    """Whether the module of timm that builds this network knows VisionTransformers; building one takes a second."""
+    module = sys.modules[timm.model_entrypoint(architecture).__module__]
+    return any(isinstance(value, type) and issubclass(value, VisionTransformer) for value in vars(module).values())
+
+
+def _no_vit(name: str) -> SafeclError:
+    return SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
 
 
 def warn_of_other_tag(name: str) -> None:

@@ -14,7 +14,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-NAME = "safecl_micro"
+from safecl.backbone.settings import EMBEDDED, BackboneSettings
+
+NAME = EMBEDDED
 # Side of the input: its own, and for photographs; trained at both and between.
 SIZE, PHOTOGRAPH_SIZE = 64, 128
 # Pixels in [0, 1] are taken to [-1, 1].
@@ -24,6 +26,18 @@ MEAN = STD = (0.5, 0.5, 0.5)
 def default_size(shorter: int) -> int:
     """The side of the input for pictures of which half have at least this shorter side."""
     return PHOTOGRAPH_SIZE if shorter >= (SIZE + PHOTOGRAPH_SIZE) // 2 else SIZE
+
+
+def sized(settings: BackboneSettings, shorter: int) -> tuple[BackboneSettings, str | None]:
+    """The settings with the side of the input, and a sentence on it, if they leave it to the pictures."""
+    if settings.name != EMBEDDED or settings.weights is not None or settings.image_size is not None:
+        return settings, None
+    size = default_size(shorter)
+    other = f"backbone.image_size={SIZE} takes a quarter of the time"
+    if size == SIZE:
+        other = f"try backbone.image_size={PHOTOGRAPH_SIZE} for more detail"
+    told = f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or more); {other}."
+    return settings.model_copy(update={"image_size": size}), told
 
 
 class Residual(nn.Module):

@@ -1,7 +1,6 @@
 """Take the last session back, or a class out."""
 
 import copy
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +9,8 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import calibrate, left_out_logits, some
-from safecl.classifier.model import Model, now
+from safecl.classifier.history import counts, step
+from safecl.classifier.model import Model
 from safecl.classifier.rename import find
 from safecl.classifier.state import State, changed_by, grams, names, ridge_heads, roll_back, statistics
 from safecl.errors import SafeclError
@@ -28,11 +28,13 @@ def rollback(model: Model, backbone: Callable[[], Backbone]) -> Model:
         raise SafeclError(f"The model cannot be rolled back: {why}.")
     settings = model.settings
     state, said = roll_back(model.state, lambda: make_method(settings.method, backbone(), settings.seed))
+    past = model.header["history"]
+    renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in said["classes"]]  # it stays
     header = {
         **model.header,
         "classes": said["classes"],
         "calibration": said["calibration"],
-        "history": model.header["history"][: said["history"]],
+        "history": [*past[: said["history"]], *renamed],
     }
     return Model(header, state)
 
@@ -45,7 +47,7 @@ def forget(model: Model, label: Label, backbone: Callable[[], Backbone]) -> tupl
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")
     method, state, index = model.method(backbone(), learning=True), model.state, model.classes.index(label)
     state, removed = _without(state, method, index)
-    taught = sum(count for entry in model.header["history"] for name, count in entry["classes"] if name == label)
+    taught = counts(model.header)[label]
     method.drop_class(index)
     for name, gram in grams(method, state).items():
         statistics(method)[name].gram = gram
@@ -55,11 +57,12 @@ def forget(model: Model, label: Label, backbone: Callable[[], Backbone]) -> tupl
     state = refreshed(state, method)
     if _answers(method, state).shape[1] != len(method.classes):
         raise SafeclError(f"{method.settings.title} cannot forget a single class.")
-    entry = {"what": "forget", "id": uuid.uuid4().hex[:12], "name": str(label), "classes": [], "new": [], **now()}
+    entry = step("forget", str(label))
     history = copy.deepcopy(model.header["history"])
     for past in history:
         past["classes"] = [pair for pair in past["classes"] if pair[0] != label]
         past["new"] = [one for one in past["new"] if one != label]
+        past["pictures"] = sum(count for _, count in past["classes"])
         past["confused"] = [pair for pair in past.get("confused", []) if label not in pair[:2]]
     header = {
         **model.header,

@@ -1,54 +1,38 @@
-"""``ContinualClassifier``: teach it pictures session by session, and ask it. It has the face of scikit-learn."""
+"""``ContinualClassifier``: teach it pictures session by session, and ask it. It is a scikit-learn classifier, too."""
 
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
+from safecl.classifier.answers import Answer, answers_of, logits_of
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
-from safecl.classifier.data import labelled, unlabelled
+from safecl.classifier.data import hashes, labelled, unlabelled
+from safecl.classifier.estimator import Estimator
+from safecl.classifier.history import sessions
 from safecl.classifier.model import Model, new_header, open_backbone
-from safecl.classifier.settings import Memory, ModelSettings, nested, resolve
+from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
 from safecl.classifier.work import begin
-from safecl.engine.device_loader import moved
+from safecl.configure.layers import canonical, overlay
+from safecl.configure.words import nested
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
-from safecl.heads.aggregate import weights
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Pictures, Transform
-from safecl.streams.loader import batches
-from safecl.streams.sources import plain_label
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson
 
-BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What a model says of one picture. ``opinions``: the likeliest classes of each output, with probabilities."""
-
-    label: Label
-    probability: float
-    unknown: bool
-    nearest: list[tuple[Label, float]]
-    opinions: dict[str, list[tuple[Label, float]]]
-    weights: dict[str, float]  # of the slow and the fast learner in the answer, where the method has them
-    score: float  # how known the picture looks; unknown if below ``threshold``
-    threshold: float
-
-
-class ContinualClassifier:
+class ContinualClassifier(Estimator):
     """A classifier of pictures that goes on learning: new classes, or more pictures of known ones, and no old ones.
 
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
@@ -98,26 +82,28 @@ class ContinualClassifier:
         before are skipped, unless ``again``. ``folder``: keeps the steps of the training, so that the same call goes
         on there after a stop.
         """
-        from safecl.classifier.teach import check_labels, new_pictures, teach
+        from safecl.classifier.teach import check_labels, check_one_class, new_pictures, teach
 
         pictures, source = labelled(data, labels)
-        known, skipped = self._model, 0
+        known = self._model
         if known is not None:
             known.require_learning()
         check_labels(known.classes if known else [], pictures.labels, source)
-        fresh, marks, skipped = new_pictures(None if again else known, pictures)
-        if not len(fresh):
-            raise SafeclError(
-                f"There is nothing new in {source}: all of its {len(pictures)} pictures were learned before."
-            )
-        backbone, model = self._start()
+        marks = hashes(pictures)
+        if isinstance(data, str | Path):
+            check_one_class(pictures, marks)
+        fresh = new_pictures(None if again else known, pictures, marks)
+        if not len(fresh.pictures):
+            nothing = f"There is nothing new in {source}: {_all(len(pictures), 'picture')} learned before."
+            raise SafeclError(" ".join([nothing, *fresh.note()]))
         shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
+        backbone, model = self._start(fresh.pictures, shown.say)
         if folder is not None:
-            begin(folder, self._identity(model, fresh), shown.say)
+            begin(folder, self._identity(model, fresh.pictures), shown.say)
         home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
         self._model, lesson = teach(
-            model, backbone, fresh, marks, name=name or source, skipped=skipped, home=home, device=self.device,
-            progress=shown, folder=folder, stop=stop,
+            model, backbone, fresh.pictures, fresh.marks, name=name or source, skipped=fresh.skipped,
+            notes=fresh.note(), home=home, device=self.device, progress=shown, folder=folder, stop=stop,
         )  # fmt: skip
         self._asked = None
         self.prepare()
@@ -133,6 +119,11 @@ class ContinualClassifier:
     def history_(self) -> list[dict[str, Any]]:
         """What was done to the model, the oldest first."""
         return list(self._fitted.header["history"])
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What it gives an opinion by, for example slow, fast and safe; its answer comes last."""
+        return self._predictor().outputs
 
     # What it answers
 
@@ -169,27 +160,9 @@ class ContinualClassifier:
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; only a few batches of pictures are in memory at a time."""
-        model, method = self._fitted, self._predictor()
-        limit, classes, main = self._limit(unknown), model.classes, method.outputs[-1]
-        for logits, found in self._logits(unlabelled(pictures)):
-            p = probabilities(found, self._calibration)
-            best, known = p.max(dim=1), unknown_score(found)
-            alpha = _weights(method, logits) if detail else None
-            opinion = {name: probabilities(rows, self._calibration) for name, rows in logits.items()} if detail else {}
-            for i in range(len(p)):
-                opinions = {}
-                if detail:
-                    opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}
-                yield Answer(
-                    label=classes[int(best.indices[i])],
-                    probability=float(best.values[i]),
-                    unknown=bool(known[i] < limit),
-                    nearest=opinions.get(main, []),
-                    opinions=opinions,
-                    weights={} if alpha is None else {name: float(rows[i]) for name, rows in alpha.items()},
-                    score=float(known[i]),
-                    threshold=limit,
-                )
+        method, limit = self._predictor(), self._limit(unknown)
+        for logits, _ in self._logits(unlabelled(pictures)):
+            yield from answers_of(method, logits, self._calibration, limit, detail)
 
     def _limit(self, unknown: float | None) -> float:
         """The score below which a picture is unknown."""
@@ -199,25 +172,9 @@ class ContinualClassifier:
             raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
         return threshold((self._calibration or {}).get("scores", []), unknown)
 
-    @torch.no_grad()
     def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
-        method, transform = self._predictor(), self._fitted.transform
-        device = method.backbone.device
-        waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
-
-        def arrived() -> tuple[dict[str, Tensor], Tensor]:
-            logits = {name: rows.float().cpu() for name, rows in waiting.items()}
-            return logits, logits[method.outputs[-1]]
-
-        size, pin = BATCH.get(device.type, 64), device.type == "cuda"
-        for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
-            answers = method.all_logits(moved(batch.pictures, device).float() / 255)
-            if waiting:
-                yield arrived()
-            waiting = answers
-        if waiting:
-            yield arrived()
+        return logits_of(self._predictor(), self._fitted.transform, pictures)
 
     # Files
 
@@ -281,80 +238,18 @@ class ContinualClassifier:
         """Read all that predictions need, so that the first one is as quick as the others."""
         self._predictor()
 
-    # The face of scikit-learn
-
-    def fit(self, X: Any, y: Sequence[Any] | None = None) -> "ContinualClassifier":
-        """Forget everything and learn these pictures."""
-        before = self.__dict__.pop("_trained", None)
-        try:
-            self.learn(X, y, again=True)
-        except BaseException:
-            self._model = before
-            raise
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Sequence[Any] | None = None, classes: Sequence[Any] | None = None
-    ) -> "ContinualClassifier":
-        """Learn these pictures as a session; ``classes`` is not needed and only checked."""
-        if classes is not None and y is not None:
-            allowed = {plain_label(label, "classes") for label in classes}
-            for label in y:
-                if plain_label(label, "y") not in allowed:
-                    raise ValueError(f"y holds {label!r}, which is not in classes")
-        self.learn(X, y, again=True)
-        return self
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments it was made with."""
-        return {name: getattr(self, name) for name in _arguments(type(self))}
-
-    def set_params(self, **params: Any) -> "ContinualClassifier":
-        """Change arguments. What decides what a model computes takes effect when it is fitted anew."""
-        for name, value in params.items():
-            if name not in _arguments(type(self)):
-                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}.")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._model is not None
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        inputs = InputTags(two_d_array=False, three_d_array=True)
-        target = TargetTags(required=True)
-        return Tags("classifier", target, classifier_tags=ClassifierTags(), input_tags=inputs, non_deterministic=False)
-
-    _estimator_type = "classifier"
-
     def __repr__(self) -> str:
         model = self._model
         what = "nothing learned yet"
         if model is not None:
-            what = f"{len(model.classes)} classes learned in {len(model.header['history'])} sessions"
+            learned = counted(sessions(model.header), "session")
+            what = f"{counted(len(model.classes), 'class', 'classes')} learned in {learned}"
         return f"<ContinualClassifier: {self.method} on {self.backbone}, {what}>"
 
     # Inside
 
-    @property
-    def _model(self) -> Model | None:
-        found: Model | None = self.__dict__.get("_trained")
-        return found
-
-    @_model.setter
-    def _model(self, model: Model | None) -> None:
-        self.__dict__["_trained"] = model
-
     _asked: Method | None = None
     _loaded: tuple[Any, Backbone] | None = None
-
-    @property
-    def _fitted(self) -> Model:
-        if self._model is None:
-            raise _not_fitted()
-        return self._model
 
     @property
     def _calibration(self) -> dict[str, Any] | None:
@@ -378,11 +273,17 @@ class ContinualClassifier:
             self._loaded = key, open_backbone(settings, self.device)
         return self._loaded[1]
 
-    def _start(self) -> tuple[Backbone, Model]:
-        """The backbone and the model to go on with; a new one where nothing was learned."""
+    def _start(self, pictures: Pictures, say: Callable[[str], None]) -> tuple[Backbone, Model]:
+        """The backbone and the model to go on with; a new one is sized by its first pictures."""
         if self._model is not None:
             return self._backbone(), self._model
+        from safecl.backbone.micro import sized
+
         settings = self._resolved()
+        chosen, told = sized(settings.backbone, pictures.shorter_side)
+        if told is not None:
+            say(told)
+        settings = settings.model_copy(update={"backbone": chosen})
         backbone = self._open(settings)
         header = new_header(settings, backbone, Transform(backbone.size))
         return backbone, Model(header, State())
@@ -396,50 +297,22 @@ class ContinualClassifier:
 
     def _resolved(self) -> ModelSettings:
         """The settings of a new model."""
-        more = nested(self.settings or {})
-        size = {} if self.image_size is None else {"image_size": self.image_size}
-        backbone = {"name": self.backbone, **size, **more.pop("backbone", {})}
-        method = {"name": self.method, **more.pop("method", {})}
+        method: dict[str, Any] = {"name": self.method}
         if self.pet is not None:
-            method.setdefault("pet", {"kind": self.pet})
+            method["pet"] = {"kind": self.pet}
         if self.method == "safe" and _embedded(self.backbone):
-            method.setdefault("transfer", "none")  # with it, the pilots of the first session take twice as long
-        values = {"epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed}
-        train = {"save_seconds": 10, **more.pop("train", {})}
-        return resolve({**values, **more, "backbone": backbone, "method": method, "train": train})
+            method["transfer"] = "none"  # with it, the pilots of the first session take twice as long
+        size = {} if self.image_size is None else {"image_size": self.image_size}
+        values = {
+            "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,
+            "backbone": {"name": self.backbone, **size}, "method": method, "train": {"save_seconds": 10},
+        }  # fmt: skip
+        return resolve(overlay(values, canonical(nested(self.settings or {}))))
 
 
 def _embedded(backbone: str) -> bool:
     return SIZES.get(backbone, (backbone,))[0] == EMBEDDED
 
 
-def _arguments(kind: type) -> list[str]:
-    return [name for name in inspect.signature(kind.__init__).parameters if name != "self"]  # type: ignore[misc]
-
-
-def _top(p: Tensor, classes: Sequence[Label], count: int = 5) -> list[tuple[Label, float]]:
-    found = p.topk(min(count, len(p)))
-    return [(classes[int(i)], float(v)) for v, i in zip(found.values, found.indices, strict=True)]
-
-
-def _weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """How much the slow and the fast learner count in the answer to each picture, (N,) each."""
-    rule = getattr(method.settings, "aggregation", None)
-    if rule != "entropy" or not {"slow", "fast"} <= logits.keys():
-        return {}
-    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
-    if method.sessions == 1:  # the two are one network
-        alpha = torch.full_like(alpha, 0.5)
-    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
-
-
-def _not_fitted() -> Exception:
-    try:
-        from sklearn.exceptions import NotFittedError
-    except ImportError:
-        return SafeclError("This model has learned nothing yet; call learn first.")
-
-    class NothingLearned(NotFittedError, SafeclError):  # type: ignore[misc]
-        """Nothing was learned yet."""
-
-    return NothingLearned("This model has learned nothing yet; call learn first.")
+def _all(count: int, what: str) -> str:
+    return f"its one {what} was" if count == 1 else f"all of its {counted(count, what)} were"

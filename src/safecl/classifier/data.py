@@ -62,7 +62,7 @@ class Held(Wrapped):
 
 
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
-    """Pictures with labels, and a name for them.
+    """Pictures with labels, and a name for them. Files of a folder or table that cannot be read are left out.
 
     ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
     dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
@@ -111,18 +111,16 @@ def unlabelled(data: Any) -> Pictures:
 
 
 def picture_files(path: str | Path) -> Iterator[str]:
-    """A picture file itself, or every picture below a folder in the order of sorted names."""
-    if os.path.isdir(path):
-        found = False
-        for entry in scan(Path(path)):
-            found = True
-            yield entry.file.path
-        if not found:
-            raise SafeclError(f"There is no picture in {printable(path)}.")
-    elif not os.path.exists(path):
-        raise SafeclError(f"There is no file or folder {printable(path)}.")
-    else:
+    """Every picture below a folder in the order of sorted names; ``path`` itself if it is no folder."""
+    if not os.path.isdir(path):
         yield os.fspath(path)
+        return
+    found = False
+    for entry in scan(Path(path)):
+        found = True
+        yield entry.file.path
+    if not found:
+        raise SafeclError(f"There is no picture in {printable(path)}.")
 
 
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
@@ -157,8 +155,8 @@ def _from_path(path: Path) -> tuple[Pictures, str]:
         if path.suffix.lower() not in TABLES:
             raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV or Parquet table.")
         kind: Any = TABLES[path.suffix.lower()]
-        return read_manifest(path, kind, test_fraction=0.0).train, name
-    return read_folder(path, test_fraction=0.0).train, name
+        return read_manifest(path, kind, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
+    return read_folder(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
 
 
 def _pairs(data: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.store import locked
+from safecl.classifier.store import check_path, locked
 from safecl.engine.progress import Progress
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
@@ -24,8 +24,7 @@ def learn_file(
     kill goes on there.
     """
     path = path.expanduser()
-    if not path.parent.is_dir():
-        raise SafeclError(f"There is no folder {path.parent}; make it, or put the model elsewhere.")
+    check_path(path)
     given = {key: value for key, value in params.items() if value is not None}
     device = given.pop("device", "auto")
     with locked(path), stoppable() as stop:

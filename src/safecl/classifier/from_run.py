@@ -1,14 +1,13 @@
 """A model made of what a run has learned."""
 
-import uuid
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from safecl.backbone.load import load_backbone
-from safecl.classifier.model import Model, new_header, now
+from safecl.classifier.history import step
+from safecl.classifier.model import Model, new_header
 from safecl.classifier.settings import resolve
 from safecl.classifier.state import State, names
 from safecl.engine.checkpoint import load_state
@@ -41,11 +40,8 @@ def model_of_run(folder: Path) -> Model:
         tensors={k: v for k, v in tensors.items() if k not in {f"{name}.gram" for name in sizes}},
         base={name: tensors[f"{name}.gram"] for name in sizes},
     )
-    counts = Counter(facts["classes"])
-    entry = {
-        "what": "run", "id": uuid.uuid4().hex[:12], "name": folder.name, "classes": [[c, 0] for c in counts],
-        "new": list(facts["classes"]), "sessions": facts["session"], **now(),
-    }  # fmt: skip
+    classes = [[label, 0] for label in facts["classes"]]
+    entry = step("run", folder.name, classes=classes, new=list(facts["classes"]), sessions=facts["session"])
     header = new_header(settings, backbone, transform)
     header |= {"classes": facts["classes"], "history": [entry], "statistics": sizes, "changed": entry["date"]}
     return Model(header, state)

@@ -15,10 +15,10 @@ PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "
 
 def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[Buffer]], dict[str, Any]]:
     """(members, what the header says of them). ``sizes``: of the statistics by name."""
-    rest = learn_only(sizes)
+    predict = _predicting(state, sizes)
     members = {
-        PREDICT: {name: tensor for name, tensor in state.tensors.items() if name not in rest},
-        LEARN: {name: tensor for name, tensor in state.tensors.items() if name in rest}
+        PREDICT: predict,
+        LEARN: {name: tensor for name, tensor in state.tensors.items() if name not in predict}
         | {f"base/{name}": gram for name, gram in state.base.items()},
         RECORDS: {
             f"{session}/{i}/{part}": value
@@ -48,10 +48,13 @@ def to_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[B
 
 def frozen_members(state: State, sizes: Mapping[str, int]) -> tuple[dict[str, list[Buffer]], dict[str, Any]]:
     """What predictions need, and nothing else."""
-    rest = learn_only(sizes)
-    tensors = {name: tensor for name, tensor in state.tensors.items() if name not in rest}
     said = {"statistics": dict(sizes), "chain": [], "records": {}, "undo": []}
-    return {PREDICT: encode(tensors, {})}, said
+    return {PREDICT: encode(_predicting(state, sizes), {})}, said
+
+
+def _predicting(state: State, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+    rest = learn_only(sizes)
+    return {name: tensor for name, tensor in state.tensors.items() if name not in rest}
 
 
 def to_predict(file: ModelFile) -> State:

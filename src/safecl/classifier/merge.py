@@ -15,7 +15,8 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.change import recalibrated, refreshed
-from safecl.classifier.model import Model, now
+from safecl.classifier.history import step
+from safecl.classifier.model import Model
 from safecl.classifier.state import (
     REPLAYED,
     Added,
@@ -32,6 +33,7 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.learner import Learner
+from safecl.lines import counted
 from safecl.methods.catalog import make_method, method_class
 from safecl.methods.method import Method
 from safecl.streams.images import Label
@@ -43,7 +45,7 @@ SHARE = 0.5  # of the second model's tuning in networks that both went on tuning
 def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     """A model that knows what either knows. Its sessions cannot be rolled back."""
     shared = _shared(one, other)
-    mine, more = ([entry["id"] for entry in model.header["history"][shared:]] for model in (one, other))
+    mine, more = (_learned(model, shared) for model in (one, other))
     if not more:
         raise SafeclError("The second model has learned nothing that the first one lacks.")
     if not mine:
@@ -56,6 +58,11 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
         "Neither model still holds what it has learned since they parted; merge within the sessions that are kept "
         "(--keep), or make them with --memory features."
     )
+
+
+def _learned(model: Model, shared: int) -> list[str]:
+    """The sessions that a model has learned since the two parted."""
+    return [entry["id"] for entry in model.header["history"][shared:] if entry["what"] == "learn"]
 
 
 def _shared(one: Model, other: Model) -> int:
@@ -140,7 +147,7 @@ def _merged(a: Model, b: Model, before: Method, shared: int, backbone: Backbone)
     method, more = a.method(backbone, learning=True), b.method(backbone, learning=True)
     method.register_classes(tuple(b.classes))
     index = torch.tensor([method.classes.index(label) for label in b.classes])
-    state, sessions = _together(a.state, b.state, index, [entry["id"] for entry in b.header["history"][shared:]])
+    state, sessions = _together(a.state, b.state, index, _learned(b, shared))
     parts, other, base = (dict(each.named_modules()) for each in (method, more, before))
     for name, module in parts.items():
         place = index.to(backbone.device)
@@ -155,20 +162,19 @@ def _merged(a: Model, b: Model, before: Method, shared: int, backbone: Backbone)
             statistics(method)[name].gram = gram
     else:
         state = replace(state, base={name: own.gram for name, own in statistics(method).items()}, chain=())
-    method.sessions += sum(entry["what"] == "learn" for entry in b.header["history"][shared:])
+    method.sessions += len(_learned(b, shared))
     method.refresh()
     method.eval()
     state = refreshed(state, method)
-    entry = {
-        "what": "merge", "id": uuid.uuid4().hex[:12], "name": f"{len(b.classes)} classes", "classes": [], "new": [],
-        **now(),
-    }  # fmt: skip
+    entry = step("merge", f"a model of {counted(len(b.classes), 'class', 'classes')}")
+    mine = {past["name"] for past in a.header["history"] if past["what"] == "rename"}  # both were renamed alike
+    later = [past for past in b.header["history"][shared:] if past["what"] != "rename" or past["name"] not in mine]
     header = {
         **a.header,
         "model": uuid.uuid4().hex,
         "classes": list(method.classes),
         "calibration": recalibrated(method, state),
-        "history": [*a.header["history"], *copy.deepcopy(b.header["history"][shared:]), entry],
+        "history": [*a.header["history"], *copy.deepcopy(later), entry],
         "changed": entry["date"],
     }
     return Model(header, state)

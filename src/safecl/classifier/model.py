@@ -1,16 +1,14 @@
 """A model: its header and its state, from a file or just learned. What only learning needs is read when it learns."""
 
-import platform
 import uuid
 from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.classifier import members
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import State, build
@@ -19,8 +17,6 @@ from safecl.engine.device import choose_device, choose_precision
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Transform
-
-LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 
 
 class Model:
@@ -81,6 +77,11 @@ class Model:
     def require(self, backbone: Backbone) -> None:
         """Refuse another backbone than the one the model was taught with."""
         wanted, there = self.header["backbone"], describe(backbone, self.settings)
+        if wanted["weights"] == FIRST_EDITION != there["weights"]:
+            raise SafeclError(
+                f"The model was taught with the first edition of {EMBEDDED} (weights {FIRST_EDITION}), which this "
+                "version no longer has; teach it anew."
+            )
         for key in ("name", "size", "weights"):
             if wanted[key] != there[key]:
                 raise SafeclError(
@@ -128,12 +129,6 @@ def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform
         "calibration": None,
         "frozen": False,
     }
-
-
-def now() -> dict[str, Any]:
-    """When and with what something was done, for the history."""
-    libraries = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "safecl": safecl.__version__, **libraries}
 
 
 def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:

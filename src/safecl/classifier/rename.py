@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+from safecl.classifier.history import step
 from safecl.classifier.store import Header
 from safecl.errors import SafeclError, unknown
 from safecl.streams.labels import Label, check_name, label_problems
@@ -34,7 +35,10 @@ def renamed(header: Header, old: Label, new: Label) -> Header:
     for entry in found["history"]:
         entry["new"] = _changed(entry["new"], old, new)
         entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
+        if entry.get("to") == old:
+            entry["to"] = new
         entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
+    found["history"].append(step("rename", f"{old} → {new}", to=new))
     for undo in found.get("undo", []):
         undo["header"] = renamed_undo(undo["header"], old, new)
     return found

@@ -1,16 +1,18 @@
 """The settings of a model: what it is made of, resolved from a few words. Nothing heavy is imported."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from pydantic import Field, PositiveInt, SerializeAsAny, ValidationError, field_validator
+from pydantic import Field, PositiveInt, SerializeAsAny, ValidationError
+from pydantic_core import ErrorDetails
 
 from safecl.backbone.settings import BackboneSettings
+from safecl.configure.layers import canonical, method_name, with_default_kinds
+from safecl.configure.sentences import sentence
 from safecl.engine.settings import TrainSettings
-from safecl.errors import SafeclError, unknown
+from safecl.errors import unknown
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings import MethodSettings
-from safecl.pet.settings import PETS
 from safecl.settings import Settings
 
 Memory: TypeAlias = Literal["statistics", "features"]
@@ -28,25 +30,6 @@ class ModelSettings(Settings):
     memory: Memory = Field("statistics", description="features: also keep the heads' features, a byte a number")
     keep: int = Field(3, ge=0, description="how many sessions can be rolled back")
 
-    @field_validator("method", mode="before")
-    @classmethod
-    def _method(cls, value: Any) -> Any:
-        """The settings class of the method that is named; a bare name, and a bare kind of PET, are short forms."""
-        if isinstance(value, MethodSettings):
-            return value
-        values = {"name": value} if isinstance(value, str) else dict(value)
-        name = str(values.get("name", "safe"))
-        if name not in method_settings():
-            raise unknown("method", name, method_settings())
-        kind, pet = method_settings()[name], values.get("pet")
-        if pet is not None and "pet" not in kind.model_fields:
-            raise SafeclError(f"{kind.title} has no PET, so pet={_kind(pet)} means nothing to it.")
-        if isinstance(pet, str):
-            values["pet"] = {"kind": pet}
-        if pet is not None and _kind(pet) not in PETS:
-            raise unknown("PET", _kind(pet), PETS)
-        return kind.model_validate(values)
-
     def for_pictures(self, count: int) -> TrainSettings:
         """How a session of so many pictures is trained: the steps of a phase stay within bounds."""
         given = self.epochs or max(min(MOST, STEPS * 48 // max(count, 1)), LEAST)
@@ -55,31 +38,17 @@ class ModelSettings(Settings):
 
 def resolve(values: Mapping[str, Any]) -> ModelSettings:
     """Typed settings from nested values, or one sentence on the first thing that is wrong."""
+    given = canonical(values)
+    name = method_name(given)
+    if name not in method_settings():
+        raise unknown("method", name, method_settings())
+    method, kind = with_default_kinds({**given.pop("method", {}), "name": name}), method_settings()[name]
     try:
-        return ModelSettings.model_validate(dict(values))
+        chosen = kind.model_validate(method)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise SafeclError(f"There is no setting {key!r} of a model.") from None
-        reason = first["msg"].removeprefix("Value error, ").rstrip(".")
-        raise SafeclError(f"{key}={first['input']} is wrong: {reason[0].lower()}{reason[1:]}.") from None
-
-
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted keys as nested ones."""
-    values: dict[str, Any] = {}
-    for key, value in flat.items():
-        *groups, last = key.split(".")
-        inside = values
-        for group in groups:
-            below = inside.setdefault(group, {})
-            if not isinstance(below, dict):
-                raise SafeclError(f"{key}={value} is wrong: {group} has no settings inside it.")
-            inside = below
-        inside[last] = value
-    return values
-
-
-def _kind(pet: Any) -> str:
-    return str(pet.get("kind", "") if isinstance(pet, Mapping) else getattr(pet, "kind", pet))
+        inside = [{**one, "loc": ("method", name, *one["loc"])} for one in error.errors()]
+        raise sentence(cast("list[ErrorDetails]", inside), "", name, ModelSettings) from error
+    try:
+        return ModelSettings.model_validate({**given, "method": chosen})
+    except ValidationError as error:
+        raise sentence(error.errors(), "", name, ModelSettings) from error

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 HEADER = "model.json"
+SUFFIX = ".safecl"
 NEEDED = ("format", "settings", "backbone", "transform", "classes", "history")
 Header: TypeAlias = dict[str, Any]
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
@@ -72,12 +73,19 @@ def read_header(path: str | Path) -> Header:
     return ModelFile(path).header
 
 
-def write_model(path: Path, header: Header, members: Members) -> None:
-    """Put a model at ``path`` in one step."""
+def check_path(path: Path) -> None:
+    """Refuse a place where no model can be written, and names that another kind of file has."""
     if path.is_dir():
         raise SafeclError(f"{path} is a folder; give the model a file name, such as pets.safecl.")
+    if path.suffix.lower() != SUFFIX:
+        raise SafeclError(f"Give the model a name that ends in {SUFFIX}, such as {path.stem or 'pets'}{SUFFIX}.")
     if not path.parent.is_dir():
         raise SafeclError(f"There is no folder {path.parent}; make it, or put the model elsewhere.")
+
+
+def write_model(path: Path, header: Header, members: Members) -> None:
+    """Put a model at ``path`` in one step."""
+    check_path(path)
     text = json.dumps({**header, "format": FORMAT}, ensure_ascii=False, indent=1).encode()
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, parts in {HEADER: [text], **members}.items():
@@ -92,9 +100,9 @@ def rewrite_header(file: ModelFile, header: Header, path: Path | None = None) ->
 
 
 def locked(path: Path) -> contextlib.AbstractContextManager[None]:
-    """The model at ``path``, as long as no other process is changing it. The lock file stays."""
+    """The model at ``path``, as long as no other process is changing it."""
     busy = f"Another command is changing {path}; wait for it to end."
-    return exclusive(path.with_name(f".{path.name}.lock"), busy, str(path))
+    return exclusive(path.with_name(f".{path.name}.lock"), busy, str(path), keep=False)
 
 
 def _checked(text: bytes, name: str) -> Header:

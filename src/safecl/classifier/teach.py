@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,20 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import calibrate, chosen, left_out_logits, probabilities, some
-from safecl.classifier.data import hashes, ready
-from safecl.classifier.model import Model, now
-from safecl.classifier.state import State, advance, names, recording
+from safecl.classifier.data import ready
+from safecl.classifier.history import counts as taught_before
+from safecl.classifier.history import step
+from safecl.classifier.model import Model
+from safecl.classifier.state import Added, State, advance, names, recording
 from safecl.engine.device import make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress, Quiet
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, Stopped
+from safecl.lines import counted
 from safecl.methods.method import Method
+from safecl.streams.clean import naming
 from safecl.streams.images import Label, Pictures, Transform, spread
 from safecl.streams.labels import check_name, label_problems
 from safecl.streams.sources import sorted_classes
@@ -52,14 +56,65 @@ class Lesson:
     warnings: list[str] = field(default_factory=list)
 
 
-def new_pictures(model: Model | None, pictures: Pictures) -> tuple[Pictures, Tensor, int]:
-    """The pictures that the model has not learned yet, their hashes, and how many it has."""
-    found = hashes(pictures)
-    known = set() if model is None else set(model.state.seen.get("hashes", torch.zeros(0)).tolist())
-    rows = [i for i, value in enumerate(found.tolist()) if value not in known]
-    if len(rows) == len(found):
-        return pictures, found, 0
-    return pictures.subset(rows), found[rows], len(found) - len(rows)
+@dataclass(frozen=True)
+class Fresh:
+    """The pictures of a session that the model has not learned yet, and their hashes (n,)."""
+
+    pictures: Pictures
+    marks: Tensor
+    skipped: int  # learned before
+    relabelled: list[tuple[str, Label, Label]]  # of those: picture, class it was learned as, class it has now
+
+    def note(self) -> list[str]:
+        """A sentence on pictures whose class is another one now."""
+        if not self.relabelled:
+            return []
+        names = naming(f"{where} (learned as {old}, now in {new})" for where, old, new in self.relabelled)
+        they = "was learned as another class and is" if len(self.relabelled) == 1 else (
+            "were learned as another class and are"
+        )  # fmt: skip
+        return [
+            f"{counted(len(self.relabelled), 'picture')} {they} skipped: {names}. A model cannot take single pictures "
+            "back: roll the session back (safecl rollback), or forget the class and learn it again; --again learns "
+            "them as the new class, too."
+        ]
+
+
+def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
+    """What is new of ``pictures``, whose hashes are ``marks``."""
+    seen = {} if model is None else model.state.seen
+    if model is None or not seen:
+        return Fresh(pictures, marks, 0, [])
+    known: dict[int, set[int]] = {}
+    for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
+        known.setdefault(mark, set()).add(c)
+    classes, rows, relabelled = model.classes, [], []
+    for i, mark in enumerate(marks.tolist()):
+        before = {classes[c] for c in known.get(mark, ())}
+        if not before:
+            rows.append(i)
+        elif pictures.labels[i] not in before:
+            relabelled.append((pictures.where(i), min(before, key=str), pictures.labels[i]))
+    if len(rows) == len(marks):
+        return Fresh(pictures, marks, 0, [])
+    return Fresh(pictures.subset(rows), marks[rows], len(marks) - len(rows), relabelled)
+
+
+def check_one_class(pictures: Pictures, marks: Tensor) -> None:
+    """Refuse a picture that stands in two classes. ``marks``: the hashes of the pictures."""
+    first: dict[int, int] = {}
+    pairs = []
+    for i, mark in enumerate(marks.tolist()):
+        j = first.setdefault(mark, i)
+        if pictures.labels[i] != pictures.labels[j]:
+            pairs.append((j, i))
+    if pairs:
+        (a, b), rest = pairs[0], len(pairs) - 1
+        more = f" (and {counted(rest, 'more pair')})" if rest else ""
+        raise SafeclError(
+            f"The same picture is in two classes: {pictures.where(a)} ({pictures.labels[a]}) and {pictures.where(b)} "
+            f"({pictures.labels[b]}){more}; delete the wrong one and give the same command again."
+        )
 
 
 def check_labels(known: Sequence[Label], labels: Sequence[Label], name: str) -> None:
@@ -78,13 +133,14 @@ def teach(
     *,
     name: str,
     skipped: int = 0,
+    notes: Sequence[str] = (),
     home: Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     folder: Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Model, Lesson]:
-    """The model after a session of ``pictures``. ``marks``: their hashes.
+    """The model after a session of ``pictures``. ``marks``: their hashes. ``notes``: for the lesson.
 
     ``folder``: where the phases of the training are saved; the same call goes on there after a stop. ``home``: of the
     pictures, for their cache.
@@ -100,15 +156,16 @@ def teach(
     before, identity = model.state, uuid.uuid4().hex[:12]
     with recording(method, settings.memory) as added:
         learn(method, session, fit)
-    counts = Counter(pictures.labels)
+    counts, before_counts = Counter(pictures.labels), taught_before(model.header)
     said = {key: model.header[key] for key in ("classes", "calibration")}
     said |= {"history": len(model.header["history"]), **_lengths(before)}
     state = advance(before, method, identity, added, settings.keep, said)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
-    state, calibration, told = _look_back(state, method, views, targets, transform, stop)
+    state, calibration, told = _look_back(state, method, views, targets, transform, stop, added)
     state = replace(state, seen=_grown(state.seen, {"hashes": marks, "classes": targets}))
     new = [label for label in classes if label not in set(model.classes)]
+    taught = {label: counts[label] + before_counts.get(label, 0) for label in classes}
     lesson = Lesson(
         name=name,
         pictures=len(pictures),
@@ -117,23 +174,22 @@ def teach(
         new=new,
         seconds=time.monotonic() - began,
         epochs=train.epochs,
-        warnings=warnings(pictures, counts, method.classes, calibration["pictures"]) + told.pop("warnings"),
+        warnings=[*notes, *warnings(pictures, taught, method.classes, calibration["pictures"]), *told.pop("warnings")],
         **told,
     )
-    entry = {
-        "what": "learn",
-        "id": identity,
-        "name": name,
-        "pictures": lesson.pictures,
-        "classes": [[label, counts[label]] for label in classes],
-        "new": new,
-        "epochs": train.epochs,
-        "seconds": round(lesson.seconds, 1),
-        "accuracy": lesson.accuracy,
-        "confused": [list(pair) for pair in lesson.confused],
-        "notes": method.notes,
-        **now(),
-    }
+    entry = step(
+        "learn",
+        name,
+        id=identity,
+        pictures=lesson.pictures,
+        classes=[[label, counts[label]] for label in classes],
+        new=new,
+        epochs=train.epochs,
+        seconds=round(lesson.seconds, 1),
+        accuracy=lesson.accuracy,
+        confused=[list(pair) for pair in lesson.confused],
+        notes=method.notes,
+    )
     header = {
         **model.header,
         "classes": list(method.classes),
@@ -168,13 +224,19 @@ def _widened(kept: dict[str, Tensor], features: dict[str, Tensor]) -> dict[str, 
     return {**kept, **new}
 
 
+def known_features(method: Method, added: Sequence[Added], rows: Tensor) -> dict[str, Tensor]:
+    """Features (n, d) by network of the pictures at ``rows``, as they were added to the ridge heads; {} if not all."""
+    values = {one.head: one.values for one in added}
+    if not method.heads or not set(method.heads.values()) <= values.keys():
+        return {}
+    return {network: values[head][rows.to(values[head].device)].float().cpu() for network, head in method.heads.items()}
+
+
 @torch.no_grad()
 def embed(
     method: Method, pictures: Pictures, indices: Sequence[int], transform: Transform, stop: Callable[[], bool]
 ) -> dict[str, Tensor]:
     """Features (n, d) by network of the plain views at ``indices``, on the CPU."""
-    from safecl.errors import Stopped
-
     parts: dict[str, list[Tensor]] = {}
     for images in DeviceLoader(pictures, transform, method.backbone.device).plain(indices):
         if stop():
@@ -191,10 +253,15 @@ def _look_back(
     targets: Tensor,
     transform: Transform,
     stop: Callable[[], bool],
+    added: Sequence[Added],
 ) -> tuple[State, dict[str, Any], dict[str, Any]]:
-    """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out."""
+    """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
+
+    ``added``: what the session has added to the ridge heads.
+    """
     here = some(len(targets)) if len(targets) <= 1024 else chosen(targets)[some(len(chosen(targets)))]
-    features, own = embed(method, views, here.tolist(), transform, stop), targets[here]
+    features = known_features(method, added, here) or embed(method, views, here.tolist(), transform, stop)
+    own = targets[here]
     older = some(len(state.kept["targets"]), max(1024 - len(here), 256)) if state.kept else torch.zeros(0).long()
     state = replace(state, kept=_widened(state.kept, features))
     before = {name: state.kept[name][older] for name in features} if state.kept else {}
@@ -245,22 +312,27 @@ def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) 
     if not pairs:
         return []
     a, b = (pictures.where(int(where[i])) for i in pairs[0])
-    more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
+    more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
     return [f"{a} and {b} look the same and are in two classes{more}: is one of them in the wrong folder?"]
 
 
-def warnings(pictures: Pictures, counts: Counter[Label], classes: Sequence[Label], judged: int) -> list[str]:
-    """Sentences that help."""
+def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[Label], judged: int) -> list[str]:
+    """Sentences that help. ``counts``: all pictures so far of the classes of this session."""
     told = []
     if len(classes) == 1:
         told.append("The model knows one class, so it answers that class to every picture; teach it a second one.")
     few = [label for label, count in counts.items() if count <= FEW]
     if few:
-        names = ", ".join(map(str, few[:SHOWN])) + (", …" if len(few) > SHOWN else "")
-        told.append(f"{len(few)} of the classes have {FEW} pictures or fewer ({names}): ten or more would be better.")
+        told.append(
+            f"{counted(len(few), 'class has', 'classes have')} {FEW} pictures or fewer ({naming(map(str, few))}): ten "
+            "or more would be better."
+        )
     small = sum(min(pictures.size_of(i)) < TINY for i in spread(len(pictures)))
     if small:
         told.append(f"Some pictures are smaller than {TINY} pixels, so there is little to see in them.")
     if judged < 19:
-        told.append(f"{judged} pictures are too few to say how sure an answer is or whether a picture is unknown.")
+        told.append(
+            f"{counted(judged, 'picture is', 'pictures are')} too few to say how sure an answer is or whether a "
+            "picture is unknown."
+        )
     return told

@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import Console
 
 from safecl.cli.terminal import Column, make_console, print_sentence, print_table
+from safecl.configure.layers import method_groups
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import given_text, load
 from safecl.experiments.launch import launch
-from safecl.experiments.layers import method_groups
 from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
 from safecl.report.words import NONE, results

@@ -21,7 +21,8 @@ from safecl.errors import SafeclError, Stopped
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
-    epilog="Examples:  safecl demo,  safecl run safe stream=folder:photos,  safecl runs,  safecl COMMAND --help",
+    epilog="Examples:  safecl learn photos --model pets.safecl,  safecl predict new --model pets.safecl,  "
+    "safecl demo,  safecl run safe stream=folder:photos,  safecl COMMAND --help",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=HELP,
@@ -77,10 +78,11 @@ def run(
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
+    from safecl.cli.quick import import_timm
+
+    import_timm()
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
-    from safecl.report.page import write_page
-    from safecl.report.words import results
 
     options = ["--folder", str(folder)] if folder else []
     options += [word for tracker in track or [] for word in ("--track", tracker)]
@@ -95,6 +97,9 @@ def run(
         fresh=fresh,
     )
     if first:
+        from safecl.report.page import write_page
+        from safecl.report.words import results
+
         page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
             say(line)

@@ -1,11 +1,11 @@
 """What ``safecl inspect`` prints, from the header of a model file alone."""
 
-from typing import Any
-
 from rich.console import Console
 
+from safecl.classifier.history import class_rows, counts, history_rows
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Column, print_table
+from safecl.lines import counted
 
 
 def print_model(file: ModelFile, console: Console) -> None:
@@ -26,7 +26,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     """Lines of a key and what there is."""
     header, settings = file.header, file.header["settings"]
     pet, calibration = settings["method"].get("pet", {}).get("kind"), header.get("calibration")
-    backbone, pictures = header["backbone"], sum(entry.get("pictures", 0) for entry in header["history"])
+    backbone, pictures = header["backbone"], sum(counts(header).values())
     undo = len(header.get("undo", []))
     told = "not yet: too few pictures, or made from a run"
     if calibration:
@@ -34,40 +34,23 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         told += f"{calibration['pictures']} pictures that are left out in turn"
     return [
         ("model", f"{file.path}, {size(file.path.stat().st_size)}" + (" (frozen)" if header.get("frozen") else "")),
-        ("classes", f"{len(header['classes'])}, learned from {pictures:,} pictures"),
+        (
+            "classes",
+            f"{len(header['classes'])}" + (f", learned from {counted(pictures, 'picture')}" if pictures else ""),
+        ),
         ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
         ("calibrated", told),
-        ("memory", settings["memory"] + (f"; the last {undo} sessions can be rolled back" if undo else "")),
+        ("memory", settings["memory"] + (f"; {_last(undo)} can be rolled back" if undo else "")),
         ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
         ("inside", ", ".join(f"{name} {size(count)}" for name, count in file.sizes.items())),
     ]
 
 
-def class_rows(header: dict[str, Any]) -> list[list[str]]:
-    """Name, session in which it was first learned, pictures in all."""
-    first: dict[Any, str] = {}
-    counts: dict[Any, int] = {}
-    for number, entry in enumerate(header["history"], 1):
-        for label, count in entry["classes"]:
-            first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
-            counts[label] = counts.get(label, 0) + count
-    return [[str(label), first.get(label, "–"), f"{counts.get(label, 0):,}"] for label in header["classes"]]
-
-
-def history_rows(header: dict[str, Any]) -> list[list[str]]:
-    rows = []
-    for number, entry in enumerate(header["history"], 1):
-        accuracy = entry.get("accuracy")
-        date = entry["date"].replace("T", " ")[:16]
-        rows.append(
-            [str(number), entry["what"], str(entry["name"]), date, f"{entry.get('pictures', 0):,}",
-             str(len(entry["new"])), f"{entry.get('seconds', 0):.0f}",
-             "–" if accuracy is None else f"{100 * accuracy:.1f}"]
-        )  # fmt: skip
-    return rows
-
-
 def size(count: int) -> str:
     """Bytes for a person."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def _last(count: int) -> str:
+    return "the last session" if count == 1 else f"the last {count} sessions"

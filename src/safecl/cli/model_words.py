@@ -4,17 +4,19 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from safecl.classifier.classifier import Answer, ContinualClassifier
+from safecl.classifier.answers import Answer
+from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.data import labelled, picture_files
-from safecl.cli.terminal import Column, make_console, print_table
+from safecl.cli.terminal import Column, make_console, print_table, say
 from safecl.errors import SafeclError
+from safecl.lines import counted, spelt
+from safecl.streams.clean import naming
 from safecl.streams.files import File, FilePictures, printable
 
 if TYPE_CHECKING:
@@ -26,15 +28,16 @@ CHUNK = 256  # pictures that are asked at a time
 def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> Iterator[str]:
     """What a person wants to know after a session."""
     new = f", {len(lesson.new)} of them new" if len(lesson.new) < len(lesson.classes) else ""
-    skipped = f" ({lesson.skipped} were learned before and are skipped)" if lesson.skipped else ""
+    were = "was learned before and is" if lesson.skipped == 1 else "were learned before and are"
+    skipped = f" ({lesson.skipped:,} {were} skipped)" if lesson.skipped else ""
     yield (
-        f"Learned {_count(len(lesson.classes), 'class', 'classes')}{new} from {_count(lesson.pictures, 'picture')}"
+        f"Learned {counted(len(lesson.classes), 'class', 'classes')}{new} from {counted(lesson.pictures, 'picture')}"
         f"{skipped} in {lesson.seconds:.0f} s; {path} knows {len(model.classes_)} now."
     )
     if lesson.accuracy is not None and len(model.classes_) > 1:
         yield f"Right on {100 * lesson.accuracy:.0f} % of pictures that are left out in turn, of all classes so far."
     for true, said, count in lesson.confused[:3]:
-        yield f"  {true} is taken for {said} ({_count(count, 'picture')})."
+        yield f"  {true} is taken for {said} ({counted(count, 'picture')})."
     for where, label, said, sure in lesson.suspects:
         yield f"  {where} is labelled {label} and looks like {said} ({100 * sure:.0f} %): is the label right?"
     for warning in lesson.warnings:
@@ -42,68 +45,100 @@ def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> It
 
 
 def predict_all(files: list[str], path: Path, unknown: float, form: str, explain: bool, device: str) -> bool:
-    """Print an answer for every picture as soon as it is known; False if one could not be read."""
+    """Print an answer for every picture as soon as it is known; False if one could not be answered."""
     model: Any = ContinualClassifier.load(path, device=device)  # type: ignore[arg-type]
     model.prepare()
+    if len(model.classes_) == 1:
+        say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
     shows: dict[str, Any] = {"table": _Table, "jsonl": _JsonLines, "csv": _Csv}
-    show = shows[form](explain)
-    bad = 0
+    show = shows[form](explain, model.outputs)
+    bad: list[str] = []
     names = iter(_named(files))
     while chunk := list(islice(names, CHUNK)):
         for name, answer in _answers(model, chunk, unknown, explain):
-            bad += isinstance(answer, str)
+            if isinstance(answer, str):
+                bad.append(f"{printable(name)} ({answer})")
             show.row(name, answer)
     if bad:
-        typer.echo(f"safecl: {_count(bad, 'picture')} could not be read; the others were answered.", err=True)
+        these = counted(len(bad), "file or folder", "files or folders")
+        say(f"safecl: {these} could not be answered: {naming(bad)}.", err=True)
     return not bad
 
 
-def _named(words: Iterable[str]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Unfit:
+    """A word that names no picture, and why."""
+
+    name: str
+    why: str
+
+
+def _named(words: Iterable[str]) -> Iterator[str | _Unfit]:
     for word in words:
         if word == "-":
             yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
-        else:
+            continue
+        try:
             yield from picture_files(Path(word))
+        except SafeclError as error:
+            yield _Unfit(word, _why(str(error), word))
 
 
 def _answers(
-    model: ContinualClassifier, names: list[str], unknown: float, explain: bool
+    model: ContinualClassifier, names: list[str | _Unfit], unknown: float, explain: bool
 ) -> Iterator[tuple[str, Answer | str]]:
     """The answer to each picture, or why there is none."""
-    pictures = FilePictures([File.at(name) for name in names], [""] * len(names))
+    files = [File.at(name) for name in names if isinstance(name, str)]
+    pictures = FilePictures(files, [""] * len(files))
+    answers: dict[int, Answer | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
+
+    def ask() -> None:
+        good = [i for i in range(len(files)) if i not in answers]
+        found = model.answers(pictures.subset(good), unknown=unknown, detail=explain) if good else ()
+        answers.update(zip(good, list(found), strict=True))
+
     try:
-        yield from zip(names, list(model.answers(pictures, unknown=unknown, detail=explain)), strict=True)
-    except SafeclError:  # one of them cannot be read: ask one by one
-        for i, name in enumerate(names):
+        ask()
+    except SafeclError:  # one of them cannot be decoded
+        for i in range(len(files)):
             try:
-                (answer,) = model.answers(pictures.subset([i]), unknown=unknown, detail=explain)
-                yield name, answer
+                pictures.decode(i)
             except SafeclError as error:
-                yield name, str(error)
+                answers.setdefault(i, _why(str(error), pictures.where(i)))
+        ask()
+    rest = iter(range(len(files)))
+    for name in names:
+        yield (name.name, name.why) if isinstance(name, _Unfit) else (name, answers[next(rest)])
+
+
+def _why(sentence: str, name: str) -> str:
+    """Why, out of "The picture NAME cannot be read (it is not a picture); remove it …"."""
+    clause = sentence.partition(";")[0].rstrip(".").removeprefix(f"The picture {name} ").removeprefix("cannot be read")
+    return clause.strip(" :").removeprefix("(").removesuffix(")") or sentence
 
 
 class _Table:
     """One line a picture: answer, how sure, name; and, with ``explain``, what each output says."""
 
-    def __init__(self, explain: bool) -> None:
+    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
         self.explain = explain
 
     def row(self, name: str, answer: Answer | str) -> None:
         if isinstance(answer, str):
-            typer.echo(f"{'–':<24} {'':>5}  {printable(name)}: {answer}")
+            _print(f"{'–':<24} {'':>6}  {printable(name)}: {answer}")
             return
         label = "unknown" if answer.unknown else str(answer.label)
         near = f"  (nearest: {answer.label})" if answer.unknown else ""
-        typer.echo(f"{label:<24} {100 * answer.probability:>4.0f} %  {printable(name)}{near}")
+        _print(f"{label:<24} {100 * answer.probability:>4.0f} %  {printable(name)}{near}")
         if self.explain:
             for output, top in answer.opinions.items():
                 weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
                 said = ", ".join(f"{label} {100 * p:.0f} %" for label, p in top[:3])
-                typer.echo(f"    {output}{weight}: {said}")
+                _print(f"    {output}{weight}: {said}")
 
 
 class _JsonLines:
-    def __init__(self, explain: bool) -> None:
+    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
         self.explain = explain
 
     def row(self, name: str, answer: Answer | str) -> None:
@@ -114,25 +149,37 @@ class _JsonLines:
             said["unknown"] = answer.unknown
             if self.explain:
                 said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        _print(json.dumps(said, ensure_ascii=False))
 
 
 class _Csv:
-    HEADS = ("picture", "label", "probability", "unknown", "error")
+    """``explain`` adds for each learner its class, its probability, and its weight in the answer."""
 
-    def __init__(self, explain: bool) -> None:
-        self._print(self.HEADS)
+    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
+        self.learners = outputs[:-1] if explain else ()
+        more = [f"{name}{part}" for name in self.learners for part in ("", "_probability", "_weight")]
+        self._print(("picture", "label", "probability", "unknown", "error", *more))
 
     def row(self, name: str, answer: Answer | str) -> None:
         if isinstance(answer, str):
-            self._print((printable(name), "", "", "", answer))
-        else:
-            self._print((printable(name), answer.label, f"{answer.probability:.6f}", int(answer.unknown), ""))
+            self._print((printable(name), "", "", "", answer, *[""] * 3 * len(self.learners)))
+            return
+        more = []
+        for learner in self.learners:
+            label, p = answer.opinions[learner][0]
+            weight = f"{answer.weights[learner]:.6f}" if learner in answer.weights else ""
+            more += [label, f"{p:.6f}", weight]
+        self._print((printable(name), answer.label, f"{answer.probability:.6f}", int(answer.unknown), "", *more))
 
     def _print(self, cells: Iterable[Any]) -> None:
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(cells)
-        typer.echo(line.getvalue())
+        _print(line.getvalue())
+
+
+def _print(line: str) -> None:
+    """One line, however long: it may be read by another program."""
+    print(spelt(line, sys.stdout.encoding), flush=True)
 
 
 def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, page: Path | None, device: str) -> None:
@@ -146,28 +193,24 @@ def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, p
     if page is not None:
         write_page(ModelFile(path), page, found)
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        _print(json.dumps(found, ensure_ascii=False))
         return
     console = make_console()
     if found["accuracy"] is not None:
-        typer.echo(f"Right on {100 * found['accuracy']:.1f} % of {_count(found['pictures'], 'picture')}.")
-        typer.echo(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
-        share = f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised)"
-        typer.echo(f"{share}.")
+        say(f"Right on {100 * found['accuracy']:.1f} % of {counted(found['pictures'], 'picture')}.")
+        say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
+        say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
     if found["unknown_pictures"]:
-        typer.echo(
-            f"{_count(found['unknown_pictures'], 'picture')} of classes that the model does not know: "
+        say(
+            f"{counted(found['unknown_pictures'], 'picture')} of classes that the model does not know: "
             f"{100 * found['found']:.1f} % are called unknown."
         )
-    worst = sorted(found["classes"], key=lambda row: row[1])[:10]
-    columns = [Column("class", folds=True), Column("right", right=True), Column("pictures", right=True)]
-    rows = [[str(label), f"{100 * share:.1f} %", str(count)] for label, share, count in worst]
-    print_table(console, "The classes answered worst", columns, rows)
+    worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
+    if worst:
+        columns = [Column("class", folds=True), Column("right", right=True), Column("pictures", right=True)]
+        rows = [[str(label), f"{100 * share:.1f} %", f"{count:,}"] for label, share, count in worst]
+        print_table(console, "The classes answered worst", columns, rows)
     for true, said, count in found["confused"][:5]:
-        typer.echo(f"{true} is taken for {said} ({_count(count, 'picture')}).")
+        say(f"{true} is taken for {said} ({counted(count, 'picture')}).")
     if page is not None:
-        typer.echo(str(page))
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+        say(str(page))

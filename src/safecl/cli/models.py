@@ -1,33 +1,38 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
+from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from safecl.cli.terminal import make_console, say
 from safecl.errors import SafeclError
+from safecl.lines import counted
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
 Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps [the best there is].")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is if not given.")]
 FORMATS = ("table", "jsonl", "csv")
 
 
 def learn(
     folder: Annotated[str, typer.Argument(help="One folder of pictures a class; or a CSV or Parquet table.")],
     model: ModelOption,
-    backbone: Annotated[str | None, typer.Option(help="micro, small, base, large, or a timm name [micro].")] = None,
-    method: Annotated[str | None, typer.Option(help="How it learns [safe].")] = None,
-    pet: Annotated[str | None, typer.Option(help="Kind of tuning: ssf, adapter, lora, … [the method's].")] = None,
-    memory: Annotated[str | None, typer.Option(help="statistics, or features to forget and merge exactly.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures [by their number].")] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Sessions that can be rolled back [3].")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of everything random [0].")] = None,
-    name: Annotated[str | None, typer.Option(help="A name for this session [the folder's].")] = None,
+    backbone: Annotated[str | None, typer.Option(help="micro (the default), small, base, large; a timm name.")] = None,
+    method: Annotated[str | None, typer.Option(help="How it learns; safe if not given (safecl methods).")] = None,
+    pet: Annotated[str | None, typer.Option(help="Kind of tuning: ssf (the default), adapter, lora, …")] = None,
+    memory: Annotated[str | None, typer.Option(help="features: can forget a class wholly, and merge exactly.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the pictures; by their number if not given.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Sessions that can be rolled back; 3 if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of everything random; 0 if not given.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for this session; the folder's if not given.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also pictures that were learned before.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, e.g. train.lr=0.02.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, e.g. train.lr=0.02.")] = None,
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
@@ -38,7 +43,9 @@ def learn(
     """
     if memory not in (None, "statistics", "features"):
         raise SafeclError(f"--memory is statistics or features, not {memory}.")
-    settings = _settings(set_ or [])
+    from safecl.configure.words import parse_words
+
+    settings = parse_words(set_ or [])
     _check_new(folder, model, settings)
     from safecl.classifier.files import learn_file
     from safecl.cli.model_words import lesson_lines
@@ -50,7 +57,7 @@ def learn(
         device=device,
     )  # fmt: skip
     for line in lesson_lines(lesson, classifier, model):
-        typer.echo(line)
+        say(line)
 
 
 def predict(
@@ -71,6 +78,9 @@ def predict(
     if not files:
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
     _check_model(model)
+    from safecl.cli.quick import import_timm
+
+    import_timm()
     from safecl.cli.model_words import predict_all
 
     if not predict_all(files, model, unknown, format_, explain, device or "auto"):
@@ -90,6 +100,9 @@ def evaluate(
     Example:  safecl eval photos/test --model pets.safecl
     """
     _check_model(model)
+    from safecl.cli.quick import import_timm
+
+    import_timm()
     from safecl.cli.model_words import evaluate_and_print
 
     evaluate_and_print(folder, model, unknown, json_, page, device or "auto")
@@ -107,15 +120,14 @@ def inspect(
     import json
 
     from safecl.classifier.store import ModelFile
-    from safecl.cli.terminal import make_console
 
     file = ModelFile(model)
     if json_:
-        typer.echo(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
+        print(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
     elif page is not None:
         from safecl.classifier.page import write_page
 
-        typer.echo(str(write_page(file, page)))
+        say(str(write_page(file, page)))
     else:
         from safecl.cli.model_tables import print_model
 
@@ -138,7 +150,7 @@ def rename(
         file = ModelFile(model)
         whole = isinstance(find(file.header, old), int) and new.lstrip("-").isdigit()
         rewrite_header(file, renamed(file.header, old, int(new) if whole else new))
-    typer.echo(f"{old} is now called {new}.")
+    say(f"{old} is now called {new}.")
 
 
 def forget(
@@ -157,7 +169,7 @@ def forget(
         classifier = ContinualClassifier.load(model, device="cpu")
         said = classifier.forget(label)
         classifier.save(model)
-    typer.echo(said)
+    say(said)
 
 
 def rollback(model: ModelArgument) -> None:
@@ -171,14 +183,11 @@ def rollback(model: ModelArgument) -> None:
 
     with locked(model):
         classifier = ContinualClassifier.load(model, device="cpu")
-        before = classifier.history_
+        last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1:]
         classifier.rollback()
         classifier.save(model)
-    last = before[-1]
-    typer.echo(
-        f"{model} is as it was before {last['name']!r} ({last['pictures']} pictures); it knows "
-        f"{len(classifier.classes_)} classes."
-    )
+    session = "".join(f"{entry['name']!r} ({counted(entry['pictures'], 'picture')})" for entry in last)
+    say(f"{model} is as it was before {session}; it knows {_classes(classifier.classes_)}.")
 
 
 def merge(
@@ -193,14 +202,16 @@ def merge(
     for path in (one, other):
         _check_model(path)
         _check_other(out, path)
+    from safecl.classifier.store import check_path, locked
+
+    check_path(out)
     from safecl.classifier.classifier import ContinualClassifier
-    from safecl.classifier.store import locked
 
     with locked(out):
         a, b = (ContinualClassifier.load(path, device="cpu") for path in (one, other))
         both = a.merged(b)
         both.save(out)
-    typer.echo(f"{out} knows {len(both.classes_)} classes.")
+    say(f"{out} knows {_classes(both.classes_)}.")
 
 
 def freeze(
@@ -211,12 +222,15 @@ def freeze(
 
     Example:  safecl freeze pets.safecl -o pets-frozen.safecl
     """
+    from safecl.classifier.store import check_path
+
     _check_model(model)
     _check_other(out, model)
+    check_path(out)
     from safecl.classifier.model import Model
 
     Model.open(model).save(out, frozen=True)
-    typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+    say(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 def export_run(
@@ -229,11 +243,14 @@ def export_run(
     """
     if model.exists():
         raise SafeclError(f"{model} is there already; choose another name.")
+    from safecl.classifier.store import check_path
+
+    check_path(model)
     from safecl.classifier.from_run import model_of_run
 
     made = model_of_run(run)
     made.save(model)
-    typer.echo(f"{model} knows {len(made.classes)} classes; its probabilities are not calibrated until it learns more.")
+    say(f"{model} knows {_classes(made.classes)}; its probabilities are not calibrated until it learns more.")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -244,16 +261,8 @@ def add_commands(app: typer.Typer) -> None:
     app.command("export-run")(export_run)
 
 
-def _settings(words: list[str]) -> dict[str, Any]:
-    import yaml
-
-    found = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise SafeclError(f"{word!r} is not of the form key=value, for example train.lr=0.02.")
-        found[key] = yaml.safe_load(text)
-    return found
+def _classes(classes: Sized) -> str:
+    return counted(len(classes), "class", "classes")
 
 
 def _there(path: Path) -> Path:
@@ -292,5 +301,7 @@ def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
         _check_model(model)
         if settings:
             raise SafeclError(f"{model} has its settings already, so --set has no effect on it; leave it away.")
-    elif model.suffix != ".safecl":
-        raise SafeclError(f"Give the model a name that ends in .safecl, such as {model.stem or 'pets'}.safecl.")
+    else:
+        from safecl.classifier.store import check_path
+
+        check_path(model.expanduser())

@@ -14,18 +14,18 @@ import yaml
 from pydantic import Field, ValidationError
 
 from safecl.backbone.settings import BackboneSettings
-from safecl.engine.settings import TrainSettings
-from safecl.errors import SafeclError, unknown
-from safecl.experiments.layers import (
+from safecl.configure.layers import (
     Values,
     apply_variants,
     canonical,
     method_name,
     overlay,
-    short_form,
     with_default_kinds,
 )
-from safecl.experiments.sentences import sentence
+from safecl.configure.sentences import sentence
+from safecl.configure.words import nested, parse_words
+from safecl.engine.settings import TrainSettings
+from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
 from safecl.methods.safe_settings import SafeSettings
 from safecl.methods.settings import MethodSettings
@@ -33,12 +33,6 @@ from safecl.settings import Settings
 from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 
 ALIASES = {"default": "safe"}
-EXAMPLES = {
-    "method": "safe",
-    "stream": "folder:photos",
-    "backbone": "safecl_micro",
-    "pet": "ssf",
-}  # of groups, which cannot be null
 
 if TYPE_CHECKING:
     AnyMethod = MethodSettings
@@ -95,7 +89,7 @@ def _plain(value: Any) -> Any:
 
 def _on_top(words: Sequence[str], values: Mapping[str, Any] | None) -> Values:
     """Words and values as one; a value goes over a word."""
-    return overlay(canonical(parse_words(words)), canonical(_nested(values or {})))
+    return overlay(canonical(parse_words(words)), canonical(nested(values or {})))
 
 
 def _together(base: Values, top: Values) -> Values:
@@ -179,37 +173,3 @@ def parse_yaml(text: str, source: str) -> Values:
 def _parsed(text: str) -> Any:
     """Shared by all callers: do not modify. A sweep resolves hundreds of runs from a few presets."""
     return yaml.safe_load(text)
-
-
-def parse_words(words: Sequence[str]) -> Values:
-    """``key=value`` words as nested values."""
-    values: Values = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise SafeclError(f"{word!r} is not of the form key=value, for example seed=1 or train.epochs=5.")
-        if not text:
-            example = EXAMPLES.get(key)
-            hint = f"for example {key}={example}" if example else f"write {key}=null for none"
-            raise SafeclError(f"{key}= has no value; {hint}, or leave the word away.")
-        try:
-            values[key] = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from error
-    return _nested(values)
-
-
-def _nested(flat: Mapping[str, Any]) -> Values:
-    """Values by dotted keys as nested ones. A whole group may stand before or after what is inside it."""
-    values: Values = {}
-    for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
-        *groups, last = key.split(".")
-        inside = values
-        for depth, group in enumerate(groups):
-            below = short_form(group, inside.get(group, {}))
-            if not isinstance(below, Mapping):
-                raise SafeclError(f"{key}={value} is wrong: {'.'.join(groups[: depth + 1])} has no settings inside it.")
-            inside[group] = dict(below)
-            inside = inside[group]
-        inside[last] = value
-    return values

@@ -9,7 +9,6 @@ import yaml
 
 from safecl.backbone import micro
 from safecl.backbone.load import load_backbone
-from safecl.backbone.settings import EMBEDDED
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
@@ -97,11 +96,14 @@ def launch(
     progress = progress if progress is not None and accelerator.is_main_process else Quiet()
     precision = choose_precision(settings.precision, accelerator.device)
     data = None
-    if stream is not None:
-        settings = with_image_size(settings, stream.shorter_side, progress)
-    elif not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
+    if stream is None and not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
         data = read(settings.stream)
-        settings = with_image_size(settings, data.train.shorter_side, progress)
+    pictures = data.train if data is not None else stream
+    if pictures is not None:
+        chosen, told = micro.sized(settings.backbone, pictures.shorter_side)
+        settings = settings.model_copy(update={"backbone": chosen})
+        if told is not None:
+            progress.say(told)
     backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
     resolved = settings.model_dump(mode="json")
     if stream is None:
@@ -141,18 +143,3 @@ def launch(
     finally:
         for each in accelerator.trackers:
             each.finish()
-
-
-def with_image_size(settings: RunSettings, shorter: int, progress: Progress) -> RunSettings:
-    """The settings with the input size of the embedded backbone, chosen by the pictures' shorter side if not given."""
-    chosen = settings.backbone
-    if chosen.name != EMBEDDED or chosen.weights is not None or chosen.image_size is not None:
-        return settings
-    size = micro.default_size(shorter)
-    other = f"backbone.image_size={micro.SIZE} takes a quarter of the time"
-    if size == micro.SIZE:
-        other = f"try backbone.image_size={micro.PHOTOGRAPH_SIZE} for more detail"
-    progress.say(
-        f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or more); {other}."
-    )
-    return settings.model_copy(update={"backbone": chosen.model_copy(update={"image_size": size})})

@@ -13,19 +13,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
+from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
+from safecl.configure.sentences import keys
+from safecl.configure.words import parse_words
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import (
     RunSettings,
     given_text,
     load,
-    parse_words,
     parse_yaml,
     presets,
     read_source,
     source_text,
 )
-from safecl.experiments.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
-from safecl.experiments.sentences import keys
 from safecl.experiments.sweep_objective import check_held_out
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings import Kind

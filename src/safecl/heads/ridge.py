@@ -22,11 +22,13 @@ from safecl.heads.classes import without
 from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
-from safecl.heads.solve import solve, whitened
+from safecl.heads.solve import left_out_dual, solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
 DUAL = 4096  # pictures up to which β is chosen in the dual form: time n³, memory n²
+# Below this share of tr G, β is so small that float32 cannot tell how much of a picture's logit is due to itself.
+IMPRECISE = 3e-7
 LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 
 
@@ -68,12 +70,16 @@ class RidgeHead(nn.Module):
         z = h @ self.weight
         if self.left_out is None:
             return z
-        (targets, groups), v = self.left_out, whitened(self.statistics.gram, h, self.beta)
+        targets, groups = self.left_out
+        y = F.one_hot(targets, z.shape[1]).to(z)
+        if len(h) == int(self.statistics.count) or self.beta < IMPRECISE * float(self.statistics.gram.trace()):
+            return left_out_dual(h, y, groups, self.beta)
+        v = whitened(self.statistics.gram, h, self.beta)
         for group in torch.unique(groups).tolist():
             rows = (groups == group).nonzero()[:, 0]
-            hat, y = v[:, rows].T @ v[:, rows], F.one_hot(targets[rows], z.shape[1]).to(z)
+            hat = v[:, rows].T @ v[:, rows]
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - hat
-            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y)
+            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y[rows])
         return z
 
     @torch.no_grad()

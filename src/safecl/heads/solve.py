@@ -118,3 +118,18 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
         here = slice(start, start + COLUMNS)
         product[here].addmm_(gram[here].double(), weight)
     return product
+
+
+def left_out_dual(h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
+    """Logits (n, C) of ridge regression on these rows alone, each group (n,) answered as if it had been left out.
+
+    ``h`` (n, M), ``y`` (n, C). In float64 by the kernel of the rows, so that it is precise for any β.
+    """
+    rows = h.double().cpu()
+    inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
+    wanted, groups = y.double().cpu(), groups.cpu()
+    dual, z = inverse @ wanted, torch.empty_like(wanted)
+    for group in torch.unique(groups).tolist():
+        here = (groups == group).nonzero()[:, 0]
+        z[here] = wanted[here] - torch.linalg.solve(inverse[here][:, here], dual[here])
+    return z.to(y)

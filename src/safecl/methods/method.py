@@ -118,6 +118,7 @@ class Method(nn.Module, ABC):
 
     outputs: ClassVar[tuple[str, ...]]  # what ``answer`` gives; the method's own answer comes last
     anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
+    heads: ClassVar[Mapping[str, str]] = {}  # key of ``embed``: the ridge head to which a session adds these features
     averaged: ClassVar[tuple[str, ...]] = ()  # learners whose PETs may be averaged when two models are merged
     settings: MethodSettings
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ class RanPAC(Method):
 
     outputs = ("ranpac",)
     anchor = "learner"
+    heads: ClassVar = {"learner": "ridge"}
     settings: RanpacSettings
 
     def __init__(self, backbone: Backbone, settings: RanpacSettings, seed: int = 0) -> None:

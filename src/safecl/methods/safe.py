@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +36,7 @@ class SAFE(Method):
 
     outputs = ("slow", "fast", "safe")
     anchor = "slow"
+    heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
     averaged = ("fast",)
     settings: SafeSettings
 
@@ -43,7 +44,7 @@ class SAFE(Method):
         super().__init__(backbone, settings, seed)
         s, d, device = settings, backbone.width, backbone.device
         heads = 3 if s.aggregation == "concat" else 2
-        require_memory(s.ridge.size, device, d, grams=heads)
+        require_memory(s.ridge.size if s.ridge.project else d, device, d, grams=heads)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
         self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
         self.ridge_slow, self.ridge_fast = (RidgeHead(d, s.ridge, seed, device) for _ in range(2))

@@ -97,7 +97,7 @@ def readable(pictures: FilePictures, unreadable: Unreadable | Literal["keep"], r
                 bad.append(i)
     if bad and unreadable == "refuse":
         refuse(f"{unreadable_files([(pictures.where(i), pictures.files[i].problem) for i in bad], skippable=True)}.")
-    elif bad:
+    elif len(bad) < len(pictures) and bad:  # with none left, an error follows
         warnings.warn(
             f"{counted(len(bad), 'picture is', 'pictures are')} left out as unreadable: "
             f"{naming(pictures.where(i) for i in bad)}.",

@@ -15,6 +15,11 @@ from safecl.errors import SafeclError
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 )
+# Endings of pictures that are not read; files with any other ending are taken for something else than pictures.
+UNREAD = frozenset(
+    (".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".eps", ".ico", ".tga", ".exr",
+     ".hdr", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw")
+)  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
 

@@ -13,7 +13,7 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.clean import Refuse, clean, naming, refuse
 from safecl.streams.collection import Collection, with_test
-from safecl.streams.decoding import EXTENSIONS
+from safecl.streams.decoding import EXTENSIONS, UNREAD
 from safecl.streams.files import File, FilePictures, as_text, printable
 from safecl.streams.settings import Duplicates, Unreadable
 
@@ -109,11 +109,24 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
 
 
 def scan(top: Path) -> Iterator[Found]:
-    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle."""
-    yield from _scan(os.fspath(top), (), ())
+    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle.
+
+    Warns in the end of pictures in formats that are not read.
+    """
+    unread: list[str] = []
+    yield from _scan(os.fspath(top), (), (), unread)
+    if unread:
+        they = "It is" if len(unread) == 1 else "They are"
+        warnings.warn(
+            f"{counted(len(unread), 'picture is', 'pictures are')} left out, of a kind that is not read: "
+            f"{naming(map(printable, unread))}. {they} read when saved as JPEG or PNG.",
+            stacklevel=2,
+        )
 
 
-def _scan(path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...]) -> Iterator[Found]:
+def _scan(
+    path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...], unread: list[str]
+) -> Iterator[Found]:
     try:
         here = os.stat(path)
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
@@ -126,8 +139,10 @@ def _scan(path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...
         if entry.name.startswith(".") or entry.name == "__MACOSX":
             continue
         if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
-            yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity))
-        elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
+            yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity), unread)
+        elif (ending := os.path.splitext(entry.name)[1].lower()) in UNREAD:
+            unread.append(entry.path)
+        elif ending in EXTENSIONS:
             yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
 
 

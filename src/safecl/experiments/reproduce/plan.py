@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from safecl.configure.words import parse_words
 from safecl.errors import SafeclError
-from safecl.experiments.config import parse_words
 from safecl.experiments.reproduce.scales import Scale, StandIn
 from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target, read_target
 from safecl.experiments.sweep_plan import Cell, check_keys, flat, resolve_cell, supported

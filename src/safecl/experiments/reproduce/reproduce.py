@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from safecl.configure.words import parse_words
 from safecl.engine.progress import Show
 from safecl.errors import SafeclError
-from safecl.experiments.config import parse_words
 from safecl.experiments.reproduce import figures, tables
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, at_once, estimate

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field, PositiveInt, ValidationError
 
+from safecl.configure.layers import VARIANTS
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import parse_yaml
-from safecl.experiments.layers import VARIANTS
 from safecl.experiments.reproduce.targets import Preset
 from safecl.settings import Settings, reason
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from safecl.configure.layers import TAGS, method_groups, models
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.layers import TAGS, method_groups, models
 from safecl.methods.catalog import method_settings
 from safecl.settings import reason
 

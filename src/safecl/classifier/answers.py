@@ -1,0 +1,91 @@
+"""What a model says of pictures: logits batch by batch, and an answer for a person."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from safecl.classifier.calibrate import probabilities, unknown_score
+from safecl.engine.device_loader import moved
+from safecl.heads.aggregate import weights
+from safecl.methods.method import Method
+from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.loader import batches
+
+BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one picture. ``opinions``: the likeliest classes of each output, with probabilities."""
+
+    label: Label
+    probability: float
+    unknown: bool
+    nearest: list[tuple[Label, float]]
+    opinions: dict[str, list[tuple[Label, float]]]
+    weights: dict[str, float]  # of the slow and the fast learner in the answer, where the method has them
+    score: float  # how known the picture looks; unknown if below ``threshold``
+    threshold: float
+
+
+@torch.no_grad()
+def logits_of(method: Method, transform: Transform, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """(logits by output, those of the answer) of a batch at a time, on the CPU."""
+    device = method.backbone.device
+    waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
+
+    def arrived() -> tuple[dict[str, Tensor], Tensor]:
+        logits = {name: rows.float().cpu() for name, rows in waiting.items()}
+        return logits, logits[method.outputs[-1]]
+
+    size, pin = BATCH.get(device.type, 64), device.type == "cuda"
+    for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
+        answers = method.all_logits(moved(batch.pictures, device).float() / 255)
+        if waiting:
+            yield arrived()
+        waiting = answers
+    if waiting:
+        yield arrived()
+
+
+def answers_of(
+    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limit: float, detail: bool
+) -> Iterator[Answer]:
+    """The answers to a batch. ``limit``: the score below which a picture is unknown. ``detail``: with all opinions."""
+    main, classes = method.outputs[-1], method.classes
+    found = logits[main]
+    p = probabilities(found, calibration)
+    best, known = p.max(dim=1), unknown_score(found)
+    alpha = learner_weights(method, logits) if detail else {}
+    opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
+    for i in range(len(p)):
+        opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}
+        yield Answer(
+            label=classes[int(best.indices[i])],
+            probability=float(best.values[i]),
+            unknown=bool(known[i] < limit),
+            nearest=opinions.get(main, []),
+            opinions=opinions,
+            weights={name: float(rows[i]) for name, rows in alpha.items()},
+            score=float(known[i]),
+            threshold=limit,
+        )
+
+
+def learner_weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """How much the slow and the fast learner count in the answer to each picture, (N,) each."""
+    rule = getattr(method.settings, "aggregation", None)
+    if rule != "entropy" or not {"slow", "fast"} <= logits.keys():
+        return {}
+    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
+    if method.sessions == 1:  # the two are one network
+        alpha = torch.full_like(alpha, 0.5)
+    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
+
+
+def _top(p: Tensor, classes: Sequence[Label], count: int = 5) -> list[tuple[Label, float]]:
+    found = p.topk(min(count, len(p)))
+    return [(classes[int(i)], float(v)) for v, i in zip(found.values, found.indices, strict=True)]

@@ -1,0 +1,71 @@
+"""The history of a model: what was done to it, and the counts that follow. Nothing heavy is imported."""
+
+import platform
+import uuid
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import safecl
+from safecl.classifier.store import Header
+from safecl.streams.labels import Label
+
+LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
+WHAT = {"learn": "learned", "run": "made of a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
+NONE = "–"
+
+
+def now() -> dict[str, Any]:
+    """When and with what something was done."""
+    libraries = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "safecl": safecl.__version__, **libraries}
+
+
+def step(what: str, name: str, **more: Any) -> dict[str, Any]:
+    """An entry of the history; ``what``: a key of ``WHAT``."""
+    return {"what": what, "id": uuid.uuid4().hex[:12], "name": name, "classes": [], "new": [], **more, **now()}
+
+
+def sessions(header: Header) -> int:
+    """How many sessions were learned; those of a run count, too."""
+    return sum(entry.get("sessions", 1) for entry in header["history"] if entry["what"] in ("learn", "run"))
+
+
+def counts(header: Header) -> dict[Label, int]:
+    """The pictures of each class that the model knows; 0 where a run did not say."""
+    found: dict[Label, int] = dict.fromkeys(header["classes"], 0)
+    for entry in header["history"]:
+        for label, count in entry["classes"]:
+            if label in found:
+                found[label] += count
+    return found
+
+
+def class_rows(header: Header) -> list[list[str]]:
+    """Name, session in which it was first learned, pictures in all."""
+    first: dict[Label, str] = {}
+    for number, entry in enumerate(header["history"], 1):
+        for label, _ in entry["classes"]:
+            first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
+    return [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
+
+
+def history_rows(header: Header) -> list[list[str]]:
+    """Number, what, name, date, pictures, new classes, seconds, accuracy in percent."""
+    rows = []
+    for number, entry in enumerate(header["history"], 1):
+        learned = entry["what"] == "learn"
+        seconds, accuracy = entry.get("seconds"), entry.get("accuracy")
+        rows.append(
+            [
+                str(number),
+                WHAT.get(entry["what"], entry["what"]),
+                str(entry["name"]),
+                entry["date"].replace("T", " ")[:16],
+                f"{sum(count for _, count in entry['classes']):,}" if learned else NONE,
+                str(len(entry["new"])) if learned or entry["what"] == "run" else NONE,
+                NONE if seconds is None else f"{seconds:.0f}",
+                NONE if accuracy is None else f"{100 * accuracy:.1f}",
+            ]
+        )
+    return rows

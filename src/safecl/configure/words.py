@@ -1,0 +1,51 @@
+"""``key=value`` words and dotted keys as nested values."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from safecl.configure.layers import Values, short_form
+from safecl.errors import SafeclError
+
+EXAMPLES = {
+    "method": "safe",
+    "stream": "folder:photos",
+    "backbone": "safecl_micro",
+    "pet": "ssf",
+}  # of groups, which cannot be null
+
+
+def parse_words(words: Sequence[str]) -> Values:
+    """``key=value`` words as nested values."""
+    values: Values = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise SafeclError(f"{word!r} is not of the form key=value, for example seed=1 or train.epochs=5.")
+        if not text:
+            example = EXAMPLES.get(key)
+            hint = f"for example {key}={example}" if example else f"write {key}=null for none"
+            raise SafeclError(f"{key}= has no value; {hint}, or leave the word away.")
+        try:
+            values[key] = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from error
+    return nested(values)
+
+
+def nested(flat: Mapping[str, Any]) -> Values:
+    """Values by dotted keys as nested ones. A whole group may stand before or after what is inside it."""
+    values: Values = {}
+    for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
+        *groups, last = key.split(".")
+        inside = values
+        for depth, group in enumerate(groups):
+            below = short_form(group, inside.get(group, {}))
+            if not isinstance(below, Mapping):
+                raise SafeclError(f"{key}={value} is wrong: {'.'.join(groups[: depth + 1])} has no settings inside it.")
+            inside[group] = dict(below)
+            inside = inside[group]
+        inside[last] = value
+    return values
