@@ -1,5 +1,6 @@
 # make demo    see continual learning happen
 # make test    lint, types, tests
+# make docs    the documentation as a site
 #
 # Each sets up its own environment in .venv the first time; nothing but Python >= 3.11 and make is needed.
 # PYTHON=... chooses the interpreter, ARGS=... goes to the command behind the target.
@@ -14,11 +15,12 @@ export OMP_NUM_THREADS := $(shell n=`nproc 2>/dev/null || sysctl -n hw.ncpu 2>/d
 	if [ "$$n" -gt 8 ]; then echo 8; else echo "$$n"; fi)
 endif
 
-.PHONY: help demo test test-lowest lint format setup clean
+.PHONY: help demo test test-lowest docs lint format setup clean
 
 help:
 	@echo 'make demo    SAFE on an embedded stream with an embedded backbone: a table, and a page to open'
 	@echo 'make test    lint, types and tests'
+	@echo 'make docs    the documentation as a site, in build/site'
 	@echo 'make lint    lint and types only'
 	@echo 'make format  format the code'
 	@echo 'make setup   only make the environment in .venv'
@@ -36,6 +38,11 @@ test-lowest: setup
 	@$(BIN)/python -c 'import os, venv; os.path.isdir(".venv-lowest") or venv.create(".venv-lowest", with_pip=True)'
 	.venv-lowest/bin/python -m pip install --disable-pip-version-check -q -c constraints-lowest.txt -e '.[dev]'
 	.venv-lowest/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --maxprocesses 4 --dist worksteal)
+
+# Strict: a link that leads nowhere is an error. "make test" builds the site as well, into a temporary folder.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+	@echo 'build/site/index.html; with its search: $(BIN)/python -m http.server --directory build/site'
 
 lint: setup
 	$(BIN)/python -m ruff check .

@@ -1,6 +1,8 @@
 """The documents point to files that exist."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,25 @@ def test_every_relative_link_leads_to_a_file(document: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", text)
     missing = [link for link in links if "://" not in link and not (document.parent / link).exists()]
     assert not missing
+
+
+def test_the_sentences_of_the_troubleshooting_page_are_those_of_the_program() -> None:
+    quoted = re.findall(r"^> (.*)$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    said = list(sentences())
+    assert len(quoted) >= 25
+    assert [text for text in quoted if not any(_says(template, text) for template in said)] == []
+
+
+def sentences() -> Iterator[str]:
+    """Every text of the program, with … for what is put into it."""
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def _says(template: str, quoted: str) -> bool:
+    """Whether the quotation is the sentence, whose last … may stand for its end."""
+    return template == quoted or (quoted.endswith("…") and template.rstrip(".") == quoted.rstrip("."))

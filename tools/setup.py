@@ -93,7 +93,7 @@ def set_up(python, wanted=""):
             check(run([python, "-m", "venv", VENV], lock))
         remove(STAMP)
         install = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-        install += ["-c", "constraints.txt", "-e", ".[dev]"]
+        install += ["-c", "constraints.txt", "-e", ".[dev,docs]"]
         code, output = run(install, lock)
         if code > 0 and "Installing collected packages" not in output:
             set_busy(lock, False)  # it gave up before it touched anything: what is there can be kept

@@ -1,6 +1,8 @@
 """The command line: a wrong word is one sentence and exit code 2, never a traceback."""
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +72,16 @@ def test_without_a_word_there_is_help_and_no_error(
         cli.main()
     said = capsys.readouterr()
     assert stop.value.code == 0 and "Usage" in said.out and said.err == ""
+
+
+def test_report_writes_the_page_and_on_demand_figures_and_tables(
+    tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, page, files = write_run(tmp_path / "run"), tmp_path / "page.html", tmp_path / "figures"
+    monkeypatch.setattr(sys, "argv", ["safecl", "report", str(run), "--page", str(page), "--files", str(files)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 0 and page.is_file()
+    written = {path.suffix for path in files.iterdir()}
+    assert written == {".svg", ".png", ".csv", ".tex"}
+    assert f"{len(list(files.iterdir()))} files in {files}" in capsys.readouterr().out

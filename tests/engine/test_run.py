@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from safetensors import safe_open
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
@@ -532,11 +533,44 @@ def test_pictures_are_kept_by_chance_and_of_the_classes_that_are_answered_worst(
     monkeypatch.setattr(RanPAC, "all_logits", lambda self, x: {"ranpac": real(self, x)["ranpac"].roll(1, dims=1)})
     go(tmp_path)  # the index of every answer is one too high
     found = json.loads((tmp_path / "examples.json").read_text())
-    assert {example["why"] for example in found} == {"chance", "worst"}
+    assert {example["why"] for example in found} == {"chance", "worst", "pair"}
     for example in found:
         assert (tmp_path / example["file"]).stat().st_size and 0 <= example["surer_than"] <= 1
-        if example["why"] == "worst":
+        if example["why"] in ("worst", "pair"):
             assert example["predictions"]["ranpac"] != example["label"]
+
+
+def test_the_weights_of_the_learners_are_kept_with_the_predictions(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path
+) -> None:
+    go(tmp_path / "safe", "safe")
+    for text in (tmp_path / "safe" / "predictions.jsonl").read_text().splitlines():
+        weights = json.loads(text)["weights"]
+        assert weights.keys() == {"slow", "fast"} and sum(weights.values()) == pytest.approx(1, abs=1e-3)
+    go(tmp_path / "ranpac")
+    assert "weights" not in (tmp_path / "ranpac" / "predictions.jsonl").read_text()
+
+
+def test_features_before_and_after_tuning_are_kept_for_some_test_pictures(
+    go: Callable[..., tuple[Any, Method]], make_stream: MakeStream, tmp_path: Path
+) -> None:
+    _, method = go(tmp_path, "safe")
+    with safe_open(tmp_path / "features.safetensors", "pt") as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        labels = json.loads(file.metadata()["labels"])
+    assert found.keys() == {"backbone", "slow", "fast"} and set(labels) == set("abcd")
+    tests = [make_stream(SESSIONS).test(number) for number in (1, 2, 3)]
+    views = {
+        label: test.plain([i for i, one in enumerate(test.labels) if one == label], make_stream(SESSIONS).transform)
+        for test in tests
+        for label in test.labels
+    }
+    # Components keep the distances between pictures, up to their scale.
+    first = [i for i, label in enumerate(labels) if label == "c"]
+    with torch.no_grad():
+        real = torch.pdist(method.embed(views["c"].float() / 255)["slow"])
+    kept = torch.pdist(found["slow"][first].float())
+    assert torch.allclose(kept / kept.max(), real / real.max(), atol=0.01)
 
 
 def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def make_run(cell: Cell, rows: list[list[float]], held_out: list[float] | None =
         if held_out is not None:
             line["validation"] = {"counts": [2], "pooled": {main: held_out[t - 1]}}
         metrics.append(Metrics.model_validate(line))
-    return Run(Path(cell.name), Facts.model_validate(facts), metrics, True, "", [], [], "", "")
+    return Run(Path(cell.name), Facts.model_validate(facts), metrics, True, "", "")
 
 
 ROWS = {0: [[0.9], [0.8, 0.7]], 1: [[1.0], [0.5, 0.6]], 2: [[0.8], [0.8, 0.2]]}

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from safetensors.numpy import save_file
 
 from safecl.report.page import write_page
 
@@ -41,6 +43,7 @@ def write_run(
     examples: int = 8,
     preset: str = "",
     held_out: bool = False,
+    features: bool = False,
 ) -> Path:
     """Write a run of ``sessions`` sessions with ten classes each, of which ``done`` are finished."""
     done = sessions if done is None else done
@@ -56,7 +59,8 @@ def write_run(
         "stream": {"name": "glyphs", "protocol": protocol,
                    "sessions": [{"name": n, "classes": c} for n, c in zip(names, parts, strict=True)]},
         "backbone": {"name": "safecl_micro", "parameters": 5_500_000}, "preset": preset, "pet": "ssf", "seed": seed,
-        "device": "cpu", "hardware": "2 cores", "git": None, "started": "2026-01-02T03:04:05Z",
+        "device": "cpu", "hardware": "2 cores", "git": "0123abc+", "libraries": {"python": "3.11.0", "torch": "2.10.0"},
+        "started": "2026-01-02T03:04:05Z",
         "parameters": {"learnable": 12_345, "stored": 1_234_567},
         "command": f"safecl run glyphs method={method}",
     }  # fmt: skip
@@ -76,6 +80,8 @@ def write_run(
         _write(folder / "summary.json", {"final": last["pooled"]})
         _examples(folder, labels, outputs, examples, sessions)
         _predictions(folder, parts, outputs)
+        if features:
+            _features(folder, labels[:4])
     return folder
 
 
@@ -102,7 +108,9 @@ def _metrics(t: int, name: str, level: dict[str, list[float]], sessions: int, pr
         "accuracy": {o: [known(o, t, i) for i in range(1, shown + 1)] for o in level},
         "pooled": pooled, "seen": seen, "task_mean": pooled, "forgetting": lost, **notes,
         "seconds": {"fit": 6.1 + t, "statistics": 0.8, "evaluate": 0.6, "total": 7.5 + t},
-        "peak_memory": 812_345_678, "images_per_second": 412.3, "bytes_kept": 2_345_678,
+        "phases": [{"phase": "slow" if t == 1 else "fast", "steps": 200, "seconds": 6.1 + t}],
+        "parameters": {"learnable": 12_345, "stored": 1_234_567 + 1000 * t},
+        "peak_memory": 812_345_678, "images_per_second": 412.3, "bytes_kept": 2_345_678 + 4000 * t,
     }  # fmt: skip
 
 
@@ -133,6 +141,11 @@ def _examples(folder: Path, labels: list[str], outputs: list[str], number: int, 
             "file": f"examples/{i:02}.png", "why": "chance", "label": label, "session": min(place // 10 + 1, sessions),
             "predictions": {o: other if wrong.get(o, i == 5) else label for o in outputs}, "surer_than": 0.93 - i / 40,
         })  # fmt: skip
+    for i, (why, label, other) in enumerate([("pair", 0, 1), ("pair", 0, 1), ("like", 1, 1)][:number]):
+        cards.append({
+            "file": f"examples/{i:02}.png", "why": why, "label": labels[label], "session": 1,
+            "predictions": dict.fromkeys(outputs, labels[other]), "surer_than": 0.5,
+        })  # fmt: skip
     for i in range(min(number, 3)):
         cards.append({
             "file": f"examples/{i:02}.png", "why": "worst", "label": labels[0], "session": 1,
@@ -150,9 +163,20 @@ def _predictions(folder: Path, parts: list[list[str]], outputs: list[str]) -> No
                 wrong = session == 1 and label == first and i < 3
                 said = classes[1 + i % 2] if wrong else label
                 line = {"session": session, "picture": f"{label}/{i}.png", "label": label, "margin": 0.1 * i}
-                lines.append({**line, "predicted": dict.fromkeys(outputs, said)})
+                weights = {"weights": {"slow": 0.55 - 0.01 * session, "fast": 0.45 + 0.01 * session}}
+                lines.append(
+                    {**line, "predicted": dict.fromkeys(outputs, said), **(weights if "fast" in outputs else {})}
+                )
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     (folder / "predictions.jsonl").write_text(text, encoding="utf-8")
+
+
+def _features(folder: Path, labels: list[str]) -> None:
+    """Ten pictures a class: the backbone mixes the classes up, the tuned network parts them."""
+    names = [label for label in labels for _ in range(10)]
+    noise = np.random.RandomState(0).randn(len(names), 32).astype(np.float16)
+    apart = noise + 50 * np.eye(32, dtype=np.float16)[[labels.index(name) for name in names]]
+    save_file({"backbone": noise, "slow": apart}, folder / "features.safetensors", {"labels": json.dumps(names)})
 
 
 def _write(path: Path, value: object) -> None:
@@ -199,7 +223,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text += data.replace("\u00a0", " ")
 
     def values(self, key: str) -> list[str]:
@@ -220,7 +244,10 @@ def page() -> Callable[..., Reader]:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The whole HTML of two runs' page, with all its figures, made once."""
     place = tmp_path_factory.mktemp("drawn")
-    folders = [write_run(place / method, method=method, sessions=3) for method in ("safe", "ranpac")]
+    folders = [
+        write_run(place / method, method=method, sessions=3, held_out=True, features=method == "safe")
+        for method in ("safe", "ranpac")
+    ]
     return write_page(folders, place / "page.html", "Two runs").read_text(encoding="utf-8")
 
 

@@ -2,13 +2,16 @@
 
 import io
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
-from safecl.report import figures
+from safecl.report import figures, training_figures
+from safecl.report.export import all_figures
+from safecl.report.fold import folded
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series
 
@@ -19,13 +22,15 @@ def drawn(runs: list[Run]) -> list[Figure]:
         figures.accuracy_curves(series),
         figures.session_bars(series),
         figures.matrix(series[0]),
-        figures.loss_curves(runs[0]),
+        *(figures.validation_curves(one) for one in series if one.validation),
+        training_figures.kept_curves(series[:1]),
+        *(figure for _, figure in all_figures(runs)),
     ]
 
 
 @pytest.mark.parametrize("kind", ["png", "pdf"])
 def test_each_figure_saves(make_run: Any, kind: str) -> None:
-    for figure in drawn([read_run(make_run())]):
+    for figure in drawn([read_run(make_run(sessions=2, held_out=True, features=True))]):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=40)
         assert buffer.tell() > 1000
@@ -65,9 +70,29 @@ def test_steps_written_twice_by_a_resumed_run_are_drawn_once(make_run: Any) -> N
     assert len(read_run(folder).losses) == 5 * 40
 
 
-def test_phases_of_a_kind_share_a_name_in_the_legend(make_run: Any) -> None:
+def test_every_term_has_a_line_and_phases_of_a_kind_share_a_figure(make_run: Any) -> None:
     run = read_run(make_run())
+    assert training_figures.phases(run) == ["slow", "fast"]
+    (axes,) = training_figures.loss_curves(run, "fast").axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["total", "cls", "diag"]
     for i, line in enumerate(run.losses):
         run.losses[i] = line.model_copy(update={"phase": f"pilot{i % 3 + 1}"})
-    (axes,) = figures.loss_curves(run).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["pilot"]
+    assert training_figures.phases(run) == ["pilot"]
+
+
+def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -> None:
+    run = read_run(make_run())
+    parts = training_figures.time_parts(run)
+    assert list(parts) == ["slow", "fast", "statistics", "evaluate"]
+    for place, line in enumerate(run.metrics):
+        assert sum(values["seconds"][place] for _, values in parts.values()) == pytest.approx(line.seconds["total"])
+
+
+def test_the_band_of_a_curve_is_one_standard_deviation_of_the_seeds(make_run: Any) -> None:
+    runs = [read_run(make_run(f"s{seed}", seed=seed, method="ranpac")) for seed in (0, 1, 2)]
+    (axes,) = figures.accuracy_curves(folded(runs)).axes
+    (band,) = axes.collections
+    last = [run.metrics[-1].pooled["ranpac"] for run in runs]
+    heights = [y for x, y in band.get_paths()[0].vertices if x == 5]
+    assert min(heights) == pytest.approx(mean(last) - stdev(last))
+    assert max(heights) == pytest.approx(mean(last) + stdev(last))

@@ -1,5 +1,7 @@
 """The page with its figures is whole by itself, valid, told in words as well, and the same each time."""
 
+import base64
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,16 @@ from typing import Any
 from safecl.report.page import write_page
 
 
+def test_no_other_script_than_the_pages_own_may_run(drawn: str) -> None:
+    """A name in a run folder that looked like a script would be escaped; if it were not, it would not run."""
+    script = drawn[drawn.index("<script>") + len("<script>") : drawn.index("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', drawn)
+    assert policy and f"script-src 'sha256-{digest}'" in policy[1] and "default-src 'none'" in policy[1]
+
+
 def test_page_needs_nothing_from_outside(drawn_page: Any) -> None:
-    assert drawn_page.tags["script"] == 0
+    assert drawn_page.tags["script"] == 1 and ("script", "src") not in [part[:2] for part in drawn_page.attributes]
     links = drawn_page.values("src") + drawn_page.values("href")
     assert [link for link in links if not link.startswith(("data:", "#"))] == []
 
@@ -35,11 +45,11 @@ def test_figures_follow_the_pages_theme(drawn: str) -> None:
     figures = "".join(re.findall(r"<svg.*?</svg>", drawn, flags=re.DOTALL))
     # Only matplotlib's own black and white may be left, as defaults of invisible things.
     assert set(re.findall(r"#[0-9a-f]{6}\b", figures)) <= {"#000000", "#ffffff"}
-    assert "var(--f-0068b0)" in figures and "prefers-color-scheme: dark" in drawn
+    assert "var(--f-0068b0)" in figures and "--f-0068b0: light-dark(#0068b0, #5ab0f0)" in drawn
 
 
 def test_runs_that_show_the_same_picture_share_a_card(drawn_page: Any) -> None:
-    assert drawn_page.tags["img"] == 8 + 2 * 3  # and each run its own mistakes
+    assert drawn_page.tags["img"] == 8 + 2 * (3 + 3)  # and each run its own mistakes and confused pair
 
 
 def test_same_folders_give_the_same_bytes(make_run: Any, tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 import json
 import os
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
 from markupsafe import Markup
 
 from safecl.errors import SafeclError
-from safecl.report import page as page_module
-from safecl.report import tables
+from safecl.report import panels, tables
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.series import all_series
@@ -20,7 +20,7 @@ from safecl.report.words import accuracy, short
 @pytest.fixture(autouse=True)
 def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of a page's time, and these tests read only its text."""
-    monkeypatch.setattr(page_module, "inline_svg", lambda *_: Markup("<svg></svg>"))
+    monkeypatch.setattr(panels, "inline_svg", lambda *_: Markup("<svg></svg>"))
 
 
 def known(folder: Path, output: str, kind: str = "pooled") -> str:
@@ -54,7 +54,7 @@ def test_labels_are_shown_and_never_run(make_run: Any, page: Any) -> None:
         "x" * 200,
     ]
     seen = page([make_run(labels=strange + [str(i) for i in range(40)])], title="<b>bold</b>")
-    assert seen.tags["script"] == 0 and seen.tags["b"] == 3  # the legend's three numbers
+    assert seen.tags["script"] == 1 and seen.tags["b"] == 3  # the legend's three numbers
     assert all(label in seen.text for label in strange)
     assert "<b>bold</b>" in seen.text
 
@@ -136,7 +136,7 @@ def test_most_confused_classes_and_the_worst_with_their_mistakes_are_shown(make_
     assert "Where it goes wrong" in seen.text
     _, _, confused = seen.text.partition("Classes that are confused most often")
     assert confused.index("2 of 10") < confused.index("1 of 10")
-    assert "7 of 10 right" in seen.text and seen.tags["img"] == 8 + 3
+    assert "7 of 10 right" in seen.text and seen.tags["img"] == 8 + 3 + 3
     table = seen.text[seen.text.index("Accuracy by class") :]
     assert table.index("70.0 ± 13.6 %") < table.index("100.0 ± 8.0 %")  # the worst first
 
@@ -178,19 +178,24 @@ def test_a_run_that_failed_says_why(make_run: Any, page: Any) -> None:
 
 
 def test_runs_of_one_method_are_told_apart(make_run: Any, page: Any) -> None:
-    text = page([make_run("a", seed=0), make_run("b", seed=1)]).text
-    assert "SAFE (seed 0)" in text and "SAFE (seed 1)" in text
+    folders = [make_run(f"pet{pet}") for pet in ("ssf", "vpt")]
+    edit(folders[1] / "facts.json", pet="vpt")
+    text = page(folders).text
+    assert "SAFE (PET ssf)" in text and "SAFE (PET vpt)" in text
     assert "SAFE (c)" in page([make_run("c"), make_run("d")]).text
     assert "SAFE (e/safe)" in page([make_run("e/safe"), make_run("f/safe")]).text
 
 
 def test_of_many_runs_the_headline_names_the_best(make_run: Any, page: Any) -> None:
-    folders = [make_run(f"r{i}", method="finetune", sessions=2, seed=i) for i in range(4)]
+    folders = [make_run(f"r{i}", method="finetune", sessions=2, seed=i, preset=f"p{i}") for i in range(4)]
     best = max(
         folders,
         key=lambda folder: json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["finetune"],
     )
-    assert f"4 runs. Best: fine-tuning (seed {best.name[1:]}), {accuracy_of(best, 'finetune')}." in page(folders).text
+    assert (
+        f"4 runs. Best: fine-tuning (preset p{best.name[1:]}, seed {best.name[1:]}), {accuracy_of(best, 'finetune')}."
+        in page(folders).text
+    )
 
 
 def test_missing_numbers_are_dashes(make_run: Any, page: Any) -> None:
@@ -309,7 +314,8 @@ def test_without_a_test_picture_no_empty_figure_is_drawn(make_run: Any, page: An
         assert section not in seen.text
     assert "have the method's own accuracy" not in seen.text and "none can be held out" in seen.text
     beside = page([without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)])
-    assert beside.tags["svg"] == 2 + 1 + 1 + 2  # two curves, the bars and matrix of the other run, the losses of both
+    # Two curves, bars, matrix and confusions of the other run; losses (of two phases and one), times, and what is kept.
+    assert beside.tags["svg"] == 2 + 3 + (2 + 1) + 2 + 1
 
 
 def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None:
@@ -343,3 +349,52 @@ def test_long_names_are_short_in_tables_and_whole_in_their_titles(make_run: Any,
     table = seen.text[seen.text.index("Accuracy by class") :].partition("Test pictures, and")[0]
     assert short(name) in table and name not in table and name in seen.values("title")
     assert len(short(name)) == 40 and short("tiger") == "tiger"
+
+
+def test_seeds_are_folded_into_one_with_its_spread(make_run: Any, page: Any) -> None:
+    folders = [make_run(f"s{seed}", method="ranpac", seed=seed) for seed in (0, 1, 2)]
+    finals = [json.loads((f / "metrics.jsonl").read_text().splitlines()[-1])["seen"]["ranpac"] for f in folders]
+    text = page(folders).text
+    told = f"{100 * mean(finals):.1f} ± {100 * stdev(finals):.1f} %"
+    assert f"RanPAC knows {told}, over 3 seeds." in text and "bands one standard deviation" in text
+    assert "RanPAC (seed 0): config and facts" in text and "seed 1)" not in text
+    assert text.count("safecl run glyphs method=ranpac") >= 1
+
+
+def test_notes_of_any_shape_are_told(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=2)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines[0]["notes"] = {"transfer": True, "pilot_gain": {"half": 0.125}, "tried": [1, 0.5], "why": "too few"}
+    lines[1]["notes"] = {"stepped_back": None, "going": False}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = page([folder]).text
+    table = text[text.index("What the method decided") :]
+    for word in ("Transfer loss", "used", "Pilot gain: half", "0.125", "1, 0.5", "too few", "Stepped back", "no"):
+        assert word in table
+
+
+def test_config_commands_and_versions_can_be_copied(make_run: Any, page: Any) -> None:
+    seen = page([make_run()])
+    assert {"commands", "config-1", "facts-1"} <= set(seen.values("data-copies")) & set(seen.values("id"))
+    for word in ("torch", "2.10.0", "0123abc+", "2 cores"):
+        assert word in seen.text[seen.text.index("Versions and hardware") :]
+
+
+def test_confused_pairs_are_shown_with_what_they_are_taken_for(make_run: Any, page: Any) -> None:
+    seen = page([make_run(sessions=2)])
+    assert "SAFE: what is taken for what" in seen.text and "A → B" in seen.text and "2 of 10" in seen.text
+    assert seen.values("alt").count("Test picture of B") == 2  # and among those drawn by chance
+
+
+def test_damaged_features_are_named(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=2, features=True)
+    (folder / "features.safetensors").write_bytes(b"nothing")
+    with pytest.raises(SafeclError, match=r"features\.safetensors is damaged"):
+        page([folder])
+
+
+def test_many_runs_stand_below_each_other(make_run: Any) -> None:
+    runs = [read_run(make_run(f"r{i}", method="ranpac", sessions=3, preset=f"p{i}")) for i in range(6)]
+    (table,) = tables.after_each_session(all_series(runs))
+    assert table.leads == ["Session", "1", "2", "3"] and len(table.rows) == 6 and not table.groups
+    assert table.rows[2][3].value == runs[2].metrics[2].pooled["ranpac"]

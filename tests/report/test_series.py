@@ -34,6 +34,13 @@ def test_a_method_keeps_its_colour_whatever_stands_beside_it(make_run: Any) -> N
         assert {one.colour for one in all_series(runs) if one.output == "safe"} == {COLOURS["safe"]}
 
 
+def test_ten_methods_have_ten_colours(make_run: Any) -> None:
+    methods = ["a", "b", "c", "d", "e", "f", "g", "h", "ranpac", "finetune"]
+    series = all_series([read_run(make_run(method, method=method, sessions=1)) for method in methods])
+    assert len({one.colour for one in series}) == 10
+    assert series[-2].colour == COLOURS["ranpac"] and series[-1].colour == COLOURS["finetune"]
+
+
 def test_colours_stand_out_from_both_pages() -> None:
     for colour in (*COLOURS.values(), *SPARE):
         assert 1.05 / (luminance(colour.light) + 0.05) >= 3

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.engine.device_loader import moved
-from safecl.heads.aggregate import weights
+from safecl.engine.evaluate import aggregation_weights
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Pictures, Transform
 from safecl.streams.loader import batches
@@ -59,7 +59,7 @@ def answers_of(
     found = logits[main]
     p = probabilities(found, calibration)
     best, known = p.max(dim=1), unknown_score(found)
-    alpha = learner_weights(method, logits) if detail else {}
+    alpha = aggregation_weights(method, logits) if detail else {}
     opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
     for i in range(len(p)):
         opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}
@@ -73,17 +73,6 @@ def answers_of(
             score=float(known[i]),
             threshold=limit,
         )
-
-
-def learner_weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """How much the slow and the fast learner count in the answer to each picture, (N,) each."""
-    rule = getattr(method.settings, "aggregation", None)
-    if rule != "entropy" or not {"slow", "fast"} <= logits.keys():
-        return {}
-    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
-    if method.sessions == 1:  # the two are one network
-        alpha = torch.full_like(alpha, 0.5)
-    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
 
 
 def _top(p: Tensor, classes: Sequence[Label], count: int = 5) -> list[tuple[Label, float]]:

@@ -179,12 +179,20 @@ def reproduce(
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    files: Annotated[
+        Path | None, typer.Option(help="Also write figures (SVG, PNG) and tables (CSV, LaTeX) into this folder.")
+    ] = None,
 ) -> None:
-    """Draw one page from one or several runs.
+    """Draw one page from one or several runs; those that differ in the seed alone become one, with its spread.
 
-    Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html
+    Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html --files figures
     """
     say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+    if files is not None:
+        from safecl.lines import counted
+        from safecl.report.export import write_files
+
+        say(f"{counted(len(write_files(folders, files)), 'file')} in {files}")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from rich.text import Text
 from safecl.cli.keys import typed
 from safecl.cli.terminal import Column, print_sentence, print_table, text_for
 from safecl.errors import SafeclError
-from safecl.report import tables, words
+from safecl.report import run_tables, tables, words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, run_names
 from safecl.settings import flatten
@@ -102,8 +102,8 @@ def show_run(folder: Path, console: Console) -> None:
     console.print(grid)
     console.print()
     if run.metrics:
-        decided = [table] if (table := tables.decisions(run, "What was decided")) else []
-        costs = tables.costs(run, "Time and memory")
+        decided = [table] if (table := run_tables.decisions(run, "What was decided")) else []
+        costs = run_tables.costs(run, "Time and memory")
         for table in (tables.at_the_end(series), *tables.after_each_session(series), *decided, costs):
             _print(table, console)
         for sentence in words.caveats([run]):

@@ -1,7 +1,7 @@
 """What each output of a method answers to test pictures, and how many of the answers are right."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from safecl.atomic import write_lines
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
 from safecl.engine.metrics import Accuracy
+from safecl.heads.aggregate import weights
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Pictures
 
@@ -22,6 +23,7 @@ class Answers:
 
     ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a class that the method
     does not know. ``margins``, (n,): largest minus second largest logit of the last output, the method's own answer.
+    ``weights`` (by output), (n,): how much a learner counts in that answer; empty where nothing is weighed.
     """
 
     collections: Sequence[Pictures]
@@ -29,6 +31,7 @@ class Answers:
     targets: Tensor
     predicted: dict[str, Tensor]
     margins: Tensor
+    weights: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def counts(self) -> list[int]:
@@ -53,15 +56,17 @@ class Answers:
         return int((self.margins < self.margins[index]).sum()) / others if others else None
 
     def write(self, path: Path) -> None:
-        """A JSON line a picture: its session, where it comes from, its label, each output's answer, the margin."""
+        """A JSON line a picture: its session, where it comes from, its label, each output's answer, margin, weights."""
         labels = {output: [self.classes[i] for i in found.tolist()] for output, found in self.predicted.items()}
         lines: list[dict[str, Any]] = []
-        margins = self.margins.tolist()
+        margins, shares = self.margins.tolist(), {output: found.tolist() for output, found in self.weights.items()}
         for session, pictures in enumerate(self.collections, 1):
             for i, label in enumerate(pictures.labels):
                 said = {output: found[len(lines)] for output, found in labels.items()}
                 about = {"session": session, "picture": pictures.where(i), "label": label}
-                lines.append({**about, "predicted": said, "margin": round(margins[len(lines)], 6)})
+                line = {**about, "predicted": said, "margin": round(margins[len(lines)], 6)}
+                counted = {output: round(found[len(lines)], 4) for output, found in shares.items()}
+                lines.append({**line, "weights": counted} if counted else line)
         write_lines(path, lines)
 
 
@@ -74,23 +79,43 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels])
     main, found = method.outputs[-1], {output: [torch.empty(0, dtype=torch.long)] for output in method.outputs}
-    margins = [torch.empty(0)]
+    margins, shares = [torch.empty(0)], dict[str, list[Tensor]]()
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
             parts: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
             surplus: list[Tensor] = []
+            counted: dict[str, list[Tensor]] = {}
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
-                for output, logits in checked(method, method.all_logits(images), len(images)).items():
+                every = checked(method, method.all_logits(images), len(images))
+                for output, logits in every.items():
                     parts[output].append(logits.argmax(dim=1))
                     if output == main:
                         surplus.append(margin(logits))
+                for output, share in aggregation_weights(method, every).items():
+                    counted.setdefault(output, []).append(share.float())
                 shown.advance(len(images) * fit.processes.count)
             for output, chunks in parts.items():
                 found[output].append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
             margins.append(fit.processes.gather(torch.cat(surplus), len(pictures)).cpu())
+            for output, chunks in counted.items():
+                shares.setdefault(output, []).append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
     predicted = {output: torch.cat(chunks) for output, chunks in found.items()}
-    return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins))
+    weighed = {output: torch.cat(chunks) for output, chunks in shares.items()}
+    return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins), weighed)
+
+
+def aggregation_weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """α of Eq. (11): how much the slow and the fast learner count in the answer to each picture, (N,) each.
+
+    Empty where the method weighs no learners.
+    """
+    if getattr(method.settings, "aggregation", None) != "entropy" or not {"slow", "fast"} <= logits.keys():
+        return {}
+    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
+    if method.sessions == 1:  # the two are one network
+        alpha = torch.full_like(alpha, 0.5)
+    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:

@@ -13,18 +13,23 @@ from safecl.streams.images import Transform
 
 EXAMPLES = 24  # drawn by chance
 CLASSES, EACH = 6, 4  # the classes that are answered worst, and wrong answers shown of each
-SIDE = 144  # largest side of a stored picture
+PAIRS, EACH_PAIR = 6, 2  # pairs of classes that are confused most often, and mistakes shown of each
+SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG quality
 
 
 def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
-    """Keep pictures of two kinds: drawn evenly from the sessions by chance, and mistakes of the worst classes."""
-    chosen = {"chance": by_chance(answers.counts), "worst": worst(answers)}
+    """Keep pictures drawn evenly from the sessions by chance, mistakes of the worst classes and of confused pairs.
+
+    "like": of each class that others are taken for, a picture that is answered right.
+    """
+    pairs, like = confused(answers)
+    chosen = {"chance": by_chance(answers.counts), "worst": worst(answers), "pair": pairs, "like": like}
     try:
         (folder / "examples").mkdir(exist_ok=True)
         notes: list[dict[str, Any]] = []
         for why, positions in chosen.items():
             for position in positions:
-                notes.append(_example(folder, f"examples/{len(notes):02d}.png", answers, position, transform, why))
+                notes.append(_example(folder, f"examples/{len(notes):02d}.jpg", answers, position, transform, why))
         write_json(folder / "examples.json", notes)
     except OSError as error:
         raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
@@ -47,6 +52,17 @@ def worst(answers: Answers) -> list[int]:
     return [int(i) for _, c in classes for i in np.flatnonzero((targets == c) & ~right)[:EACH]]
 
 
+def confused(answers: Answers) -> tuple[list[int], list[int]]:
+    """Positions of mistakes in the most confused pairs, the most frequent first, and of what they are taken for."""
+    targets, said = answers.targets.numpy(), answers.main.numpy()
+    wrong = (targets != said) & (targets >= 0)
+    pairs, times = np.unique(np.stack([targets[wrong], said[wrong]], axis=1), axis=0, return_counts=True)
+    most = pairs[np.argsort(-times, kind="stable")[:PAIRS]]
+    mistakes = [int(i) for a, b in most for i in np.flatnonzero((targets == a) & (said == b))[:EACH_PAIR]]
+    taken_for = dict.fromkeys(int(b) for _, b in most)
+    return mistakes, [int(i) for b in taken_for for i in np.flatnonzero((targets == b) & (said == b))[:1]]
+
+
 def _example(
     folder: Path, file: str, answers: Answers, position: int, transform: Transform, why: str
 ) -> dict[str, Any]:
@@ -57,7 +73,7 @@ def _example(
     pictures = answers.collections[session - 1]
     image = to_pil_image(pictures.plain([inside], transform)[0])
     image.thumbnail((SIDE, SIDE))
-    image.save(folder / file)
+    image.save(folder / file, quality=QUALITY)
     return {
         "file": file,
         "why": why,

@@ -15,8 +15,8 @@ from safecl.methods.method import Method
 
 # What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
 WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
-           "examples", "report.html", "failed.json", "trackers", "fingerprint.json", "given.yaml",
-           "resolved.yaml")  # fmt: skip
+           "examples", "features.safetensors", "report.html", "failed.json", "trackers", "fingerprint.json",
+           "given.yaml", "resolved.yaml")  # fmt: skip
 
 Lines = list[dict[str, Any]]
 

@@ -13,6 +13,7 @@ from safecl.atomic import append_lines, read_lines, write_json, write_lines
 from safecl.engine.evaluate import Answers, evaluate
 from safecl.engine.examples import write_examples
 from safecl.engine.facts import describe, sizes
+from safecl.engine.features import write_features
 from safecl.engine.fingerprint import fingerprint
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import (
@@ -105,6 +106,7 @@ def run(
             answers = _test(method, stream, len(stream), fit)
         processes.once(lambda: answers.write(folder / "predictions.jsonl"))
         processes.once(lambda: write_examples(folder, answers, stream.transform))
+        processes.once(lambda: write_features(folder, method, answers, stream.transform))
         summary = history.summary()
         processes.once(lambda: write_json(folder / "summary.json", summary))
         return summary

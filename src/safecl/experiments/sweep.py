@@ -20,7 +20,7 @@ from safecl.experiments.sweep_table import Results, as_csv, as_latex, as_table, 
 from safecl.experiments.sweep_worker import LOG, Job, Outcome
 from safecl.lines import counted
 from safecl.report.page import write_page
-from safecl.report.runs import Run, read_run
+from safecl.report.runs import read_run
 from safecl.report.tables import Table
 from safecl.settings import flatten
 
@@ -118,18 +118,10 @@ def finish(plan: Plan, folder: Path, failed: dict[str, str], objective: str | No
         write_text(folder / f"{plan.name}.tex", as_latex(results)),
     ]
     if runs:
-        files.append(write_page(_drawn(cells, runs), folder / f"{plan.name}.html", f"Sweep {plan.name}", [table]))
+        drawn = [runs[cell.name].folder for cell in cells if cell.name in runs]
+        files.append(write_page(drawn, folder / f"{plan.name}.html", f"Sweep {plan.name}", [table]))
     titles = {cell.name: cell.title for cell in cells}
     return SweepResult(results, table, {titles[name]: sentence for name, sentence in failed.items()}, files)
-
-
-def _drawn(cells: Sequence[Cell], runs: dict[str, Run]) -> list[Path]:
-    """A run for each configuration, that of the first seed: all of them would hide each other on a page."""
-    firsts: dict[str, Path] = {}
-    for cell in cells:
-        if cell.name in runs:
-            firsts.setdefault(cell.configuration, runs[cell.name].folder)
-    return list(firsts.values())
 
 
 def is_done(folder: Path, cell: Cell) -> bool:

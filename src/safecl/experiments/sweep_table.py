@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from safecl.experiments.sweep_objective import validation
 from safecl.experiments.sweep_plan import METHOD, Cell, spelt_settings
 from safecl.lines import NBSP
 from safecl.report import words
+from safecl.report.formats import escaped
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 from safecl.report.tables import Cell as Text
@@ -197,19 +197,11 @@ def as_latex(results: Results) -> str:
     for row in results.rows:
         cells = [escaped(label) for label in row.labels]
         for one in results.measures:
-            number, plus, deviation = escaped(_text(row, one, "±")).partition("±")
+            number, plus, deviation = map(escaped, _text(row, one, "±").partition("±"))
             number = f"\\textbf{{{number}}}" if row.best and one.name == marked else number
-            cells.append(f"{number} $\\pm$ {deviation}" if plus else number)
+            cells.append(f"{number} {plus} {deviation}" if plus else number)
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
-
-
-def escaped(text: str) -> str:
-    """With LaTeX's own characters as text."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$"}
-    special |= {words.NONE: "--", NBSP: "~"}
-    special |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    return re.sub("|".join(map(re.escape, special)), lambda found: special[found[0]], text)
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from safecl.errors import SafeclError
+from safecl.report.answers import pairs
 from safecl.report.runs import Example, Run
 from safecl.report.series import Series
 
@@ -53,6 +54,18 @@ class BadClass:
     mistakes: list[Mistake]
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A class and the one it is taken for: how often, its mistakes, and a picture of the other class."""
+
+    label: str
+    other: str
+    times: int
+    tested: int
+    mistakes: list[str]
+    like: str
+
+
 def cards(series: Sequence[Series]) -> list[Card]:
     """One card for each distinct picture that was drawn by chance, in the order of the runs."""
     result: dict[tuple[str, str, int | None, str], Card] = {}
@@ -79,6 +92,24 @@ def bad_classes(run: Run) -> list[BadClass]:
     tested = Counter(one.label for one in run.predictions)
     right = Counter(one.label for one in run.predictions if one.predicted.get(run.facts.main) == one.label)
     return [BadClass(label, right[label], tested[label], mistakes) for label, mistakes in found.items()]
+
+
+def confused_pairs(run: Run) -> list[Pair]:
+    """The pairs that the run's examples show, the most frequent first."""
+    shown: dict[tuple[str, str], list[str]] = {}
+    like: dict[str, str] = {}
+    for example in run.examples:
+        if example.why == "pair":
+            key = example.label, example.predictions.get(run.facts.main, "")
+            shown.setdefault(key, []).append(_data_address(run, example))
+        elif example.why == "like":
+            like.setdefault(example.label, _data_address(run, example))
+    tested = Counter(one.label for one in run.predictions)
+    times = {(label, other): count for label, other, count in pairs(run)}
+    return [
+        Pair(label, other, times.get((label, other), 0), tested[label], pictures, like.get(other, ""))
+        for (label, other), pictures in shown.items()
+    ]
 
 
 def _answers(example: Example, series: Sequence[Series]) -> list[Answer]:

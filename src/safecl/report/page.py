@@ -1,8 +1,10 @@
-"""One self-contained HTML page from one or more run folders: no network, no scripts, light and dark."""
+"""One self-contained HTML page from one or more run folders: no network, light and dark, for screens and for paper."""
 
+import base64
+import hashlib
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jinja2
@@ -10,14 +12,18 @@ from markupsafe import Markup
 
 from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
-from safecl.report import figures, gallery, tables, words
+from safecl.report import gallery, panels, run_tables, tables, words
+from safecl.report.answers import no_map
+from safecl.report.drawing import PALETTE
+from safecl.report.fold import Folded, folded
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, alike, all_series, display, run_names, stream_key
-from safecl.report.svg import inline_svg, theme, variable
+from safecl.report.series import Series, alike, display, stream_key
+from safecl.report.svg import theme, variable
 
-# Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
-WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
 MAX_CLASSES = 60  # of a session, spelt out in the list of sessions
+DRAWN = len(PALETTE)  # configurations with curves, bars and a matrix: each has a colour of its own
+DETAILED = 6  # of them, those with figures and pictures of their own
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -30,23 +36,12 @@ class Tile:
     colour: str = ""
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A small figure under its own name."""
-
-    name: str
-    colour: str
-    svg: Markup
-
-
 def write_page(folders: Sequence[Path], target: Path, title: str, first: Sequence[tables.Table] = ()) -> Path:
     """Draw the runs in ``folders`` into the one HTML file ``target``, which appears whole or not at all.
 
     ``first``: tables that stand before the other numbers.
     """
-    if not folders:
-        raise SafeclError("There is no run to show; give at least one run folder.")
-    html = render([read_run(Path(folder)) for folder in folders], title, first)
+    html = render(read_runs(folders), title, first)
     target = Path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,16 +51,32 @@ def write_page(folders: Sequence[Path], target: Path, title: str, first: Sequenc
     return target
 
 
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs in ``folders``, of which there must be one at least."""
+    if not folders:
+        raise SafeclError("There is no run to show; give at least one run folder.")
+    return [read_run(Path(folder)) for folder in folders]
+
+
 def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) -> str:
     """The page's HTML."""
-    every, names = all_series(runs), run_names(runs)
+    every = folded(runs)
     mains = [one for one in every if one.main]
-    named = list(zip(runs, names, strict=True))
+    named = [(one.run, one.name) for one in mains]
     twins = alike(every)
-    series = [one for one in every if one not in twins]  # what is the same is drawn once
-    matrices = series if len(runs) == 1 else mains
+    shown, crowded = best(mains, DRAWN), len(mains) > DRAWN
+    if crowded:
+        shown = [replace(one, colour=colour) for one, colour in zip(shown, PALETTE, strict=True)]
+    drawn = {id(one.run) for one in shown}
+    parts = [one for one in every if id(one.run) in drawn and not any(one is twin for twin in twins)]
+    series = shown if crowded else parts
+    chosen = best(mains, DETAILED)
+    detailed = [(one.runs[0], seeded(one)) for one in chosen]
+    pictured = {id(one.run) for one in chosen}
+    listed = mains if crowded else every
+    script = (HERE / "page.js").read_text(encoding="utf-8")
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -73,41 +84,86 @@ def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) 
     )
     return environment.get_template("page.html").render(
         title=title,
-        theme_light=Markup(theme(dark=False)),
-        theme_dark=Markup(theme(dark=True)),
+        theme=Markup(theme()),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         colour=lambda one: variable(one.colour.light),
         words=words,
         subject=_subject(runs),
-        headline=words.headline(series),
-        progress=[*words.progress(runs, names), *words.caveats(runs)],
-        same=[_same(run, name, [one for one in twins if one.run is run]) for run, name in named],
-        tiles=_result_tiles(series, alone=len(runs) == 1),
-        small_tiles=_fact_tiles(runs, names),
+        headline=words.headline(mains),
+        progress=[*words.progress(*_unfinished(mains)), *words.caveats(runs)],
+        same=[_same(run, name, [one for one in twins if one.run is run]) for run, name in named if not crowded],
+        left_out=_left_out(len(mains)),
+        left_out_details=_left_out_details(len(mains)),
+        tiles=_result_tiles(series, alone=len(mains) == 1),
+        small_tiles=_fact_tiles([one.run for one in mains], [one.name for one in mains]),
         series=series,
+        seeds=words.seeds(mains),
         tested=words.tested(every),
         domain=any(run.facts.stream.protocol == "domain" for run in runs),
         any_tested=any(one.pooled for one in series),
-        curves=_curves([one for one in series if one.pooled]),
+        curves=panels.curves([one for one in series if one.pooled]),
         covered=words.covered(series),
-        remembered=words.remembered(series),
+        remembered=words.remembered(shown) if not crowded else "",
         any_future=any(run.done < len(row) for run in runs if run.last for row in run.last.accuracy.values()),
-        bars=[_panel(one, _bars(one, i)) for i, one in enumerate(series) if one.pooled],
-        matrices=[_panel(one, _matrix(one, i)) for i, one in enumerate(matrices) if one.pooled],
-        numbers=[*first, *_numbers(every)],
-        decisions=_tables(tables.decisions, named),
-        confused=_tables(tables.confused, named),
-        by_class=_tables(tables.by_class, named),
-        bad=[(name, gallery.bad_classes(run)) for run, name in named if run.predictions],
-        right=[name for run, name in named if run.predictions and not gallery.bad_classes(run)],
-        cards=gallery.cards(every),
-        losses=[_loss_panel(run, name, i) for i, (run, name) in enumerate(named) if run.losses],
-        loss_tables=[tables.losses(run, name) for run, name in named if run.losses],
-        costs=[tables.costs(run, name) for run, name in named if run.metrics],
-        streams=_streams(named),
+        bars=panels.bars(series if len(mains) <= DETAILED else shown),
+        matrices=panels.matrices(series if len(mains) == 1 else shown),
+        validations=panels.validations(shown),
+        numbers=[*first, *accuracy_tables(listed)],
+        decisions=_tables(run_tables.decisions, detailed),
+        weights=panels.aggregation(detailed),
+        maps=panels.feature_maps(detailed),
+        no_maps=[f"{name}: {reason}." for run, name in detailed if (reason := no_map(run))],
+        confusions=panels.confusions(detailed),
+        pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
+        confused=_tables(run_tables.confused, detailed),
+        by_class=_tables(run_tables.by_class, detailed),
+        bad=[(name, gallery.bad_classes(run)) for run, name in detailed if run.predictions],
+        right=[name for run, name in detailed if run.predictions and not gallery.bad_classes(run)],
+        cards=gallery.cards([one.members[0] for one in every if id(one.run) in pictured]),
+        losses=panels.losses(detailed),
+        loss_tables=[run_tables.losses(run, name) for run, name in detailed if run.losses],
+        times=panels.times(detailed),
+        kept=panels.kept(shown),
+        kept_table=run_tables.kept([one for one in mains if one.run.metrics]),
+        costs=[run_tables.costs(run, name) for run, name in detailed if run.metrics],
+        streams=_streams(runs),
         commands=list(dict.fromkeys(filter(None, (_command(run) for run in runs)))),
-        files=named,
+        environments=run_tables.environments([(one.run, one.name) for one in mains]),
+        files=detailed,
         versions=sorted({run.facts.version for run in runs if run.facts.version}),
     )
+
+
+def best(series: Sequence[Folded], most: int) -> list[Folded]:
+    """At most ``most`` of the methods' own outputs, those with the highest final accuracy, in their order."""
+    mains = [one for one in series if one.main]
+    chosen = {id(one) for one in sorted(mains, key=lambda one: -(one.final_seen or 0.0))[:most]}
+    return [one for one in mains if id(one) in chosen]
+
+
+def seeded(one: Folded) -> str:
+    """The name of a configuration's first run: which seed it is, where there are several."""
+    return one.name if len(one.runs) == 1 else f"{one.name} (seed {one.runs[0].facts.seed})"
+
+
+def _left_out(configurations: int) -> str:
+    if configurations <= DRAWN:
+        return ""
+    return f"The figures show the {DRAWN} of {configurations} configurations that are best at the end, the tables all."
+
+
+def _left_out_details(configurations: int) -> str:
+    if configurations <= DETAILED:
+        return ""
+    return f"Of the {DETAILED} that are best at the end; safecl report RUN draws any other."
+
+
+def _unfinished(mains: Sequence[Folded]) -> tuple[list[Run], list[str]]:
+    """Every run with a name of its own."""
+    found = [(run, one) for one in mains for run in one.runs]
+    names = [one.name if len(one.runs) == 1 else f"{one.name} (seed {run.facts.seed})" for run, one in found]
+    return [run for run, _ in found], names
 
 
 def _tables(make: Callable[[Run, str], tables.Table | None], named: Sequence[tuple[Run, str]]) -> list[tables.Table]:
@@ -115,7 +171,7 @@ def _tables(make: Callable[[Run, str], tables.Table | None], named: Sequence[tup
     return [table for table in made if table is not None]
 
 
-def _numbers(series: Sequence[Series]) -> list[tables.Table]:
+def accuracy_tables(series: Sequence[Series]) -> list[tables.Table]:
     """The tables of accuracies; none where none was measured."""
     if not any(one.pooled or one.validation for one in series):
         return []
@@ -152,10 +208,11 @@ def _result_tiles(series: Sequence[Series], alone: bool) -> list[Tile]:
                 if one.forgetting is not None
                 else "nothing to forget yet"
             )
-            time = f" · {words.duration(one.run.seconds)}" if one.main else ""
+            seconds = sum(value for _, value in one.seconds)
+            time = f" · {words.duration(seconds)}" if one.main else ""
             ahead = f" · on all domains {words.percent(one.final)}" if one.final != one.final_seen else ""
-            error = words.spread(one.final_seen, one.run.learned_pictures)
-            note = f"{error} · {lost}{ahead}{time}"
+            over = f" over {words.plural(len(one.runs), 'seed')}" if one.deviation("final_seen") is not None else ""
+            note = f"{words.plus_minus(one, 'final_seen')}{over} · {lost}{ahead}{time}"
             tiles.append(Tile(words.percent(one.final_seen), one.name, note, variable(one.colour.light)))
     return tiles
 
@@ -179,40 +236,10 @@ def _fact_tiles(runs: Sequence[Run], names: Sequence[str]) -> list[Tile]:
     return tiles
 
 
-def _curves(series: Sequence[Series]) -> list[tuple[str, Markup]]:
-    """The same curves drawn for a desk and for a phone; the page shows one of them."""
-    label = words.curve_label(series)
-    sizes = {"wide": WIDE, "narrow": NARROW}
-    return [
-        (n, inline_svg(figures.accuracy_curves(series, s, legend=False), label, f"curve-{n}")) for n, s in sizes.items()
-    ]
-
-
-def _panel(one: Series, svg: Markup) -> Panel:
-    return Panel(one.name, variable(one.colour.light), svg)
-
-
-def _bars(one: Series, place: int) -> Markup:
-    return inline_svg(figures.session_bars([one], PANEL, titles=False), words.bars_label(one), f"bars-{place}")
-
-
-def _matrix(one: Series, place: int) -> Markup:
-    label = f"{one.name}: accuracy on each session's test pictures (columns) after each session (rows), in percent"
-    return inline_svg(figures.matrix(one, SQUARE, title=False), label, f"matrix-{place}")
-
-
-def _loss_panel(run: Run, name: str, place: int) -> tuple[str, list[tuple[str, str]], Markup]:
-    """A run's name, its kinds of phases with their colours, and its loss curves."""
-    phases = dict.fromkeys(figures.kind_of_phase(line.phase) for line in run.losses)
-    keys = [(phase, variable(figures.phase_colour(run, phase).light)) for phase in phases]
-    label = f"{name}: training loss over all steps; the numbers are in the table below"
-    return name, keys, inline_svg(figures.loss_curves(run, PANEL, legend=False), label, f"loss-{place}")
-
-
-def _streams(named: Sequence[tuple[Run, str]]) -> list[tuple[str, list[tuple[str, list[str], int]]]]:
+def _streams(runs: Sequence[Run]) -> list[tuple[str, list[tuple[str, list[str], int]]]]:
     """For each distinct stream: its name, and its sessions with their first classes and how many more there are."""
     result: dict[str, list[tuple[str, list[str], int]]] = {}
-    for run, _ in named:
+    for run in runs:
         sessions = run.facts.stream.sessions
         result.setdefault(
             run.facts.stream.name,

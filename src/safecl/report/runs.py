@@ -8,7 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
 
 from safecl.errors import SafeclError
 
@@ -71,6 +74,10 @@ class Facts(Part):
     seed: int | None = None
     device: str = ""
     hardware: str = ""
+    precision: str = ""
+    processes: int = 1
+    libraries: dict[str, str] = {}
+    git: str | None = None
     started: str = ""
     parameters: ParameterFacts = ParameterFacts()
     command: str | list[str] | None = None
@@ -82,6 +89,14 @@ class Validation(Part):
     counts: list[int] = []
     accuracy: dict[str, list[Number]] = {}
     pooled: dict[str, Number] = {}
+
+
+class PhaseTime(Part):
+    """A training phase of a session."""
+
+    phase: str
+    steps: int = 0
+    seconds: Number = None
 
 
 class Metrics(Part):
@@ -100,6 +115,8 @@ class Metrics(Part):
     peak_memory: Number = None
     images_per_second: Number = None
     bytes_kept: Number = None
+    parameters: ParameterFacts = ParameterFacts()
+    phases: list[PhaseTime] = []
     notes: dict[str, Any] = {}
 
 
@@ -114,7 +131,11 @@ class Loss(Part):
 
 
 class Example(Part):
-    """A test picture and what each output said about it; ``why``: drawn by chance, or from the worst classes."""
+    """A test picture and what each output said about it.
+
+    ``why``: drawn by "chance", a mistake of the "worst" classes or of a confused "pair", or a picture of the class
+    that another is taken for ("like").
+    """
 
     file: str
     label: Label
@@ -125,11 +146,15 @@ class Example(Part):
 
 
 class Prediction(Part):
-    """The answers to one test picture after the last session (a line of predictions.jsonl)."""
+    """The answers to one test picture after the last session (a line of predictions.jsonl).
+
+    ``weights``: how much each learner counts in the method's own answer, where it weighs them.
+    """
 
     session: int
     label: Label
     predicted: dict[str, Label] = {}
+    weights: dict[str, Number] = {}
 
 
 class Failure(Part):
@@ -139,10 +164,19 @@ class Failure(Part):
 
 
 @dataclass(frozen=True)
+class Features:
+    """Principal components (n, 32) of the features of n test pictures, by network; "backbone" is the frozen one."""
+
+    labels: list[str]
+    networks: dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
 class Run:
     """A run's folder as read; what an unfinished run does not have yet is empty or None.
 
     ``ended``: whether there is a summary.json; its numbers are computed from the metrics, so nothing of it is read.
+    What only the figures of a single run need is read when it is first asked for.
     """
 
     folder: Path
@@ -150,10 +184,7 @@ class Run:
     metrics: list[Metrics]
     ended: bool
     failed: str
-    losses: list[Loss]
-    examples: list[Example]
     config: str
-    facts_text: str
 
     @property
     def last(self) -> Metrics | None:
@@ -202,9 +233,44 @@ class Run:
         return [sorted(part, key=lambda line: line.step) for _, part in ordered]
 
     @cached_property
+    def losses(self) -> list[Loss]:
+        """The logged training steps. A resumed run may have written a step twice: the last word counts."""
+        lines = _lines(self.folder / "losses.jsonl", Loss)
+        return list({(line.session, line.phase, line.step): line for line in lines}.values())
+
+    @cached_property
     def predictions(self) -> list[Prediction]:
-        """The answers to the test pictures; read when they are first asked for, since there may be many."""
+        """The answers to the test pictures."""
         return list(_lines(self.folder / "predictions.jsonl", Prediction))
+
+    @cached_property
+    def examples(self) -> list[Example]:
+        """The pictures that are kept."""
+        path = self.folder / "examples.json"
+        return _checked(TypeAdapter(list[Example]), _document(path) or [], path)
+
+    @cached_property
+    def features(self) -> Features | None:
+        """The features of some test pictures; None where none were kept."""
+        path = self.folder / "features.safetensors"
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(path, "numpy") as file:
+                networks = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
+                labels = [str(label) for label in json.loads((file.metadata() or {})["labels"])]
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise SafeclError(f"{path} is damaged: it does not hold features with their labels.") from error
+        except OSError as error:
+            raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
+        if any(len(found) != len(labels) for found in networks.values()):
+            raise SafeclError(f"{path} is damaged: it does not hold as many features as labels.")
+        return Features(labels, networks)
+
+    @property
+    def facts_text(self) -> str:
+        """facts.json as it stands there."""
+        return (_bytes(self.folder / "facts.json") or b"").decode("utf-8", "replace")
 
 
 P = TypeVar("P", bound=Part)
@@ -223,21 +289,16 @@ def read_run(folder: Path) -> Run:
             )
         raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
     facts = _document(folder / "facts.json")
-    examples = _document(folder / "examples.json") or []
     failure = _document(folder / "failed.json")
-    # A resumed run may have written a session or a step twice: the last word counts.
+    # A resumed run may have written a session twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
-    losses = {(line.session, line.phase, line.step): line for line in _lines(folder / "losses.jsonl", Loss)}
     return Run(
         folder=folder,
         facts=_checked(TypeAdapter(Facts), facts, folder / "facts.json"),
         metrics=[metrics[session] for session in sorted(metrics)],
         ended=(folder / "summary.json").exists(),
         failed="" if failure is None else _checked(TypeAdapter(Failure), failure, folder / "failed.json").error,
-        losses=list(losses.values()),
-        examples=_checked(TypeAdapter(list[Example]), examples, folder / "examples.json"),
         config=(_bytes(folder / "resolved.yaml") or b"").decode("utf-8", "replace"),
-        facts_text=json.dumps(facts, indent=2, ensure_ascii=False),
     )
 
 

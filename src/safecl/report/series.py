@@ -64,6 +64,18 @@ class Series:
         return [(session, value) for session, value in pairs if value is not None]
 
     @property
+    def lost(self) -> list[tuple[int, float]]:
+        """(session, forgetting) after each finished session but the first."""
+        pairs = [(line.session, line.forgetting.get(self.output)) for line in self.run.metrics[1:]]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
+    def seconds(self) -> list[tuple[int, float]]:
+        """(session, seconds that it took)."""
+        pairs = [(line.session, line.seconds.get("total")) for line in self.run.metrics]
+        return [(session, value) for session, value in pairs if value is not None]
+
+    @property
     def final(self) -> float | None:
         """Accuracy on all that was tested after the newest session."""
         return self.run.last.pooled.get(self.output) if self.run.last else None
@@ -115,6 +127,19 @@ class Series:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         return {line.session: list(line.accuracy.get(self.output, [])) for line in self.run.metrics}
 
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that the numbers are the mean of."""
+        return [self.run]
+
+    def deviation(self, kind: str) -> float | None:
+        """The standard deviation over runs of a number such as "final"; None for one run."""
+        return None
+
+    def band(self) -> list[tuple[int, float, float]]:
+        """(session, least, most) of what ``pooled`` is the mean of; empty for one run."""
+        return []
+
     def _at(self, after: int, session: int) -> float | None:
         row = self.rows.get(after, [])
         return row[session - 1] if len(row) >= session else None
@@ -140,12 +165,13 @@ def all_series(runs: Sequence[Run]) -> list[Series]:
     """Every output of every run, a run's main output first; names are unique, colours as far as they reach."""
     names = run_names(runs)
     outputs = Counter(output for run in runs for output in _sides(run))
+    own = {COLOURS[key] for run in runs for key in (run.facts.method, *_sides(run)) if key in COLOURS}
     result: list[Series] = []
     for run, name in zip(runs, names, strict=True):
-        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result), True))
+        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result, own), True))
         for output in _sides(run):
             shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
-            result.append(Series(run, output, shown, _colour(output, result), False))
+            result.append(Series(run, output, shown, _colour(output, result, own), False))
     return result
 
 
@@ -190,10 +216,11 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
-def _colour(key: str, taken: Sequence[Series]) -> Colour:
+def _colour(key: str, taken: Sequence[Series], own: set[Colour]) -> Colour:
+    """The colour of a method or a learner, if it has one that is free; else one that is nobody's ``own``."""
     used = {series.colour for series in taken}
     wanted = COLOURS.get(key)
     if wanted is not None and wanted not in used:
         return wanted
-    free = [colour for colour in SPARE if colour not in used]
+    free = [colour for colour in (*SPARE, *COLOURS.values()) if colour not in used | own]
     return free[0] if free else SPARE[len(taken) % len(SPARE)]

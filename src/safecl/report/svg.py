@@ -8,7 +8,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from safecl.report.figures import GRID, HEAT, INK, ON_STRONG, ON_WEAK
+from safecl.report.drawing import GRID, HEAT, INK, ON_STRONG, ON_WEAK
 from safecl.report.series import COLOURS, SPARE
 
 # A figure's colours are those of the light page; each becomes a CSS variable that the dark page sets anew.
@@ -21,15 +21,17 @@ DARK = {
     **{colour.light: colour.dark for colour in (*COLOURS.values(), *SPARE)},
 }
 
+DECIMALS = re.compile(r"(\.\d\d)\d+")  # two are enough for a place on a screen
+
 
 def variable(light: str) -> str:
     """The CSS variable of a figure colour: ``--f-0068b0``."""
     return f"--f-{light[1:]}"
 
 
-def theme(dark: bool) -> str:
+def theme() -> str:
     """The CSS declarations of all figure colours."""
-    return " ".join(f"{variable(light)}: {other if dark else light};" for light, other in DARK.items())
+    return " ".join(f"{variable(light)}: light-dark({light}, {dark});" for light, dark in DARK.items())
 
 
 def inline_svg(figure: Figure, label: str, prefix: str) -> Markup:
@@ -45,7 +47,7 @@ def inline_svg(figure: Figure, label: str, prefix: str) -> Markup:
     for light in DARK:
         body = body.replace(light, f"var({variable(light)})")
     width, height = (round(72 * inches, 2) for inches in figure.get_size_inches())
-    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r"<[^>]*>", lambda tag: DECIMALS.sub(r"\1", tag[0]), re.sub(r"\n\s*", "\n", body))
     # Every user text went through matplotlib's own XML escaping; the label is escaped here.
     opening = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">'
     return Markup(opening + body)

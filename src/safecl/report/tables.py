@@ -1,21 +1,27 @@
-"""The tables of a page: plain text cells under one or two rows of heads."""
+"""The tables of accuracies: cells of text, with their numbers, under one or two rows of heads."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from safecl.report import words
-from safecl.report.runs import Metrics, Prediction, Run
+from safecl.report.runs import Metrics
 from safecl.report.series import Series, display, run_names, stream_key
+
+BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's text; ``best`` marks the best method of its row or stream, ``label`` the name of a class."""
+    """A cell's text; ``best`` marks the best method of its row or stream, ``label`` the name of a class.
+
+    ``value``: the number that the text rounds, in units of 1; ``spread``: what stands behind its ±.
+    """
 
     text: str
     best: bool = False
     label: bool = False
+    value: float | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,128 +54,62 @@ def at_the_end(series: Sequence[Series]) -> Table:
         if one.main and one.final is not None:
             finals.setdefault(stream_key(one.run), []).append(one.final)
     domains = [one.run.facts.stream.protocol == "domain" for one in series]
+    several = any(len(one.runs) > 1 for one in series)
     for one, domain in zip(series, domains, strict=True):
-        learned = words.percent(one.average_seen) if domain else words.NONE
-        texts = [one.name, words.accuracy(one.final, one.run.tested), words.percent(one.average), learned]
-        texts += [words.points(value) for value in (one.forgetting, one.backward, one.forward)]
-        texts += [words.validated(one), one.run.facts.preset or words.NONE]
-        cells = [Cell(text) for text in texts]
         rivals = finals.get(stream_key(one.run), [])
-        cells[1] = Cell(cells[1].text, best=one.main and len(rivals) > 1 and one.final == max(rivals))
+        best = one.main and len(rivals) > 1 and one.final == max(rivals)
+        learned = one.average_seen if domain else None
+        held = dict(one.validation).get(one.run.done)
+        cells = [Cell(one.name), Cell(words.measured(one), best, value=one.final, spread=_spread(one))]
+        cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
+        cells += [Cell(words.percent(value), value=value) for value in (one.average, learned)]
+        cells += [Cell(words.points(value), value=value) for value in (one.forgetting, one.backward, one.forward)]
+        cells += [Cell(words.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)]
         rows.append(cells)
     average = "Average over sessions" + (", all domains" if any(domains) else "")
-    leads = ["Output", "Final accuracy", average, "Average over sessions, domains learned so far"]
+    leads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
     leads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
     told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
     return Table("At the end", [leads[i] for i in told], [], [[row[i] for i in told] for row in rows])
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
-    """Runs on the same stream stand beside each other in one table; each other stream has its own."""
+    """Runs on the same stream stand in one table; each other stream has its own."""
     streams: dict[tuple[str, ...], list[Series]] = {}
     for one in series:
         streams.setdefault(stream_key(one.run), []).append(one)
     result = []
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
+        many = sum(one.main for one in ones) > BESIDE
+        make = _session_columns if many else _sessions
         if key[1] == "domain":
-            result.append(_sessions(f"{title}: on the domains learned so far", ones, "seen"))
+            result.append(make(f"{title}: on the domains learned so far", ones, "seen"))
             title += ": on all domains, also those to come"
-        result.append(_sessions(title, ones, "pooled"))
+        result.append(make(title, ones, "pooled"))
         if any(one.validation for one in ones):
-            result.append(_sessions(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
+            result.append(make(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
     return result
 
 
-# What a method notes of its decisions: the head of the column, and a word for yes and one for no.
-DECISIONS = {
-    "pilots": ("Pilots", "trained", "none"),
-    "transfer": ("Transfer loss", "used", "not used"),
-    "kept": ("Slow tuning kept", "", ""),
-    "released": ("L_cos", "dropped", "used"),
-    "average": ("Weight of the session", "", ""),
-    "trusted": ("Fast tuning kept", "", ""),
-}
+def _spread(one: Series) -> float | None:
+    """What stands behind the ± of a final accuracy."""
+    deviation = one.deviation("final")
+    if deviation is not None or one.final is None or not one.run.tested:
+        return deviation
+    return words.standard_error(one.final, one.run.tested)
 
 
-def decisions(run: Run, name: str) -> Table | None:
-    """What the method decided in each session; None if it noted nothing."""
-    keys = list(dict.fromkeys(key for line in run.metrics for key in line.notes))
-    if not keys:
-        return None
-    rows = [
-        [Cell(str(line.session)), *(Cell(_decision(key, line.notes.get(key))) for key in keys)] for line in run.metrics
-    ]
-    return Table(name, ["Session", *(DECISIONS.get(key, (key,))[0] for key in keys)], [], rows)
-
-
-def _decision(key: str, value: object) -> str:
-    if isinstance(value, bool):
-        _, yes, no = DECISIONS.get(key, (key, "yes", "no"))
-        return yes if value else no
-    if isinstance(value, int | float):
-        return words.percent(float(value)) if key in DECISIONS else f"{value:.4g}"
-    return words.NONE if value is None else str(value)
-
-
-def confused(run: Run, name: str, most: int = 12) -> Table | None:
-    """The pairs of classes that the method's own answer confuses most often; None where there is none."""
-    pairs = Counter((one.label, said) for one in run.predictions if (said := _said(run, one)) != one.label)
-    if not pairs:
-        return None
-    tested = Counter(one.label for one in run.predictions)
-    rows = [
-        [Cell(label, label=True), Cell(said, label=True), Cell(f"{times} of {tested[label]}")]
-        for (label, said), times in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:most]
-    ]
-    return Table(name, ["Class", "Taken for", "How often"], [], rows, wordy=True)
-
-
-def by_class(run: Run, name: str) -> Table | None:
-    """The accuracy on each class, the worst first; None where nothing was tested."""
-    answers: dict[str, Counter[str]] = {}
-    for one in run.predictions:
-        answers.setdefault(one.label, Counter())[_said(run, one)] += 1
+def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
+    """A row for each run, its own answer alone; a column for each session."""
+    mains = [one for one in series if one.main]
+    sessions = sorted({line.session for one in mains for line in one.run.metrics})
     rows = []
-    for label, said in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
-        wrong = [(times, other) for other, times in said.items() if other != label]
-        rows.append(
-            [
-                Cell(label, label=True),
-                Cell(words.accuracy(said[label] / said.total(), said.total())),
-                Cell(str(said.total())),
-                Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE),
-            ]
-        )
-    leads = ["Class", "Accuracy", "Test pictures", "Most often taken for"]
-    return Table(name, leads, [], rows, wordy=True) if rows else None
-
-
-def _said(run: Run, one: Prediction) -> str:
-    return one.predicted.get(run.facts.main, "")
-
-
-def costs(run: Run, name: str) -> Table:
-    """Where a run's time and memory went."""
-    stages = list(dict.fromkeys(stage for line in run.metrics for stage in line.seconds))
-    rows = [
-        [
-            Cell(text)
-            for text in [str(line.session), *(words.duration(line.seconds.get(s)) for s in stages), *_usage(line)]
-        ]
-        for line in run.metrics
-    ]
-    return Table(name, ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"], [], rows)
-
-
-def losses(run: Run, name: str) -> Table:
-    """Each phase's loss at its first and last logged step, and the terms of the last."""
-    terms = list(dict.fromkeys(term for line in run.losses for term in line.terms))
-    rows = []
-    for part in run.loss_parts():
-        ends = [_loss(part[0].loss), _loss(part[-1].loss), *(_loss(part[-1].terms.get(term)) for term in terms)]
-        rows.append([Cell(text) for text in [f"{part[0].session} {part[0].phase}", str(part[-1].step), *ends]])
-    return Table(f"{name}: loss", ["Session, phase", "Steps", "First", "Last", *(f"Last {t}" for t in terms)], [], rows)
+    for one in mains:
+        values = dict(getattr(one, kind))
+        found = [values.get(session) for session in sessions]
+        rows.append([Cell(one.name), *(Cell(words.bare_percent(value), value=value) for value in found)])
+    return Table(title, ["Session", *map(str, sessions)], [], rows)
 
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
@@ -182,7 +122,7 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
         parts = [display(one.output) for one in block[:-1]]
         whole = name.partition(" (")[0] if parts else "accuracy"
-        groups.append(Group(name, [*parts, whole, "forgot", "time"]))
+        groups.append(Group(name, [*parts, whole, *(() if kind == "validation" else ("forgot", "time"))]))
     measured = {line.session: line for run in runs.values() for line in run.metrics}
     return Table(
         title,
@@ -198,18 +138,12 @@ def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str
     values = [[dict(getattr(one, kind)).get(session.session) for one in block] for block in blocks]
     best = max((block[-1] for block in values if block[-1] is not None), default=None)
     for block, found in zip(blocks, values, strict=True):
-        line = next((line for line in block[0].run.metrics if line.session == session.session), None)
         for one, value in zip(block, found, strict=True):
             first = one.main and len(blocks) > 1 and value is not None and value == best
-            row.append(Cell(words.bare_percent(value), best=first))
-        lost = line.forgetting.get(block[-1].output) if line and line.session > 1 else None
-        row += [Cell(words.points(lost)), Cell(words.duration(line.seconds.get("total") if line else None))]
+            row.append(Cell(words.bare_percent(value), best=first, value=value))
+        if kind == "validation":
+            continue
+        lost = dict(block[-1].lost).get(session.session)
+        seconds = dict(block[-1].seconds).get(session.session)
+        row += [Cell(words.points(lost), value=lost), Cell(words.duration(seconds), value=seconds)]
     return row
-
-
-def _usage(line: Metrics) -> list[str]:
-    return [words.count(line.images_per_second), words.size(line.peak_memory), words.size(line.bytes_kept)]
-
-
-def _loss(value: float | None) -> str:
-    return words.NONE if value is None else f"{value:.4g}"

@@ -39,11 +39,35 @@ def spread(value: float | None, pictures: int) -> str:
     return "" if value is None or not pictures else f"±{NBSP}{100 * standard_error(value, pictures):.1f}"
 
 
+def measured(one: Series, kind: str = "final") -> str:
+    """An accuracy, "final" or "final_seen", with its spread: "78.2 ± 1.8 %"."""
+    value, error = getattr(one, kind), plus_minus(one, kind)
+    return f"{100 * value:.1f}{NBSP}{error}{NBSP}%" if value is not None and error else NONE
+
+
+def plus_minus(one: Series, kind: str = "final") -> str:
+    """The spread of an accuracy: over seeds their standard deviation, of one run its standard error."""
+    deviation = one.deviation(kind)
+    if deviation is not None:
+        return f"±{NBSP}{100 * deviation:.1f}"
+    return spread(getattr(one, kind), one.run.tested if kind == "final" else one.run.learned_pictures)
+
+
 def validated(one: Series) -> str:
-    """The newest accuracy on held-out training pictures, with its standard error."""
-    last = one.run.last
-    held = last.validation if last else None
-    return NONE if held is None else accuracy(held.pooled.get(one.output), sum(held.counts))
+    """The newest accuracy on held-out training pictures: mean over seeds, or of one run with its standard error."""
+    value = dict(one.validation).get(one.run.done)
+    held = one.run.last.validation if one.run.last else None
+    if len(one.runs) > 1:
+        return percent(value)
+    return NONE if held is None else accuracy(value, sum(held.counts))
+
+
+def seeds(series: Sequence[Series]) -> str:
+    """ "3 seeds", where every configuration has as many; "1 to 3 seeds" where not; empty where each has one."""
+    counts = {len(one.runs) for one in series} or {1}
+    if max(counts) == 1:
+        return ""
+    return plural(max(counts), "seed") if len(counts) == 1 else f"{min(counts)} to {plural(max(counts), 'seed')}"
 
 
 def bare_percent(value: float | None) -> str:
@@ -121,16 +145,18 @@ def headline(series: Sequence[Series]) -> str:
     for one in known:
         streams.setdefault(stream_key(one.run), []).append(one)
     if len(streams) > 1:
-        start = runs_on_streams([one.run for one in series if one.main])
+        start = runs_on_streams([run for one in series if one.main for run in one.runs])
         named = [ones[0].run.facts.stream.name for ones in streams.values()]
         parts = [f"on {_place(ones[0].run, named)}: {_best(ones)}" for ones in streams.values()]
         return f"{start}. Best {'; '.join(parts)}." if len(parts) <= MOST else f"{start}."
+    over = seeds(known)
     if len(known) > MOST:
-        return f"{plural(len(known), 'run')}. Best: {_best(known)}."
+        kind = f"{plural(len(known), 'configuration')}, {over} each" if over else plural(len(known), "run")
+        return f"{kind}. Best: {_best(known)}."
     moments = [_moment(one.run) for one in known]
     if len(set(moments)) == 1:
         parts = [f"{inside(one.name)}{' knows' if i == 0 else ''} {_known(one)}" for i, one in enumerate(known)]
-        return f"After {moments[0]} {listed(parts)}."
+        return f"After {moments[0]} {listed(parts)}{f', over {over}' if over else ''}."
     parts = [
         f"{inside(one.name)} knows {_known(one)} after {moment}" for one, moment in zip(known, moments, strict=True)
     ]
@@ -256,14 +282,6 @@ def remembered(series: Sequence[Series]) -> str:
     return f"The first session, then and now: {listed(parts)}." if parts else ""
 
 
-def curve_label(series: Sequence[Series]) -> str:
-    """The accuracy curves for someone who cannot see them."""
-    lines = [
-        f"{one.name}: {', '.join(f'{100 * value:.1f}' for _, value in one.pooled) or 'nothing yet'}" for one in series
-    ]
-    return f"Accuracy in percent on {tested(series)}, after each session. " + ". ".join(lines) + "."
-
-
 def tested(series: Sequence[Series]) -> str:
     """What ``pooled`` accuracies are on."""
     domain = [one.run.facts.stream.protocol == "domain" for one in series]
@@ -274,15 +292,8 @@ def tested(series: Sequence[Series]) -> str:
     )
 
 
-def bars_label(one: Series) -> str:
-    """A panel of session bars for someone who cannot see it."""
-    row = one.rows.get(one.run.done, [])
-    values = ", ".join(f"{i}: {100 * value:.1f}" for i, value in enumerate(row, start=1) if value is not None)
-    return f"{one.name}: final accuracy in percent for each session. {values}"
-
-
 def _known(one: Series) -> str:
-    return accuracy(one.final_seen, one.run.learned_pictures)
+    return measured(one, "final_seen")
 
 
 def _moment(run: Run) -> str:

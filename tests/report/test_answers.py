@@ -1,0 +1,43 @@
+"""Answers to test pictures are counted right."""
+
+from typing import Any
+
+import pytest
+
+from safecl.report import answers
+from safecl.report.runs import read_run
+from safecl.report.words import percent
+
+
+def test_confusions_are_counted_among_the_classes_of_the_most_frequent_pairs(make_run: Any) -> None:
+    run = read_run(make_run(sessions=2))
+    first, second, third = run.facts.stream.sessions[0].classes[:3]
+    assert answers.pairs(run) == [(first, second, 2), (first, third, 1)]
+    found = answers.confusion(run)
+    assert found is not None and found.labels == [first, second, third]
+    assert found.counts == [[7, 2, 1], [0, 10, 0], [0, 0, 10]] and found.elsewhere == [0, 0, 0]
+    few = answers.confusion(run, most=2)
+    assert few is not None and few.counts == [[7, 2], [0, 10]] and few.elsewhere == [1, 0]
+
+
+def test_weights_are_means_by_class_in_the_order_of_learning(make_run: Any) -> None:
+    run = read_run(make_run(sessions=2))
+    found = answers.weights(run)
+    assert [one.label for one in found] == [label for part in run.facts.stream.sessions for label in part.classes]
+    assert found[0].weights == pytest.approx({"slow": 0.54, "fast": 0.46}) and found[-1].session == 2
+    assert answers.weights(read_run(make_run("other", method="ranpac"))) == []
+
+
+def test_maps_are_of_the_backbone_first_and_say_how_far_classes_are_apart(make_run: Any) -> None:
+    run = read_run(make_run(features=True))
+    before, after = answers.maps(run)
+    assert (before.network, after.network) == ("backbone", "slow") and before.points.shape == (40, 2)
+    assert before.near < 0.6 and after.near == 1.0
+    assert [one.network for one in answers.maps(run, [run])] == ["slow"]  # the same backbone is not drawn twice
+    assert answers.maps(read_run(make_run("none"))) == [] and percent(after.near).startswith("100")
+
+
+def test_where_there_is_no_map_it_is_said_why(make_run: Any, page: Any) -> None:
+    assert "SAFE: no features were kept with the run." in page([make_run("none", sessions=1)]).text
+    assert answers.no_map(read_run(make_run("some", features=True))) == ""
+    assert answers.no_map(read_run(make_run("unfinished", done=1))) == ""

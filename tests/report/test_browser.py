@@ -1,0 +1,86 @@
+"""A real browser opens the page: no error, no request, every figure in words, nothing wider than the screen."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import Markup
+
+from safecl.report import panels
+from safecl.report.page import write_page
+
+from .browser import Page, browser, find_chromium
+
+pytestmark = pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here")
+UNTOLD = """[...document.querySelectorAll("svg, img")].filter((one) => !one.closest("svg > *")).filter((one) =>
+  !(one.getAttribute("aria-label") || one.getAttribute("alt"))).length"""
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Page]:
+    with browser(str(find_chromium())) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def file(drawn: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("browser") / "page.html"
+    path.write_text(drawn, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_page_opens_without_error_request_or_overflow(tab: Page, file: Path, width: int, dark: bool) -> None:
+    tab.open(file, width, dark=dark)
+    assert tab.complaints() == [] and tab.requests() == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate(UNTOLD) == 0 and tab.evaluate("document.querySelectorAll('svg').length") > 5
+    brightness = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
+    assert brightness < 60 if dark else brightness > 200
+
+
+def test_buttons_do_what_they_say(tab: Page, file: Path) -> None:
+    tab.open(file)
+    assert tab.evaluate("document.querySelectorAll('button[hidden]').length") == 0
+    tab.evaluate("document.getElementById('theme').click()")
+    assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    assert tab.evaluate("document.querySelectorAll('details.section[open]').length") > 0
+    tab.evaluate("document.getElementById('fold').click()")
+    assert tab.evaluate("document.querySelectorAll('details.section[open]').length") == 0
+    copied = """(async () => {
+      let text = null;
+      Object.defineProperty(navigator, "clipboard", {value: {writeText: async (given) => { text = given; }}});
+      document.querySelector("button.copy").click();
+      await new Promise((done) => setTimeout(done, 50));
+      return text;
+    })()"""
+    assert tab.evaluate(copied).startswith("safecl run glyphs method=safe")
+    assert tab.complaints() == []
+
+
+def test_on_paper_everything_is_unfolded_and_light(tab: Page, file: Path) -> None:
+    tab.open(file, dark=True)
+    tab.evaluate("document.getElementById('fold').click()")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.evaluate("document.querySelectorAll('details:not([open])').length") == 0
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.evaluate("document.querySelectorAll('details.section[open]').length") == 0
+    assert tab.pdf().startswith(b"%PDF")
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_long_tables_are_sorted_by_a_click(
+    tab: Page, make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panels, "inline_svg", lambda *_: Markup("<svg></svg>"))  # drawing is not what is tried here
+    folders = [make_run(f"r{i}", method="finetune", sessions=1, examples=0, preset=f"p{i}") for i in range(9)]
+    tab.open(write_page(folders, tmp_path / "page.html", "Nine"))
+    rows = "[...document.querySelectorAll('table.sortable tbody tr')]"
+    tab.evaluate("document.querySelector('table.sortable').tHead.rows[0].cells[1].click()")
+    found = tab.evaluate(f"{rows}.map((row) => Number(row.cells[1].dataset.value))")[:9]
+    assert found == sorted(found, reverse=True) and tab.complaints() == []
