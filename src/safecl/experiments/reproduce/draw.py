@@ -7,7 +7,6 @@ from statistics import mean
 import numpy as np
 from matplotlib.figure import Figure
 
-from safecl.errors import SafeclError
 from safecl.experiments.reproduce import figures
 from safecl.experiments.reproduce.overview import overview
 from safecl.experiments.reproduce.plan import Entry, Job
@@ -117,10 +116,8 @@ def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], probe: Probe, 
 
 
 def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe: Probe) -> Drawing:
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise SafeclError("t-SNE needs scikit-learn; install it with: pip install safecl[reproduce].") from error
+    from sklearn.manifold import TSNE  # half a second, which other figures do without
+
     panels, seen, unseen = [], [], []
     for entry in entries:
         cell = next(cell for cell in entry.runs if cell.name in runs)
