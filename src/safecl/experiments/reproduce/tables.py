@@ -5,9 +5,9 @@ import io
 from collections.abc import Sequence
 
 from safecl.experiments.reproduce.results import Line, Shown
-from safecl.experiments.sweep_table import escaped
 from safecl.lines import NBSP
 from safecl.report import words
+from safecl.report.formats import escaped
 
 MATHS = {"λ": r"$\lambda$", "γ": r"$\gamma$", "↔": r"$\leftrightarrow$", "×": r"$\times$", "Δ": r"$\Delta$"}
 HEADS = ("ours", "paper", "difference")
