@@ -243,3 +243,15 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SafeclError, match="cannot be made"):
         run_sweep(plan(tmp_path, base=BASE, grid={"seed": [0]}), tmp_path / "file" / "all")
+
+
+def test_a_run_whose_input_size_was_chosen_by_its_pictures_is_done(tmp_path: Path, class_folder: Any) -> None:
+    folder = class_folder({"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1})
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
+    base = {"stream": stream, "device": "cpu", "preset": "simplecil"}
+    (cell,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
+    assert cell.settings.backbone.image_size is None
+    launch(cell.settings, tmp_path / cell.name)
+    assert is_done(tmp_path / cell.name, cell)
+    (other,) = plan(tmp_path, base={**base, "backbone.image_size": 96}, grid={"seed": [0]}).cells
+    assert not is_done(tmp_path / cell.name, other)

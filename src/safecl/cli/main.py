@@ -143,6 +143,39 @@ def sweep(
 
 
 @app.command()
+def reproduce(
+    target: Annotated[str, typer.Argument(help="A table or figure of the paper, all, or list.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DIR] [KEY=VALUE]…", help="DIR: with --scale assets. Settings of all runs."),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="small, assets (with DIR) or paper.")] = "small",
+    preset: Annotated[str | None, typer.Option(help="SAFE's settings: safe, paper or published.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; the scale's own number if not given.")] = None,
+    on: Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")] = None,
+    gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
+    folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
+    skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a table or figure of the paper: ours beside the paper's numbers. The same command goes on.
+
+    Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
+    """
+    from safecl.cli.reproduce import Options, list_targets, reproduce_command
+    from safecl.cli.terminal import make_console
+
+    if target == "list":
+        list_targets(make_console())
+        return
+    options = Options(scale, preset, seeds, on, jobs, gpus, folder, skip_missing, trial, dry, quiet)
+    raise typer.Exit(reproduce_command(target, words or [], options))
+
+
+@app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),

@@ -31,12 +31,7 @@ def sweep_command(
     show: Show = "auto",
 ) -> int:
     """Run a sweep and print its table; the exit code is 1 where a run has failed."""
-    if on not in PLACES:
-        raise unknown("place for --on", on, PLACES)
-    if jobs is not None and jobs < 1:
-        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must go on at once.")
-    if not 0 < gpus <= 1:
-        raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
+    check_place(on, jobs, gpus)
     if objective is not None:
         check_objective(objective)
     plan = make_plan(source, words, objective)  # before anything heavy is imported: a wrong word is answered at once
@@ -64,6 +59,16 @@ def sweep_command(
     for file in result.files:
         console.print(Text(str(file), overflow="fold"))
     return 1 if result.failed else 0
+
+
+def check_place(on: str, jobs: int | None, gpus: float) -> None:
+    """Refuse what cannot be meant by --on, --jobs and --gpus."""
+    if on not in PLACES:
+        raise unknown("place for --on", on, PLACES)
+    if jobs is not None and jobs < 1:
+        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must go on at once.")
+    if not 0 < gpus <= 1:
+        raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
 
 
 def list_cells(plan: Plan, folder: Path, console: Console) -> None:

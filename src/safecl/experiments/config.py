@@ -1,9 +1,11 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
+import copy
 import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -157,7 +159,7 @@ def read_source(source: str) -> Values:
 def parse_yaml(text: str, source: str) -> Values:
     """The keys and values of a YAML text; ``source``: what the sentence on a wrong one names."""
     try:
-        values = yaml.safe_load(text) or {}
+        values = copy.deepcopy(_parsed(text)) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
@@ -165,3 +167,9 @@ def parse_yaml(text: str, source: str) -> Values:
     if not isinstance(values, dict):
         raise SafeclError(f"{source} must hold keys and values, not a {type(values).__name__}.")
     return values
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Shared by all callers: do not modify. A sweep resolves hundreds of runs from a few presets."""
+    return yaml.safe_load(text)

@@ -18,6 +18,7 @@ from safecl.experiments.sweep_progress import Board, Standing, make_board, read_
 from safecl.experiments.sweep_ray import OnRay
 from safecl.experiments.sweep_table import Results, as_csv, as_latex, as_table, collect, runs_csv, write_text
 from safecl.experiments.sweep_worker import LOG, Job, Outcome
+from safecl.lines import counted
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.tables import Table
@@ -26,6 +27,7 @@ from safecl.settings import flatten
 On: TypeAlias = Literal["local", "ray"]
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
+SIZE = "backbone.image_size"
 BUSY = 2.0  # seconds until a run that another sweep works on is looked at again
 
 
@@ -72,21 +74,35 @@ def run_sweep(
     ``on``: processes of this machine, or a Ray cluster. ``jobs``: runs at once at most. ``gpus``: what a run gets of a
     GPU. ``objective``: the validation metric by which the best configuration is marked. ``command``: noted in each run.
     """
+    failed = run_cells(plan, folder, on=on, jobs=jobs, gpus=gpus, show=show, command=command)
+    return finish(plan, folder, failed, objective)
+
+
+def run_cells(
+    plan: Plan,
+    folder: Path,
+    *,
+    on: On = "local",
+    jobs: int | None = None,
+    gpus: float = 1.0,
+    show: Show = "auto",
+    command: str = "",
+) -> dict[str, str]:
+    """Run what is not done of ``plan`` below ``folder``; gives the names of the failed runs, each with its sentence."""
     folder = make_folder(folder)
     waiting = [cell for cell in plan.cells if not is_done(folder / cell.name, cell)]
-    failed: dict[str, str] = {}
-    if waiting:
-        executor: Executor = (OnRay if on == "ray" else Local)(waiting, jobs, gpus)
-        with make_board(show) as board:
-            done = len(plan.cells) - len(waiting)
-            already = f", {done} of them done already" if done else ""
-            at_once = f"{executor.jobs} at once, {executor.threads} thread{'s' * (executor.threads > 1)} each"
-            board.say(f"{plan.name}: {len(plan.cells)} runs{already}; {at_once}; in {folder}")
-            try:
-                failed = _Loop(waiting, folder, executor, board, len(plan.cells), command).run()
-            finally:
-                executor.close()
-    return finish(plan, folder, failed, objective)
+    if not waiting:
+        return {}
+    executor: Executor = (OnRay if on == "ray" else Local)(waiting, jobs, gpus)
+    with make_board(show) as board:
+        done = len(plan.cells) - len(waiting)
+        already = f", {done} of them done already" if done else ""
+        at_once = f"{executor.jobs} at once, {counted(executor.threads, 'thread')} each"
+        board.say(f"{plan.name}: {counted(len(plan.cells), 'run')}{already}; {at_once}; in {folder}")
+        try:
+            return _Loop(waiting, folder, executor, board, len(plan.cells), command).run()
+        finally:
+            executor.close()
 
 
 def finish(plan: Plan, folder: Path, failed: dict[str, str], objective: str | None = None) -> SweepResult:
@@ -114,11 +130,9 @@ def is_done(folder: Path, cell: Cell) -> bool:
     if found is None or read_json(folder / "summary.json") is None:
         return False
     wanted = flatten(cell.settings.model_dump(mode="json"))
-    return bool({key: value for key, value in found.items() if key not in FREE} == _plain(wanted))
-
-
-def _plain(settings: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if key not in FREE}
+    free = {*FREE, *((SIZE,) if wanted[SIZE] is None else ())}  # the pictures choose the size, then the run notes it
+    plain = ({key: value for key, value in each.items() if key not in free} for each in (found, wanted))
+    return bool(next(plain) == next(plain))
 
 
 def make_folder(folder: Path) -> Path:

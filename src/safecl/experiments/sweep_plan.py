@@ -85,10 +85,10 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
     named in one error.
     """
     name, parts = _read(source)
-    given = _flat(parse_words(words))
-    variants, base = parts["base"].pop(VARIANTS, []), _flat(parts["base"])
-    grid = {key: _values(key, value, source) for key, value in _flat(parts["grid"]).items()}
-    rows = [_flat(row) for row in parts["runs"]]
+    given = flat(parse_words(words))
+    variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
+    grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
+    rows = [flat(row) for row in parts["runs"]]
     for key, value in given.items():
         if key in grid:
             grid[key] = _values(key, value if isinstance(value, list) else [value], source)
@@ -96,9 +96,9 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
         else:
             base[key] = value
             rows = [{**row, key: value} if key in row else row for row in rows]
-    exclude = [_flat(row) for row in parts["exclude"]]
+    exclude = [flat(row) for row in parts["exclude"]]
     every = _expand(grid, rows)
-    _check_keys([base, grid, *every, *exclude], source)
+    check_keys([base, grid, *every, *exclude], source)
     if not every:
         raise SafeclError(f"The sweep {source} has no runs; give it a grid, like seed: [0, 1, 2].")
     cells: dict[str, Cell] = {}
@@ -110,10 +110,10 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
             continue
         count += 1
         try:
-            cell = _cell(base, variants, varied, used)
+            cell = resolve_cell(base, variants, varied, used)
             if any(_fits(row, {**base, **varied}, cell.settings) for row in exclude):
                 continue
-            if not _supported(cell.settings) and EVERY in grid.get("preset", ()):
+            if not supported(cell.settings) and EVERY in grid.get("preset", ()):
                 continue
             _check(cell.settings, objective)
             cells.setdefault(cell.name, cell)
@@ -162,7 +162,7 @@ def _values(key: str, value: Any, source: str) -> list[Any]:
     return value
 
 
-def _flat(values: Mapping[str, Any]) -> Values:
+def flat(values: Mapping[str, Any]) -> Values:
     """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
     return {_spelt(key): value for key, value in flatten(values).items()}
 
@@ -172,7 +172,7 @@ def _spelt(key: str) -> str:
     return inner if inner.partition(".")[0] in method_groups() else key
 
 
-def _check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
+def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
     known = {*keys(RunSettings), "preset"}
     for key in (key for part in parts for key in part):
         if key not in known:
@@ -189,11 +189,14 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
         taken = {*row, *(METHOD if METHOD & row.keys() else ())}
         rest = {key: values for key, values in axes.items() if key not in taken}
         found += [{**row, **dict(zip(rest, values, strict=True))} for values in product(*rest.values())]
-    return [_flat(varied) for varied in found]
+    return [flat(varied) for varied in found]
 
 
-def _cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
-    """Resolve one run; notes the keys that it has ``used``."""
+def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
+    """Resolve one run: ``varied`` over the fitting ``variants`` over ``base`` over its preset, all by dotted keys.
+
+    A key that its method does not have is left out; those that it has are added to ``used``.
+    """
     source = str(varied.get("preset", base.get("preset", "safe")))
     if "preset" in varied:  # a preset brings its own method
         base = {key: value for key, value in base.items() if key not in METHOD}
@@ -226,14 +229,14 @@ def _nested(flat: Mapping[str, Any]) -> Values:
     return values
 
 
-def _supported(settings: RunSettings) -> bool:
+def supported(settings: RunSettings) -> bool:
     """Whether the method takes the protocol of the stream, as far as the settings tell."""
     protocol = settings.stream.protocol or ("class" if settings.stream.kind == "glyphs" else None)
     return protocol is None or protocol in settings.method.protocols
 
 
 def _check(settings: RunSettings, objective: str | None) -> None:
-    if not _supported(settings):
+    if not supported(settings):
         raise SafeclError(
             f"{settings.method.title} has no {settings.stream.protocol or 'class'}-incremental form; choose "
             f"stream.protocol={settings.method.protocols[0]} or another method."
@@ -256,7 +259,7 @@ def _fits(row: Mapping[str, Any], given: Mapping[str, Any], settings: RunSetting
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:
     """Resolved settings by the keys that a user writes, the groups by their names."""
-    found = _flat(settings.model_dump(mode="json"))
+    found = flat(settings.model_dump(mode="json"))
     names = {"method": settings.method.name, "pet": settings.pet, "backbone": settings.backbone.name}
     return {**found, **names, "stream": settings.stream.title}
 

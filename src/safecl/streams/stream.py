@@ -95,6 +95,14 @@ class Stream:
             same.transform = replace(self.transform, size=size)
         return same
 
+    def excerpt(self, classes: int, pictures: int) -> "Stream":
+        """The first session alone: its first ``classes``, ``pictures`` of each to train on and to test on."""
+        part = self._parts[0]
+        labels = part.classes[:classes]
+        some = [each.subset(_heads(each.labels, labels, pictures)) for each in (part.train, part.test)]
+        parts = [Part(part.name, labels, *some)]
+        return Stream(self.name, parts, self.protocol, self.transform, self._held_out, self._seed, self.split)
+
     def __repr__(self) -> str:
         classes, sessions = counted(len(self.labels), "class", "classes"), counted(len(self), "session")
         pictures = [sum(len(part.train) for part in self._parts), sum(len(part.test) for part in self._parts)]
@@ -181,6 +189,12 @@ class Stream:
         train = self._part(number).train
         keep, hold = split(train.labels, self._held_out, np.random.default_rng([self._seed, number]))
         return (train.subset(keep) if hold else train), train.subset(hold)
+
+
+def _heads(labels: Sequence[Label], wanted: Sequence[Label], count: int) -> list[int]:
+    """The first ``count`` positions of each wanted label."""
+    where = positions(labels)
+    return [i for label in wanted for i in where.get(label, [])[:count]]
 
 
 def split(labels: Sequence[Label], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:

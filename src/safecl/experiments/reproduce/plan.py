@@ -1,0 +1,146 @@
+"""Which runs a target needs at a scale. Every cell of a table is a run or a part of one; equal runs are one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from safecl.configure.words import parse_words
+from safecl.errors import SafeclError
+from safecl.experiments.reproduce.scales import Scale, StandIn
+from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target, read_target
+from safecl.experiments.sweep_plan import Cell, check_keys, flat, resolve_cell, supported
+
+BASELINES: dict[Preset, str] = {"safe": "ranpac", "paper": "ranpac-published", "published": "ranpac-published"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table: where it stands, what the paper has there, and its run for each seed."""
+
+    row: Row
+    column: Column
+    paper: float | None
+    runs: tuple[Cell, ...]
+    stream: StandIn | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A target at a scale: its entries, the streams it shows, and what cannot be run, each with the reason."""
+
+    target: Target
+    entries: list[Entry]
+    streams: dict[str, StandIn] = field(default_factory=dict)  # by the label of the column
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of its table: those that are run, and their mean where there are several."""
+        several = len(self.streams) > 1
+        return [one for one in self.target.columns if one.label in self.streams or (one.mean and several)]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Its runs, each once."""
+        return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())
+
+
+def make_jobs(
+    targets: Sequence[str], scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None
+) -> list[Job]:
+    """The runs of several targets by their names."""
+    return [make_job(read_target(name), scale, preset, words, repeat) for name in targets]
+
+
+def all_cells(jobs: Sequence[Job]) -> list[Cell]:
+    """The runs of all of them, each once."""
+    return list({cell.name: cell for job in jobs for cell in job.cells}.values())
+
+
+def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None) -> Job:
+    """The runs of a target. ``words``: ``key=value`` settings over all others. ``repeat``: how many seeds."""
+    repeat = scale.repeat if repeat is None else repeat
+    if not 1 <= repeat <= len(scale.seeds):
+        raise SafeclError(f"--seeds {repeat} is wrong: the scale {scale.name} has 1 to {len(scale.seeds)} seeds.")
+    given = flat(parse_words(words))
+    check_keys([given], "the words")
+    whole, target = target, target.at(scale.name)
+    left_out = _not_at_this_scale(whole, target)
+    columns, streams = _columns(target, scale, left_out)
+    entries = []
+    for row in target.rows:
+        for place, column in columns:
+            stream = streams[column.label]
+            runs = [
+                make_cell(target, row, column, stream, scale, preset, {**scale.seeds[i], **given})
+                for i in range(repeat)
+            ]
+            if not supported(runs[0].settings):
+                left_out.append(f"{row.label} on {stream.title}: it has no form for this protocol")
+                continue
+            entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs), stream))
+    return Job(target, entries, streams, left_out)
+
+
+def make_cell(
+    target: Target,
+    row: Row,
+    column: Column,
+    stream: StandIn,
+    scale: Scale,
+    preset: Preset,
+    top: Mapping[str, Any],
+) -> Cell:
+    """One run: preset, scale, stream, target, column, row, and ``top`` (seed and words), each over those before it."""
+    tuned = stream.tuned if row.run in (SAFE, BASELINE) else {}
+    low = [scale.base, stream.set, tuned, scale.presets.get(preset, {})]
+    chosen = {SAFE: preset, BASELINE: BASELINES[preset]}.get(row.run, row.run)
+    changes = _merged([target.set, column.changes(preset), row.changes(preset)])
+    base, varied = _merged(low), _merged([changes, top, {"preset": chosen}])
+    check_keys([base, {key: value for key, value in varied.items() if key != "preset"}], target.name)
+    cell = resolve_cell(base, list(scale.variants), varied, set())
+    told = {key: value for key, value in cell.varied.items() if key in (*changes, "seed")}
+    return replace(cell, varied={"preset": chosen, "stream": stream.name, **told})
+
+
+def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Later layers over earlier ones; a whole group (``pet: ssf``) removes what an earlier layer has inside it."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in flat(layer).items():
+            merged = {old: kept for old, kept in merged.items() if not old.startswith(f"{key}.")}
+            merged[key] = value
+    return merged
+
+
+def _not_at_this_scale(whole: Target, target: Target) -> list[str]:
+    """The rows and columns that the scale leaves out."""
+    first, second = whole.axes or ("", "")
+    rows = [row.label for row in whole.rows if row.label not in {one.label for one in target.rows}]
+    columns = [one.label for one in whole.columns if one.label not in {kept.label for kept in target.columns}]
+    parts = [f"{name} {', '.join(labels)}".strip() for name, labels in ((first, rows), (second, columns)) if labels]
+    return [f"{'; '.join(parts)}: left out at this scale"] if parts else []
+
+
+def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tuple[int, Column]], dict[str, StandIn]]:
+    """The columns that are run, with their places, and the stream of each; what is not run is added to ``left_out``."""
+    columns: list[tuple[int, Column]] = []
+    streams: dict[str, StandIn] = {}
+    reasons: dict[str, list[str]] = {}
+    by_stream = any(column.stream for column in target.columns)
+    for place, column in enumerate(target.columns):
+        if column.mean or (target.stream is None and not by_stream):
+            continue
+        name = str(column.stream or target.stream)
+        stream = scale.stream(name)
+        if stream is None:
+            reasons.setdefault("nothing stands for it at this scale", []).append(column.label)
+            continue
+        shown = next((label for label, one in streams.items() if by_stream and one is stream), None)
+        if shown is not None:
+            reasons.setdefault(f"{stream.title} stands for it as well, in the column {shown}", []).append(column.label)
+            continue
+        streams[column.label] = stream
+        columns.append((place, column))
+    left_out += [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
+    return columns, streams

@@ -1,0 +1,165 @@
+"""What a finished run can still be asked: its features, its aggregation weights, its answers with another γ."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from safecl.atomic import write_json
+from safecl.backbone.load import load_backbone
+from safecl.engine.checkpoint import load_state
+from safecl.engine.device import choose_device, choose_precision
+from safecl.engine.device_loader import DeviceLoader
+from safecl.engine.folder import read_json
+from safecl.errors import SafeclError
+from safecl.experiments.sweep_plan import Cell
+from safecl.heads.aggregate import weights
+from safecl.methods.catalog import make_method
+from safecl.methods.method import Method
+from safecl.streams.catalog import open_stream
+from safecl.streams.images import Pictures
+from safecl.streams.stream import Stream
+
+MOST = 40  # pictures of a class in a t-SNE
+
+
+class Probe:
+    """Asks finished runs below ``folder``. Answers are kept in ``kept``: a run is opened once for each question.
+
+    ``cut``: what the runs had of their streams.
+    """
+
+    def __init__(self, folder: Path, kept: Path, cut: Callable[[Stream], Stream] | None = None) -> None:
+        self.folder, self.kept, self.cut = folder, kept, cut
+        self._open: tuple[str, Method, Stream] | None = None
+
+    def accuracy(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
+        """Final accuracy with other settings of the answer, such as ``gamma``; nothing is trained."""
+
+        def ask() -> dict[str, Any]:
+            method, stream = self.restored(cell)
+            before = method.settings
+            method.settings = before.model_copy(update=dict(answer))
+            try:
+                right, count = 0, 0
+                for images, targets in self._tests(method, stream):
+                    right += int((method.logits(images).argmax(dim=1).cpu() == targets).sum())
+                    count += len(targets)
+            finally:
+                method.settings = before
+            return {"accuracy": right / count if count else None}
+
+        found: float | None = self._once(cell, {"answer": dict(answer)}, ask)["accuracy"]
+        return found
+
+    def weights(self, cell: Cell) -> dict[str, Any]:
+        """By class in the order of learning: mean aggregation weights, and the session that brought it."""
+
+        def ask() -> dict[str, Any]:
+            method, stream = self.restored(cell)
+            gamma = float(getattr(method.settings, "gamma", 1.0))
+            sums, counts = torch.zeros(len(method.classes), 2), torch.zeros(len(method.classes))
+            for images, targets in self._tests(method, stream):
+                said = method.all_logits(images)
+                sums.index_add_(0, targets, weights(said["slow"].float(), said["fast"].float(), gamma).cpu())
+                counts.index_add_(0, targets, torch.ones(len(targets)))
+            means = (sums / counts.clamp(min=1)[:, None]).tolist()
+            session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
+            sessions = [session[label] for label in method.classes]
+            return {"slow": [m[0] for m in means], "fast": [m[1] for m in means], "session": sessions}
+
+        return self._once(cell, {"weights": True}, ask)
+
+    def features(self, cell: Cell, network: str, seen: int = 5, unseen: int = 5) -> dict[str, Any]:
+        """Features of test pictures of ``seen`` classes of the first session and ``unseen`` of later ones.
+
+        ``network``: ``backbone``, or a key of the method's features. ``labels``: the classes, the seen ones first.
+        """
+
+        def ask() -> dict[str, Any]:
+            method, stream = self.restored(cell)
+            first, later = chosen_classes(stream, seen, unseen)
+            rows, labels = [], []
+            for pictures in (stream.test(number) for number in range(1, len(stream.test_parts) + 1)):
+                places = _some(pictures, [*first, *later])
+                for images in self._batches(method, pictures, places):
+                    found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
+                    rows += found.float().cpu().tolist()
+                labels += [str(pictures.labels[i]) for i in places]
+            return {"features": rows, "labels": labels, "seen": [*map(str, first)], "unseen": [*map(str, later)]}
+
+        return self._once(cell, {"features": network, "seen": seen, "unseen": unseen}, ask)
+
+    def restored(self, cell: Cell) -> tuple[Method, Stream]:
+        """The method of a finished run as it was after the last session, and its stream."""
+        if self._open is None or self._open[0] != cell.name:
+            method, stream = restore(self.folder / cell.name, cell)
+            self._open = cell.name, method, self.cut(stream) if self.cut else stream
+        return self._open[1:]
+
+    def _tests(self, method: Method, stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of the test pictures of all parts, with class indices (n,)."""
+        index = {label: i for i, label in enumerate(method.classes)}
+        for number in range(1, len(stream.test_parts) + 1):
+            pictures, start = stream.test(number), 0
+            for images in self._batches(method, pictures, range(len(pictures))):
+                labels = pictures.labels[start : start + len(images)]
+                start += len(images)
+                yield images, torch.tensor([index[label] for label in labels])
+
+    def _batches(self, method: Method, pictures: Pictures, places: Sequence[int]) -> Iterator[Tensor]:
+        if not len(places):
+            return
+        assert self._open is not None
+        yield from DeviceLoader(pictures, self._open[2].transform, method.backbone.device).plain(places)
+
+    def _once(self, cell: Cell, question: Mapping[str, Any], ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The kept answer to a question, or a new one."""
+        digest = hashlib.blake2b(json.dumps(question, sort_keys=True).encode(), digest_size=4).hexdigest()
+        file = self.kept / f"{cell.name}-{digest}.json"
+        found = read_json(file)
+        if found is None:
+            with torch.no_grad():
+                found = ask()
+            self.kept.mkdir(parents=True, exist_ok=True)
+            write_json(file, found)
+        return found
+
+
+def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
+    """The method in the newest state of a run, ready to answer, and its stream from the start."""
+    states = sorted((folder / "state").glob("session_*.safetensors"))
+    if not states:
+        raise SafeclError(f"{folder} holds no state of the run; delete the folder and start again.")
+    settings = cell.settings
+    device = choose_device(settings.device)
+    size = (read_json(folder / "facts.json") or {}).get("backbone", {}).get("size")  # chosen by the pictures, perhaps
+    chosen = settings.backbone.model_copy(update={"image_size": size})
+    backbone = load_backbone(chosen).to(device, choose_precision(settings.precision, device))
+    stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
+    method = make_method(settings.method, backbone, settings.seed)
+    tensors, facts = load_state(states[-1])
+    method.restore(tensors, facts["classes"])
+    return method.eval(), stream
+
+
+def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], list[Any]]:
+    """Classes of the first session, and as many of each later one as are needed, in their order."""
+    first = list(stream.sessions[0][1])[:seen]
+    later = [list(classes) for _, classes in stream.sessions[1:]]
+    rows = max((len(classes) for classes in later), default=0)
+    turn = [classes[i] for i in range(rows) for classes in later if i < len(classes)]
+    return first, [label for label in dict.fromkeys(turn) if label not in stream.sessions[0][1]][:unseen]
+
+
+def _some(pictures: Pictures, classes: Sequence[Any]) -> list[int]:
+    """Positions of at most ``MOST`` pictures of each class."""
+    found: dict[Any, list[int]] = {label: [] for label in classes}
+    for i, label in enumerate(pictures.labels):
+        if label in found and len(found[label]) < MOST:
+            found[label].append(i)
+    return [i for places in found.values() for i in places]

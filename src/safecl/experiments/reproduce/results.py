@@ -1,0 +1,180 @@
+"""The numbers of a target from its finished runs: ours beside the paper's, and whether its claims hold."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from safecl.experiments.reproduce.plan import Entry, Job
+from safecl.experiments.reproduce.targets import Claim, Measure, Target
+from safecl.experiments.sweep_plan import Cell
+from safecl.lines import counted
+from safecl.report.runs import Run
+from safecl.report.series import Series, all_series
+
+Ask = Callable[[Cell, Mapping[str, Any]], float | None]
+"""The final accuracy of a finished run that is asked again with other settings of its answer."""
+
+Values = tuple[float | None, ...]  # one a seed
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell of a table: our number for each seed, and the paper's. Accuracies are percentages."""
+
+    ours: Values = ()
+    paper: float | None = None
+    measure: Measure = "final"
+
+    @property
+    def found(self) -> list[float]:
+        return [value for value in self.ours if value is not None]
+
+    @property
+    def mean(self) -> float | None:
+        return mean(self.found) if self.found else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation over seeds; None of fewer than two."""
+        return stdev(self.found) if len(self.found) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.mean is None or self.paper is None else self.mean - self.paper
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table."""
+
+    label: str
+    cells: list[Shown]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A claim of the paper here: the smallest margin over those it names. None where numbers are missing."""
+
+    claim: Claim
+    rival: str = ""
+    margin: Shown | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        return None if self.margin is None or self.margin.mean is None else self.margin.mean > 0
+
+    def __str__(self) -> str:
+        if self.margin is None or self.margin.mean is None:
+            return f"{self.claim.says}: not known, numbers are missing"
+        paper = "" if self.margin.paper is None else f"; in the paper by {_signed(self.margin.paper)}"
+        deviation, count = self.margin.deviation, len(self.margin.found)
+        spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
+        unsure = deviation is not None and 0 < abs(self.margin.mean) <= deviation
+        verdict = "holds" if self.holds else "does not hold" if self.margin.mean else "is level"
+        within = ", within the spread" if unsure else ""
+        what = f"by {_signed(self.margin.mean)} points{spread} against {self.rival}"
+        return f"{self.claim.says}: {verdict}{within}, {what}{paper}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
+    """The rows of a target; ``runs``: the finished ones by the names of their cells."""
+    target, lines = job.target, []
+    for row in target.rows:
+        mine = {entry.column.label: entry for entry in job.entries if entry.row is row}
+        cells: list[Shown] = []
+        for column in job.columns:
+            if column.mean:
+                cells.append(_mean(cells, _printed(target, row.paper, len(cells))))
+            elif column.label in mine:
+                cells.append(_shown(mine[column.label], runs, ask))
+            else:
+                cells.append(Shown())
+        lines.append(Line(row.label, cells))
+    return lines
+
+
+def _printed(target: Target, paper: tuple[float | None, ...], shown: int) -> float | None:
+    """The paper's own mean, where all of its columns are there."""
+    others = sum(not column.mean for column in target.columns)
+    return next((value for value, column in zip(paper, target.columns, strict=False) if column.mean), None) if (
+        shown == others
+    ) else None  # fmt: skip
+
+
+def _mean(cells: Sequence[Shown], printed: float | None) -> Shown:
+    """Over the columns that are there: of ours seed by seed, of the paper's where each has a number."""
+    seeds = max((len(cell.ours) for cell in cells), default=0)
+    by_seed = [[cell.ours[i] if i < len(cell.ours) else None for cell in cells] for i in range(seeds)]
+    ours = [mean(v for v in values if v is not None) if values and None not in values else None for values in by_seed]
+    papers = [cell.paper for cell in cells if cell.paper is not None]
+    paper = printed if printed is not None or len(papers) < len(cells) or not papers else mean(papers)
+    return Shown(tuple(ours), paper)
+
+
+def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
+    values: list[float | None] = []
+    for cell in entry.runs:
+        run = runs.get(cell.name)
+        if run is None:
+            values.append(None)
+        elif entry.column.answer:
+            values.append(_percent(ask(cell, entry.column.answer)))
+        else:
+            values.append(number(run, entry.row.output, entry.column.measure))
+    return Shown(tuple(values), entry.paper, entry.column.measure)
+
+
+def number(run: Run, output: str | None, measure: Measure) -> float | None:
+    """One number of a run; ``output``: None is the method's own answer."""
+    if measure == "learnable":
+        return run.facts.parameters.learnable
+    one = series(run, output)
+    return _percent(one.final if measure == "final" else one.average_seen)
+
+
+def series(run: Run, output: str | None) -> Series:
+    every = all_series([run])
+    return next((one for one in every if one.output == output), None) or next(one for one in every if one.main)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
+    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies."""
+    by_label = {line.label: line for line in lines}
+    found = []
+    for claim in target.claims:
+        place = _judged(lines)
+        margins = [
+            (rival, _margin(by_label[claim.row].cells[place], by_label[rival].cells[place]))
+            for rival in claim.over
+            if place is not None and rival in by_label
+        ]
+        known = [(rival, margin) for rival, margin in margins if margin.mean is not None]
+        if not known:
+            found.append(Outcome(claim))
+            continue
+        rival, margin = min(known, key=lambda pair: pair[1].mean or 0.0)
+        found.append(Outcome(claim, rival, margin))
+    return found
+
+
+def _judged(lines: Sequence[Line]) -> int | None:
+    """The column that decides: the last one of final accuracies, that is the mean where there is one."""
+    places = [i for i, cell in enumerate(lines[0].cells) if cell.measure == "final"] if lines else []
+    return places[-1] if places else None
+
+
+def _margin(one: Shown, other: Shown) -> Shown:
+    """The difference of two cells, seed by seed."""
+    pairs = zip(one.ours, other.ours, strict=False)
+    paper = None if one.paper is None or other.paper is None else one.paper - other.paper
+    return Shown(tuple(None if a is None or b is None else a - b for a, b in pairs), paper)

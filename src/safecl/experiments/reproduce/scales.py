@@ -1,0 +1,77 @@
+"""A scale: on which data, with which backbone and for how long the targets are run."""
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PositiveInt, ValidationError
+
+from safecl.configure.layers import VARIANTS
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.config import parse_yaml
+from safecl.experiments.reproduce.targets import Preset
+from safecl.settings import Settings, reason
+
+SCALES = ("small", "assets", "paper")
+DIR = "{dir}"  # stands for the given folder
+
+
+class StandIn(Settings):
+    """A stream of a scale, and the paper's datasets that it stands for."""
+
+    name: str
+    title: str
+    stands_for: tuple[str, ...] = Field(alias="for")
+    set: dict[str, Any]
+    tuned: dict[str, Any] = Field({}, description="settings of SAFE and its baseline alone")
+
+
+class Scale(Settings):
+    """What is run in place of the paper's data, backbones and settings."""
+
+    name: str
+    title: str
+    preset: Preset = Field(description="of SAFE, if none is chosen")
+    base: dict[str, Any]
+    variants: tuple[dict[str, Any], ...] = ()
+    presets: dict[Preset, dict[str, Any]] = Field({}, description="settings with this preset")
+    seeds: tuple[dict[str, Any], ...] = Field(description="settings of each repetition")
+    repeat: PositiveInt = Field(description="repetitions, if their number is not chosen")
+    streams: tuple[StandIn, ...]
+
+    def stream(self, name: str) -> StandIn | None:
+        """What stands for one of the paper's datasets; None where nothing does."""
+        return next((one for one in self.streams if name in one.stands_for), None)
+
+
+@cache
+def read_scale(name: str, folder: Path | None = None) -> Scale:
+    """The scale of this name; ``folder``: of given weights and pictures."""
+    if name not in SCALES:
+        raise unknown("scale", name, SCALES)
+    file = resources.files("safecl.experiments.reproduce") / "scales" / f"{name}.yaml"
+    text = file.read_text(encoding="utf-8")
+    if DIR in text and folder is None:
+        raise SafeclError(
+            f"--scale {name} needs the folder of weights and pictures: safecl reproduce all --scale {name} DIR."
+        )
+    if DIR not in text and folder is not None:
+        raise SafeclError(f"{folder} means nothing to --scale {name}: only --scale assets takes a folder.")
+    values = parse_yaml(text, name)
+    base = dict(values["base"])
+    values |= {"name": name, "base": base, VARIANTS: base.pop(VARIANTS, [])}
+    try:
+        return Scale.model_validate(_filled(values, str(folder.expanduser().resolve())) if folder else values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SafeclError(f"The scale {name} is wrong: {first['loc']} {reason(first)}.") from error
+
+
+def _filled(value: Any, folder: str) -> Any:
+    """``value`` with the folder in place of ``{dir}``."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, folder) for inner in value]
+    return value.replace(DIR, folder) if isinstance(value, str) else value

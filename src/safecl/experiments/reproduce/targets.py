@@ -1,0 +1,136 @@
+"""A target: a table or a figure of the paper as data, with the paper's numbers beside each cell."""
+
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, ValidationError, model_validator
+
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.config import parse_yaml, presets
+from safecl.settings import Settings, reason
+
+Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
+Measure: TypeAlias = Literal["final", "average", "learnable"]
+Preset: TypeAlias = Literal["safe", "paper", "published"]
+PRESETS: tuple[Preset, ...] = ("safe", "paper", "published")
+SAFE, BASELINE = "safe", "baseline"  # rows that depend on the preset chosen
+ALL = "all"
+
+
+class Change(Settings):
+    """What a row or a column changes: settings by dotted keys, and others for one of the presets."""
+
+    label: str = Field(description="its head")
+    set: dict[str, Any] = Field({}, description="settings by dotted keys")
+    presets: dict[Preset, dict[str, Any]] = Field({}, description="in place of set, with this preset")
+
+    def changes(self, preset: Preset) -> dict[str, Any]:
+        return self.presets.get(preset, self.set)
+
+
+class Column(Change):
+    """A column: a stream, a number of the run, a setting, or the mean of the columns before it."""
+
+    stream: str | None = Field(None, description="one of the paper's datasets; that of the target if not given")
+    measure: Measure = Field("final", description="which number of a run")
+    answer: dict[str, Any] = Field({}, description="settings with which a finished run is asked again")
+    mean: bool = Field(False, description="the mean of the other columns")
+
+
+class Row(Change):
+    """A row: a method, or one output of it, with the paper's numbers (one a column)."""
+
+    run: str = Field(description="safe and baseline: by the preset; else a preset")
+    output: str | None = Field(None, description="which output of the method; its own answer if not given")
+    network: str | None = Field(None, description="which features: backbone, or a key of the method's features")
+    paper: tuple[float | None, ...] = Field((), description="the paper's numbers")
+
+
+class Claim(Settings):
+    """Something that the paper says of its numbers: ``row`` is above each of ``over``, in the first column."""
+
+    says: str
+    row: str
+    over: tuple[str, ...]
+
+
+class Part(Settings):
+    """The rows and columns that are run at a scale, by their labels."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+class Target(Settings):
+    """A table or a figure of the paper."""
+
+    name: str
+    title: str
+    source: str = Field(description="where in the paper")
+    kind: Kind
+    caption: str
+    stream: str | None = None
+    set: dict[str, Any] = Field({}, description="settings of all runs")
+    columns: tuple[Column, ...] = (Column(label="Final"),)
+    rows: tuple[Row, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    axes: tuple[str, str] | None = Field(None, description="names of rows and columns")
+    only: dict[str, Part] = Field({}, description="by scale, what is run of it")
+    late: float = Field(0.0, description="share of the sessions that are late ones")
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "Target":
+        labels, known = {row.label for row in self.rows}, {*presets(), BASELINE}
+        for row in self.rows:
+            if row.paper and len(row.paper) != len(self.columns):
+                raise ValueError(f"the row {row.label} has {len(row.paper)} numbers for {len(self.columns)} columns")
+            if row.run not in known:
+                raise ValueError(f"the row {row.label} runs {row.run}, which is no preset")
+        for claim in self.claims:
+            missing = {claim.row, *claim.over} - labels
+            if missing:
+                raise ValueError(f"there is no row {', '.join(sorted(missing))}")
+        return self
+
+    def at(self, scale: str) -> "Target":
+        """The target with the rows and columns that are run at a scale."""
+        part = self.only.get(scale)
+        if part is None:
+            return self
+        places = [i for i, column in enumerate(self.columns) if column.label in part.columns]
+        rows = [
+            row.model_copy(update={"paper": tuple(row.paper[i] for i in places)} if row.paper else {})
+            for row in self.rows
+            if row.label in part.rows
+        ]
+        return self.model_copy(update={"rows": tuple(rows), "columns": tuple(self.columns[i] for i in places)})
+
+
+def names() -> list[str]:
+    """The targets, tables first."""
+    folder = resources.files("safecl.experiments.reproduce") / "targets"
+    found = [file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")]
+    return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+
+ORDER = (
+    *("table-sota", "table-domainnet", "table-ablation", "table-aggregation", "table-slow", "table-fast", "table-pet"),
+    *("table-lambda-cos", "table-gamma", "table-teacher", "fig-overview", "fig-sensitivity", "fig-tsne"),
+    *("fig-sessions", "fig-weights", "fig-parameters", "fig-datasets"),
+)  # as they are listed
+
+
+@cache
+def read_target(name: str) -> Target:
+    """The target of this name."""
+    if name not in names():
+        raise unknown("target", name, [*names(), ALL])
+    folder = resources.files("safecl.experiments.reproduce") / "targets"
+    values = parse_yaml((folder / f"{name}.yaml").read_text(encoding="utf-8"), name)
+    try:
+        return Target.model_validate({"name": name, **values})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SafeclError(f"The target {name} is wrong: {where} {reason(first)}.") from error

@@ -1,0 +1,180 @@
+"""All targets from nothing, in a reduced form; and at the paper's scale one step of one session of every run."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from safecl.errors import Stopped
+from safecl.experiments.launch import launch
+from safecl.experiments.reproduce import reproduce as module
+from safecl.experiments.reproduce.plan import make_jobs
+from safecl.experiments.reproduce.reproduce import Made, Reproduction
+from safecl.experiments.reproduce.scales import read_scale
+from safecl.experiments.reproduce.targets import names
+from safecl.experiments.sweep import is_done
+from safecl.experiments.sweep_plan import Plan
+
+TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
+SHORT = ["ridge.size=30", "train.epochs=1", "train.batch_size=8"]
+FEW = ["stream.classes=6", "stream.sessions=2", "stream.train=2", "stream.test=3"]
+FAST = [*FEW, *SHORT, *TINY_NETWORK]
+
+
+def in_this_process(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+    """In place of the sweep, which starts a process a run."""
+    for cell in plan.cells:
+        launch(cell.settings, folder / cell.name)
+    return {}
+
+
+def work(folder: Path, targets: list[str], **options: Any) -> Reproduction:
+    jobs = make_jobs(targets, read_scale("small"), "safe", FAST)
+    return Reproduction(jobs, read_scale("small"), "safe", folder, FAST, **options)
+
+
+def trial(folder: Path, targets: list[str], data: Path) -> Reproduction:
+    words = [f"stream.root={data}", "ridge.size=16", *TINY_NETWORK]
+    jobs = make_jobs(targets, read_scale("paper"), "paper", words)
+    return Reproduction(jobs, read_scale("paper"), "paper", folder, words, trial=True)
+
+
+def run(one: Reproduction, without: Mapping[str, set[str]] | None = None) -> list[Made]:
+    gone = without or {}
+    one.run({name for some in gone.values() for name in some}, on="local", jobs=1, gpus=1, show="quiet", command="")
+    return one.make(gone, lambda text: None)
+
+
+def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One test, since all of it is asked of the same 42 runs."""
+    monkeypatch.setattr(module, "run_cells", in_this_process)
+    made = run(work(tmp_path, names()))
+    every_table_and_figure_is_there(tmp_path, made)
+    the_page_shows_all_of_them_and_every_picture_has_an_alt_text(tmp_path, made)
+    gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made)
+    weights_add_up_to_one_for_every_class(tmp_path)
+    monkeypatch.undo()
+    nothing_is_trained_twice(tmp_path, made, monkeypatch)
+
+
+def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
+    assert [one.job.target.name for one in made] == names()
+    for one in made:
+        name, kinds = one.job.target.name, {file.suffix for file in one.files}
+        assert all(file.stat().st_size for file in one.files)
+        if name.startswith("table-"):
+            assert kinds == {".csv", ".tex", ".md"}
+        else:
+            assert kinds >= {".svg", ".png"}, name
+            assert Image.open(folder / "small-safe" / f"{name}.png").width > 300
+        assert all(cell.mean is not None for line in one.lines for cell in line.cells), name
+
+
+def the_page_shows_all_of_them_and_every_picture_has_an_alt_text(folder: Path, made: list[Made]) -> None:
+    page = (folder / "small-safe" / "index.html").read_text()
+    pictures = re.findall(r'<img src="([^"]+)" alt="([^"]*)"', page)
+    assert {file.removesuffix(".svg") for file, _ in pictures} == {name for name in names() if name.startswith("fig-")}
+    assert all((folder / "small-safe" / file).is_file() and len(alt) > 40 for file, alt in pictures)
+    assert all(f'id="{name}"' in page for name in names()) and "http" not in page
+    for link in re.findall(r'<a href="([^"#]+)"', page):
+        assert (folder / "small-safe" / link).is_file()
+    assert all(sentence.split(":")[0] in page for one in made for sentence in one.left_out)
+
+
+def gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made: list[Made]) -> None:
+    found = {one.job.target.name: one for one in made}
+    gamma = [cell.mean for cell in found["table-gamma"].lines[0].cells]
+    assert gamma[2] == found["table-ablation"].lines[3].cells[0].mean
+    assert gamma[0] == found["table-aggregation"].lines[1].cells[0].mean
+
+
+def weights_add_up_to_one_for_every_class(folder: Path) -> None:
+    found = [json.loads(file.read_text()) for file in (folder / "probes").iterdir()]
+    (weights,) = [one for one in found if "slow" in one]
+    assert [s + f for s, f in zip(weights["slow"], weights["fast"], strict=True)] == pytest.approx([1.0] * 6)
+    assert weights["session"] == [1] * 3 + [2] * 3
+
+
+def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = work(folder, names())
+    assert len(one.cells) == len(list((folder / "runs").iterdir())) < sum(len(job.cells) for job in one.jobs)
+    assert one.waiting() == []
+    monkeypatch.setattr("safecl.experiments.sweep.Local", None)  # no worker can be started
+    monkeypatch.setattr("safecl.experiments.reproduce.probe.restore", None)  # nor a run be opened again
+    before = {each.job.target.name: each for each in made}
+    for each in run(work(folder, ["table-ablation", "table-gamma", "fig-weights"])):
+        assert each.lines == before[each.job.target.name].lines
+
+
+def test_what_was_not_run_is_said_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+        return {plan.cells[0].name: "The disk is full."}
+
+    monkeypatch.setattr(module, "run_cells", failing)
+    one = work(tmp_path, ["table-ablation"])
+    (made,) = run(one, {"The weights are not there.": {one.cells[1].name}})
+    assert made.left_out == [
+        "preset=ranpac stream=glyphs seed=0: it failed: The disk is full.",
+        "preset=safe stream=glyphs seed=0: The weights are not there.",
+    ]
+    assert one.cells[0].settings.preset == "ranpac" and all(
+        cell.mean is None for line in made.lines for cell in line.cells
+    )
+
+
+def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def stopped_after_one(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+        for cell in plan.cells:
+            if not is_done(folder / cell.name, cell):
+                started.append(cell.name)
+                launch(cell.settings, folder / cell.name)
+                raise Stopped
+        return {}
+
+    monkeypatch.setattr(module, "run_cells", stopped_after_one)
+    for left in (1, 0):
+        with pytest.raises(Stopped):
+            run(work(tmp_path, ["table-ablation"]))
+        assert len(work(tmp_path, ["table-ablation"]).waiting()) == left
+    (made,) = run(work(tmp_path, ["table-ablation"]))
+    assert len(started) == len(set(started)) == 2 and made.left_out == []
+
+
+LARGE = (["table-sota"], ["table-pet"])  # most of the runs
+
+
+@pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
+@pytest.mark.parametrize(
+    "targets", [*LARGE, [name for name in names() if [name] not in LARGE]], ids=["main", "pet", "others"]
+)
+def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
+    targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None
+) -> None:
+    one = trial(tmp_path, targets, miniatures)
+    assert one.missing() == {} and len(one.cells) >= 36
+    made = run(one)
+    assert one.failed == {}
+    for each in made:
+        assert all(cell.mean is not None for line in each.lines for cell in line.cells)
+        if each.job.target.kind == "table":
+            text = (one.place / f"{each.job.target.name}.csv").read_text()
+            assert all(row.label in text for row in each.job.target.rows)
+    assert "only one step of one session was run" in (one.place / "index.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
+def test_a_trial_takes_one_step(tmp_path: Path, miniatures: Path, no_cache: None) -> None:
+    one = trial(tmp_path, ["table-ablation"], miniatures)
+    run(one)
+    losses = [(one.runs_folder / cell.name / "losses.jsonl").read_text().splitlines() for cell in one.cells]
+    assert [len(lines) for lines in losses] == [1, 1]

@@ -1,0 +1,66 @@
+"""The targets are the paper's tables and figures, and their numbers agree with each other as they do in the paper."""
+
+from statistics import mean
+
+import pytest
+
+from safecl.errors import SafeclError
+from safecl.experiments.reproduce.targets import Row, Target, names, read_target
+
+TABLES = ("sota", "domainnet", "ablation", "aggregation", "slow", "fast", "pet", "lambda-cos", "gamma", "teacher")
+FIGURES = ("sensitivity", "tsne", "sessions", "weights", "parameters", "datasets", "overview")
+
+
+def row(target: str, label: str) -> Row:
+    return next(one for one in read_target(target).rows if one.label == label)
+
+
+def test_every_table_and_figure_of_the_paper_is_a_target() -> None:
+    assert set(names()) == {*(f"table-{name}" for name in TABLES), *(f"fig-{name}" for name in FIGURES)}
+    for name in names():
+        target = read_target(name)
+        assert target.title and target.caption and (target.kind == "table") == name.startswith("table-")
+
+
+@pytest.mark.parametrize("name", [f"table-{name}" for name in TABLES])
+def test_every_row_of_a_table_has_the_papers_numbers(name: str) -> None:
+    assert all(len(one.paper) == len(read_target(name).columns) for one in read_target(name).rows)
+
+
+@pytest.mark.parametrize("name", ["table-sota", "table-pet"])
+def test_the_printed_average_is_the_mean_of_the_row(name: str) -> None:
+    for one in read_target(name).rows:
+        numbers = [value for value in one.paper[:-1] if value is not None]
+        if one.paper[-1] is not None:
+            assert mean(numbers) == pytest.approx(one.paper[-1], abs=0.051)
+
+
+def test_the_main_table_has_six_datasets_and_nine_methods() -> None:
+    target = read_target("table-sota")
+    assert len(target.rows) == 9 and len([column for column in target.columns if column.stream]) == 6
+
+
+def test_what_two_tables_show_has_the_same_numbers() -> None:
+    ablation = {one.label: one.paper for one in read_target("table-ablation").rows}
+    assert ablation["Slow learner"] == row("table-slow", "Baseline + L_slow (slow learner)").paper
+    assert ablation["Fast learner"] == row("table-fast", "Fast learner (both)").paper
+    assert ablation["Fast learner"] == row("table-teacher", "Slow learner").paper
+    assert ablation["Baseline (RanPAC)"] == row("table-slow", "Baseline (RanPAC)").paper
+    assert row("table-teacher", "None").paper == row("table-fast", "Fine-tuned directly").paper
+    assert row("table-gamma", "SAFE").paper[0] == row("table-aggregation", "Logits added").paper[0]
+    assert row("table-lambda-cos", "Fast learner").paper[4] == ablation["Fast learner"][0]
+
+
+def test_an_unknown_target_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(SafeclError, match="did you mean 'table-ablation'"):
+        read_target("table-ablations")
+
+
+def test_a_target_whose_rows_and_columns_do_not_fit_is_refused() -> None:
+    about = {"name": "x", "title": "x", "source": "x", "kind": "table", "caption": "x"}
+    with pytest.raises(ValueError, match="2 numbers for 1 columns"):
+        Target(**about, rows=(Row(label="a", run="safe", paper=(1.0, 2.0)),))
+    with pytest.raises(ValueError, match="no preset"):
+        Target(**about, rows=(Row(label="a", run="saef"),))
+    with pytest.raises(ValueError, match="no row b"):
+        Target(**about, rows=(Row(label="a", run="safe"),), claims=({"says": "x", "row": "a", "over": ["b"]},))
