@@ -191,5 +191,5 @@ def test_concat_is_made_of_both_learners_features_of_what_is_recalled(
 
 def test_one_gram_matrix_for_both_learners_needs_stale_statistics() -> None:
     with pytest.raises(ValidationError, match=r"needs method\.memory=stale"):
-        SafeSettings(statistics="shared")
+        SafeSettings(statistics="shared", memory="gaussians")
     assert SafeSettings(statistics="shared", memory="stale").memory == "stale"
