@@ -49,6 +49,7 @@ from safecl.engine import fit as engine
 from safecl.engine.cuda_graph import CudaGraph, Values
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.facts import hardware
+from safecl.engine.guard import Guard
 from safecl.engine.learn import learn
 from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.progress import Quiet
@@ -158,9 +159,9 @@ class MeteredTrainer(engine.Trainer):
         self.meter = meter
         super().__init__(*inputs)
 
-    def _train(self, phase: engine.Phase, checkpoint: PhaseCheckpoint) -> bool:
+    def _train(self, phase: engine.Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
         self.meter.steps.append(Steps(self.session, phase.name))
-        return super()._train(phase, checkpoint)
+        return super()._train(phase, checkpoint, held)
 
 
 class Bench(NamedTuple):

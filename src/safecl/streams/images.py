@@ -95,7 +95,7 @@ class Pictures(ABC):
         return self.decode(index).size
 
     @cached_property
-    def sizes(self) -> list[tuple[int, int]]:
+    def sampled_sizes(self) -> list[tuple[int, int]]:
         """Width and height of a sample of the pictures."""
         found = []
         for i in spread(len(self)):
@@ -106,12 +106,12 @@ class Pictures(ABC):
     @property
     def extent(self) -> int:
         """The longer side that nine of ten pictures do not exceed, by a sample of them."""
-        return int(np.quantile([max(size) for size in self.sizes], 0.9, method="higher"))
+        return int(np.quantile([max(size) for size in self.sampled_sizes], 0.9, method="higher"))
 
     @property
     def shorter_side(self) -> int:
         """The shorter side that half of the pictures have at least, by a sample of them."""
-        return int(np.quantile([min(size) for size in self.sizes], 0.5, method="lower"))
+        return int(np.quantile([min(size) for size in self.sampled_sizes], 0.5, method="lower"))
 
     def side(self, transform: Transform) -> int:
         """The side of the canvases: as large as the pictures are, between ``resize`` and twice that.
