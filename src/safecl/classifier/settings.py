@@ -16,7 +16,7 @@ from safecl.methods.settings import MethodSettings
 from safecl.settings import Settings
 
 Memory: TypeAlias = Literal["statistics", "features"]
-STEPS, MOST, LEAST = 1500, 10, 2  # of a phase in batches of 48 pictures: steps at most; epochs at most and at least
+STEPS, MOST, LEAST = 1500, 5, 2  # of a phase in batches of 48 pictures: steps at most; epochs at most and at least
 
 
 class ModelSettings(Settings):
