@@ -25,7 +25,7 @@ from safecl.streams.stream import Session, Stream
 
 LABELS = ["a", "b", "c"]
 RATE = 0.05
-SETTINGS = TrainSettings(epochs=2, batch_size=6, lr=RATE)
+SETTINGS = TrainSettings(guard=True, epochs=2, batch_size=6, lr=RATE)
 MakeStream = Callable[..., Stream]
 
 

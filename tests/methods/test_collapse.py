@@ -16,7 +16,7 @@ from safecl.streams.stream import Stream
 
 MakeStream = Callable[..., Stream]
 SESSIONS = [["a", "b", "c"], ["d", "e"]]
-DESTROYS = TrainSettings(epochs=4, batch_size=6, lr=1e3, later_clip=None)
+DESTROYS = TrainSettings(guard=True, epochs=4, batch_size=6, lr=1e3, later_clip=None)
 
 
 def plain(stream: Stream, number: int, part: str, classes: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
