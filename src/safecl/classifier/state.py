@@ -15,6 +15,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.settings import Memory, ModelSettings
+from safecl.heads.packing import rounded
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
@@ -76,16 +77,16 @@ class State:
 def recording(method: Method, memory: Memory) -> Iterator[list[Added]]:
     """What is added to the ridge heads meanwhile; with ``features`` they are rounded to int8 before they are added."""
     found: list[Added] = []
-    rounded: dict[int, tuple[Tensor, Added]] = {}  # the same features may go into two heads
+    made: dict[int, tuple[Tensor, Added]] = {}  # the same features may go into two heads
 
     def take(head: str, features: Tensor, targets: Tensor) -> Tensor:
         if memory == "statistics":
             found.append(Added(head, features.detach(), targets))
             return features
-        if id(features) not in rounded:
-            scale = features.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
-            rounded[id(features)] = features, Added("", (features / scale).round().to(torch.int8), targets, scale)
-        added = replace(rounded[id(features)][1], head=head, targets=targets)
+        if id(features) not in made:
+            values, scale = rounded(features)
+            made[id(features)] = features, Added("", values, targets, scale)
+        added = replace(made[id(features)][1], head=head, targets=targets)
         found.append(added)
         return added.values
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from safecl.heads.packing import rounded
 from safecl.heads.precision import check_finite
 from safecl.heads.statistics import CHUNK
 
@@ -33,9 +34,8 @@ class KeptFeatures(nn.Module):
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Keep features (N, d) with class indices (N,)."""
         check_finite(features)
-        scales = features.float().abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        values = (features.float() / scales[:, None]).round().to(torch.int8)
-        self._append(values, scales, targets.to(self.targets))
+        values, scales = rounded(features)
+        self._append(values, scales[:, 0], targets.to(self.targets))
 
     @torch.no_grad()
     def remove(self, features: Tensor, targets: Tensor) -> None:

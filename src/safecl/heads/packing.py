@@ -1,4 +1,7 @@
-"""Symmetric matrices as M (M + 1) / 2 numbers: the lower rows, and the upper left corner in the place they leave."""
+"""What is kept in fewer bytes: symmetric matrices as M (M + 1) / 2 numbers, rows of features as int8.
+
+A packed matrix has its lower rows, and its upper left corner in the place they leave.
+"""
 
 import torch
 from torch import Tensor
@@ -32,3 +35,10 @@ def unpack(packed: Tensor, size: int) -> Tensor:
     matrix[..., half:, half:] += rest[..., half:].tril(-1).mT
     matrix[..., :half, :half] = corner + corner.triu(1).mT
     return matrix
+
+
+@torch.no_grad()
+def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (N, d) as int8 (N, d), and the scales (N, 1) that they are multiplied by."""
+    scales = rows.float().abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
+    return (rows.float() / scales).round().to(torch.int8), scales

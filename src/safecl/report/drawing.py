@@ -1,7 +1,9 @@
 """What all figures share: quiet axes, scales, and colours that the page can exchange for its dark ones."""
 
+import io
 from contextlib import AbstractContextManager
 
+import matplotlib as mpl
 from matplotlib import style as mpl_style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,6 +15,7 @@ INK, GRID = "#2b3440", "#dde2e8"
 HEAT, ON_STRONG, ON_WEAK = "#08427f", "#fdfefe", "#0e131a"  # a cell, and the text on a strong or a weak one
 PALETTE = (*COLOURS.values(), *SPARE)  # for classes, terms and phases
 Size = tuple[float, float]
+DPI = 200  # of a figure that is a PNG file
 
 
 def paired(names: list[str]) -> dict[str, Colour]:
@@ -61,3 +64,12 @@ def percent_axis(axes: Axes, bottom: float = 0.0) -> None:
 def session_axis(axes: Axes, total: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     axes.set_xlim(0.4, total + 0.6)
+
+
+def saved(figure: Figure, kind: str) -> bytes:
+    """A figure as an SVG or PNG file on white; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.patch.set(visible=True, facecolor="white")
+    with mpl.rc_context({"svg.hashsalt": "safecl"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
+    return buffer.getvalue()

@@ -1,18 +1,17 @@
 """What a page shows as files: figures as SVG and PNG, tables as CSV and LaTeX."""
 
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import answer_figures, answers, figures, run_tables, training_figures
+from safecl.report.drawing import saved
 from safecl.report.fold import folded
 from safecl.report.formats import as_csv, as_latex
 from safecl.report.page import DETAILED, DRAWN, accuracy_tables, best, read_runs, seeded
@@ -20,7 +19,6 @@ from safecl.report.runs import Run
 from safecl.report.series import alike, display
 from safecl.report.tables import Table
 
-DPI = 200
 T = TypeVar("T")
 
 
@@ -39,15 +37,6 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
         written.append(_write(target / f"{name}.csv", as_csv(table).encode()))
         written.append(_write(target / f"{name}.tex", as_latex(table).encode()))
     return written
-
-
-def saved(figure: Figure, kind: str) -> bytes:
-    """A figure as an SVG or PNG file on white; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    figure.patch.set(visible=True, facecolor="white")
-    with mpl.rc_context({"svg.hashsalt": "safecl"}):
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
-    return buffer.getvalue()
 
 
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:

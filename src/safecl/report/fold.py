@@ -54,14 +54,6 @@ class Folded(Series):
         return dict(self.seen).get(self.run.done)
 
     @property
-    def average(self) -> float | None:
-        return mean([value for _, value in self.pooled])
-
-    @property
-    def average_seen(self) -> float | None:
-        return mean([value for _, value in self.seen])
-
-    @property
     def forgetting(self) -> float | None:
         return self._mean(lambda one: one.forgetting)
 

@@ -1,43 +1,38 @@
 """The figures of the paper from our runs: each function gives a matplotlib Figure, built without pyplot."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image, ImageOps
 
+from safecl.atomic import write_bytes
 from safecl.experiments.reproduce.results import Line
+from safecl.report.drawing import GRID, INK, dress, new_figure, saved, style
 from safecl.report.series import COLOURS, SPARE
 from safecl.streams.stream import Stream
 
-INK, GRID = "#2b3440", "#dde2e8"
 OURS, PAPERS = COLOURS["safe"].light, COLOURS["finetune"].light
 TILE = 64  # pixels of a picture in a contact sheet
 ACROSS, DOWN = 8, 4  # pictures in a contact sheet
-DPI = 150
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """The figure as SVG and PNG, on white."""
-    files = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-    with mpl.rc_context({"svg.hashsalt": stem.name, "savefig.facecolor": "white"}):
-        figure.savefig(files[0], metadata={"Date": None, "Creator": None})
-        figure.savefig(files[1], dpi=DPI, metadata={"Software": None})
-    return files
+    files = {kind: stem.with_suffix(f".{kind}") for kind in ("svg", "png")}
+    for kind, file in files.items():
+        write_bytes(file, saved(figure, kind))
+    return list(files.values())
 
 
 def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str, str]) -> Figure:
     """A cell a combination, with its accuracy; the mark: the paper's own choice."""
     values = np.array([[np.nan if c.mean is None else c.mean for c in line.cells] for line in lines], dtype=float)
-    with paper_style():
-        figure, axes = _figure((1.6 + 1.1 * len(columns), 1.4 + 0.75 * len(lines)))
+    with style():
+        figure, axes = new_figure((1.6 + 1.1 * len(columns), 1.4 + 0.75 * len(lines)))
         drawn = axes.imshow(values, cmap="Blues", aspect="auto")
         middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
         for y, line in enumerate(lines):
@@ -57,10 +52,10 @@ def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str
 def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence[str], unseen: Sequence[str]) -> Figure:
     """A panel a network: points (n, 2) with their labels; filled circles: seen classes, crosses: unseen ones."""
     colours = [colour.light for colour in (*COLOURS.values(), *SPARE)]
-    with paper_style():
+    with style():
         figure = Figure(figsize=(4.0 * len(panels), 4.4), layout="constrained")
         for place, (name, points, labels) in enumerate(panels, 1):
-            axes = _dress(figure.add_subplot(1, len(panels), place))
+            axes = dress(figure.add_subplot(1, len(panels), place))
             for number, label in enumerate([*seen, *unseen]):
                 mine = points[[i for i, one in enumerate(labels) if one == label]]
                 new = number >= len(seen)
@@ -79,8 +74,8 @@ def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence
 def sessions(rows: Mapping[str, Sequence[float | None]]) -> Figure:
     """For each session a bar of each output: accuracy on its classes after the last session."""
     colours = {"Slow learner": COLOURS["slow"].light, "Fast learner": COLOURS["fast"].light, "SAFE": OURS}
-    with paper_style():
-        figure, axes = _figure((9.0, 4.0))
+    with style():
+        figure, axes = new_figure((9.0, 4.0))
         width = 0.8 / max(len(rows), 1)
         for number, (name, values) in enumerate(rows.items()):
             places = np.arange(len(values)) + (number - (len(rows) - 1) / 2) * width
@@ -99,8 +94,8 @@ def sessions(rows: Mapping[str, Sequence[float | None]]) -> Figure:
 
 def weights(slow: Sequence[float], fast: Sequence[float], starts: Sequence[int]) -> Figure:
     """The mean weight of each learner by class, in the order of learning; ``starts``: first class of each session."""
-    with paper_style():
-        figure, axes = _figure((9.0, 3.8))
+    with style():
+        figure, axes = new_figure((9.0, 3.8))
         for start in starts:
             axes.axvline(start - 0.5, color=GRID, linewidth=1)
         for name, values, colour in (("slow learner", slow, COLOURS["slow"]), ("fast learner", fast, COLOURS["fast"])):
@@ -116,8 +111,8 @@ def weights(slow: Sequence[float], fast: Sequence[float], starts: Sequence[int])
 
 def parameters(lines: Sequence[Line]) -> Figure:
     """Learnable numbers (log) against final accuracy; hollow: the paper's accuracy at our count."""
-    with paper_style():
-        figure, axes = _figure((8.0, 4.6))
+    with style():
+        figure, axes = new_figure((8.0, 4.6))
         for line in lines:
             accuracy, count = line.cells[0], line.cells[1].mean
             if count is None or accuracy.mean is None:
@@ -139,7 +134,7 @@ def datasets(sheets: Mapping[str, np.ndarray]) -> Figure:
     """A contact sheet (H, W, 3) of each stream, below its name."""
     across = 2 if len(sheets) > 1 else 1
     down = -(-len(sheets) // across)
-    with paper_style():
+    with style():
         figure = Figure(figsize=(6.2 * across, 3.5 * down), layout="constrained")
         for place, (name, sheet) in enumerate(sheets.items(), 1):
             axes = figure.add_subplot(down, across, place)
@@ -171,24 +166,3 @@ def _smooth(values: Sequence[float], window: int = 5) -> list[float]:
     """The mean over each class and its neighbours."""
     half = window // 2
     return [float(np.mean(values[max(0, i - half) : i + half + 1])) for i in range(len(values))]
-
-
-def paper_style() -> AbstractContextManager[None]:
-    """Settings that matplotlib reads while a figure is built; the user's matplotlibrc has no say."""
-    ours = {"font.size": 11, "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK}
-    return style.context(["default", ours])
-
-
-def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, _dress(figure.add_subplot())
-
-
-def _dress(axes: Axes) -> Axes:
-    """Quiet axes: no box, a pale grid behind the data."""
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-    axes.tick_params(color=GRID, labelcolor=INK, length=0)
-    axes.grid(True, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return axes

@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from safecl.experiments.reproduce.figures import GRID, INK, paper_style
+from safecl.report.drawing import GRID, INK, style
 from safecl.report.series import COLOURS
 
 FROZEN, SLOW, FAST, BOTH = "#68707d", COLOURS["slow"].light, COLOURS["fast"].light, COLOURS["safe"].light
@@ -15,7 +15,7 @@ Point = tuple[float, float]
 
 def overview() -> Figure:
     """Three panels: session 1, later sessions, prediction. Dashed boxes are frozen."""
-    with paper_style():
+    with style():
         figure = Figure(figsize=(13.2, 5.6), layout="constrained")
         axes = figure.add_subplot()
         axes.set(xlim=(0, 3 * WIDTH), ylim=(0, 5.4), aspect="equal")
