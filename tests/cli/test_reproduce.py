@@ -48,6 +48,11 @@ def test_a_dry_command_lists_the_runs_and_starts_none(options: Options, capsys: 
     assert not options.folder.exists()
 
 
+def test_several_targets_share_their_runs(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce_command("table-ablation,table-gamma", [], replace(options, dry=True)) == 0
+    assert capsys.readouterr().out.count("to do") == 2
+
+
 def test_all_that_is_missing_is_said_at_once_and_nothing_is_started(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +96,7 @@ def test_the_command_announces_runs_prints_both_numbers_and_names_the_page(
     ("target", "words", "change", "sentence"),
     [
         ("table-sotas", [], {}, "did you mean 'table-sota'"),
+        ("table-sota,table-gama", [], {}, "did you mean 'table-gamma'"),
         ("all", [], {"scale": "papers"}, "did you mean 'paper'"),
         ("all", [], {"scale": "assets"}, "needs the folder"),
         ("all", ["a", "b"], {"scale": "assets"}, "one folder too many"),

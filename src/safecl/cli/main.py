@@ -144,7 +144,7 @@ def sweep(
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="A table or figure of the paper, all, or list.")],
+    target: Annotated[str, typer.Argument(help="Tables and figures of the paper, joined by commas; all; or list.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[DIR] [KEY=VALUE]…", help="DIR: with --scale assets. Settings of all runs."),

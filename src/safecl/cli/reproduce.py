@@ -50,8 +50,10 @@ def list_targets(console: Console) -> None:
 def reproduce_command(target: str, words: Sequence[str], options: Options) -> int:
     """Check, estimate, run, and print the tables; the exit code is 1 where a run has failed."""
     check_place(options.on, options.jobs, options.gpus)
-    if target != ALL and target not in names():
-        raise unknown("target", target, [*names(), ALL, "list"])
+    targets = names() if target == ALL else list(dict.fromkeys(target.split(",")))
+    for name in targets:
+        if name not in names():
+            raise unknown("target", name, [*names(), ALL, "list"])
     folders, given = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     if len(folders) > 1:
         raise SafeclError(f"{folders[1]!r} is one folder too many; settings are written key=value.")
@@ -60,7 +62,7 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
     chosen = next((one for one in PRESETS if one == preset), None)
     if chosen is None:
         raise unknown("preset for --preset", preset, PRESETS)
-    found = make_jobs(names() if target == ALL else [target], scale, chosen, given, options.seeds)
+    found = make_jobs(targets, scale, chosen, given, options.seeds)
     console = make_console()
     if options.dry:
         if cells := all_cells(found):
