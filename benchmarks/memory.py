@@ -7,8 +7,8 @@ PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol doma
 trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics of old sessions that are
 
     stale       as they were,
-    gaussians   made anew of class Gaussians of the slow learner's features,
-    features    made anew of the slow learner's features as int8,
+    gaussians   those of the slow learner, taken after the fast one by points drawn from Gaussians,
+    features    made anew of the slow learner's features as int8, taken after the fast one,
     bound       made anew of all pictures of all sessions, which no method may read again,
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
@@ -138,8 +138,7 @@ class Watch:
             head.errors = self.heads["stale"].errors  # the evidence for β is the same for all
         for kind, memory in self.memories.items():
             began = time.monotonic()
-            recalled = memory.recall(self.heads[kind].size)
-            self.heads[kind].rebuild(((fast, y, n) for _, fast, y, n in recalled), memory.pictures)
+            memory.follow(self.method.ridge_slow, self.heads[kind])
             self.heads[kind].solve()
             self.seconds[kind] += time.monotonic() - began
         for head in (self.heads["stale"], bound, self.untuned):

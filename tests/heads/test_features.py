@@ -19,15 +19,15 @@ def made(*batches: tuple[Tensor, Tensor]) -> KeptFeatures:
     return found
 
 
-def recalled(kept: KeptFeatures) -> tuple[Tensor, Tensor, Tensor]:
-    x, y, w = (torch.cat(parts) for parts in zip(*kept.recall(), strict=True))
-    return x, y, w
+def recalled(kept: KeptFeatures) -> tuple[Tensor, Tensor]:
+    x, y = (torch.cat(parts) for parts in zip(*kept.recall(), strict=True))
+    return x, y
 
 
 def test_features_are_what_they_were_to_half_a_step() -> None:
     x, y = draw(1500)
-    features, targets, weights = recalled(made((x[:700], y[:700]), (x[700:], y[700:])))
-    assert torch.equal(targets, y) and bool((weights == 1).all())
+    features, targets = recalled(made((x[:700], y[:700]), (x[700:], y[700:])))
+    assert torch.equal(targets, y)
     assert bool(((features - x).abs() <= x.abs().amax(dim=1, keepdim=True) / 127 * 0.501).all())
 
 
@@ -44,8 +44,8 @@ def test_a_class_is_dropped_and_those_after_it_move_up() -> None:
     x, y = draw(30, classes=4)
     kept = made((x, y))
     kept.drop_class(1)
-    features, targets, _ = recalled(kept)
-    expected, labels, _ = recalled(made((x[y != 1], torch.where(y > 1, y - 1, y)[y != 1])))
+    features, targets = recalled(kept)
+    expected, labels = recalled(made((x[y != 1], torch.where(y > 1, y - 1, y)[y != 1])))
     assert torch.equal(features, expected) and torch.equal(targets, labels)
 
 

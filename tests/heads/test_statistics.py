@@ -31,14 +31,32 @@ def test_statistics_are_the_same_sums_in_any_order(sizes: list[int], random, chu
     assert statistics.unit == pytest.approx(float(h.square().sum()) / len(h))
 
 
-def test_rows_count_as_often_as_their_weights_say() -> None:
-    h, y = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1, 2])
-    weights = torch.tensor([1.0, 2.0, 3.0, 1.0, 0.0, 4.0])
-    found, expected = Statistics(10), Statistics(10)
-    found.add(h, y, weights)
-    times = weights.long()
-    expected.add(h.repeat_interleave(times, dim=0), y.repeat_interleave(times))
-    assert torch.allclose(found.gram, expected.gram, atol=1e-5) and torch.allclose(found.sums, expected.sums, atol=1e-5)
+@pytest.mark.parametrize("points", [4, 10, 25])
+@pytest.mark.parametrize("chunk", [3, 1024])
+def test_statistics_follow_points_that_moved(points: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the operator of the docstring, here in float64, whether there are fewer points than dimensions or more."""
+    random = torch.Generator().manual_seed(0)
+    h, y = torch.randn(40, 10, generator=random), torch.arange(40) % 3
+    p, q = torch.randn(2, points, 10, generator=random)
+    source, found = Statistics(10), Statistics(10)
+    source.add(h, y)
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    found.follow(source, p, q)
+    kernel = p.double() @ p.double().T
+    kernel += module.RIDGE * kernel.diagonal().mean() * torch.eye(points)
+    operator = torch.eye(10).double() + p.double().T @ torch.linalg.solve(kernel, (q - p).double())
+    moved = h.double() @ operator
+    assert torch.allclose(found.gram.double(), moved.T @ moved, rtol=1e-4, atol=1e-5 * float((moved.T @ moved).max()))
+    assert torch.allclose(found.sums.double(), moved.T @ torch.eye(3).double()[y], rtol=1e-4, atol=1e-3)
+    assert torch.allclose(found.gram, found.gram.T, atol=1e-3) and found.count == 40
+
+
+def test_points_that_stay_leave_the_statistics_as_they_are() -> None:
+    source, found = Statistics(10), Statistics(10)
+    source.add(torch.randn(8, 10), torch.arange(8) % 2)
+    for points in (torch.randn(6, 10), torch.zeros(6, 10)):
+        found.follow(source, points, points)
+        assert torch.equal(found.gram, source.gram) and torch.equal(found.sums, source.sums)
 
 
 def test_statistics_that_are_not_kept_are_no_part_of_the_state() -> None:

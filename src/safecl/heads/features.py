@@ -56,10 +56,10 @@ class KeptFeatures(nn.Module):
         self.values, self.scales, targets = self.values[stay], self.scales[stay], self.targets[stay]
         self.targets = targets - (targets > index).to(targets)
 
-    def recall(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Features (n, d), class indices (n,) and weights (n,) of all pictures."""
+    def recall(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Features (n, d) and class indices (n,) of all pictures."""
         for values, scales, targets in zip(*(getattr(self, name).split(CHUNK) for name in NAMES), strict=True):
-            yield values * scales[:, None], targets.long(), torch.ones_like(scales)
+            yield values * scales[:, None], targets.long()
 
     def _append(self, *rows: Tensor) -> None:
         for name, more in zip(NAMES, rows, strict=True):

@@ -11,9 +11,9 @@ JUDGES = 2048  # pictures from which the ridge is chosen, about
 
 
 class LinearMap(nn.Module):
-    """x → x A + b, where a ridge draws A (d, d) towards the identity. Before the first ``fit`` it is the identity.
+    """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A.
 
-    The mean of the pictures moves as it did; what each picture moved beyond that is regressed on where it was.
+    The mean of the pictures goes where it went; what each picture moved beyond that is regressed on where it was.
     """
 
     matrix: Tensor
@@ -41,13 +41,16 @@ class LinearMap(nn.Module):
         fit. One class says nothing of others: only its mean shift is taken.
         """
         check_finite(target)
-        x, moved = precise(source), (precise(target) - precise(source))
+        x, before, start = precise(source), precise(self.matrix), precise(self.offset)
+        moved = precise(target) - torch.addmm(start, x, before)
         few = (one_of_each(classes) < max(1, JUDGES // len(torch.unique(classes)))).nonzero()[:, 0]
         ridge = choose_ridge(x[few], moved[few], classes[few])
         mean, shift, identity = x.mean(dim=0), moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
         x = x - mean
-        matrix = identity if ridge is None else identity + torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
-        self.matrix, self.offset = matrix.to(self.matrix), (mean + shift - mean @ matrix).to(self.offset)
+        more = torch.zeros_like(identity)
+        if ridge is not None:
+            more = torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
+        self.matrix, self.offset = (before + more).to(self.matrix), (start + shift - mean @ more).to(self.offset)
 
 
 def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:

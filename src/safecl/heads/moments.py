@@ -73,8 +73,8 @@ class ClassMoments(nn.Module, ABC):
         gone, rest = (type(self)(self.width).to(self.means.device) for _ in range(2))
         gone.add(features, targets)
         rest.merge(self, gone)
-        for name in self.names:
-            setattr(self, name, getattr(rest, name))
+        for name, value in rest.named_buffers():
+            setattr(self, name, value)
 
     @torch.no_grad()
     def drop_class(self, c: int) -> None:

@@ -36,7 +36,7 @@ class RidgeHead(nn.Module):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
 
     Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of the state; false where
-    ``rebuild`` makes them of something else that is.
+    they are made of something else that is.
     """
 
     weight: Tensor
@@ -108,17 +108,11 @@ class RidgeHead(nn.Module):
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
 
     @torch.no_grad()
-    def rebuild(self, parts: Iterable[tuple[Tensor, Tensor, Tensor]], count: int) -> None:
-        """Make the statistics anew of features (n, d), class indices (n,) and weights (n,).
-
-        A row counts as often as its weight says; together they stand for ``count`` pictures.
-        """
+    def rebuild(self, parts: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Make the statistics anew of features (n, d) and class indices (n,)."""
         self.statistics.clear()
-        for features, targets, weights in parts:
-            for start in range(0, len(features), CHUNK):
-                here = slice(start, start + CHUNK)
-                self.statistics.add(self.project(features[here]), targets[here], weights[here])
-        self.statistics.count = torch.full_like(self.statistics.count, count)
+        for features, targets in parts:
+            self.accumulate(self.statistics, features, targets)
         check_finite(self.statistics.gram.diagonal())
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ from safecl.heads.precision import precise
 from safecl.memory import free_memory
 
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
+RIDGE = 1e-3  # of the operator by which statistics follow, in units of a projected feature's squared norm
 THIN = 8000  # numbers for each random feature that chunks of pictures and of classes need beside G and its factor
 
 
@@ -44,13 +45,8 @@ class Statistics(nn.Module):
         self.gram, self.sums = self.gram.new_zeros(0, 0), self.sums.new_zeros(self.size, 0)
         self.count = torch.zeros_like(self.count)
 
-    def add(self, projected: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
-        """Add a chunk: projected features (n, M), class indices (n,).
-
-        ``weights`` (n,): how many pictures a row stands for, if not one. ``count`` then is the caller's to set.
-        """
-        root = None if weights is None else weights.to(projected).sqrt()[:, None]
-        projected = projected if root is None else projected * root
+    def add(self, projected: Tensor, targets: Tensor) -> None:
+        """Add a chunk: projected features (n, M), class indices (n,)."""
         if not len(self.gram):
             require_memory(self.size, projected.device, itemsize=projected.element_size())
             self.gram = projected.new_zeros(self.size, self.size)
@@ -60,8 +56,35 @@ class Statistics(nn.Module):
             self.gram[:start, here] = self.gram[here, :start].T
         missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
         self.sums = F.pad(self.sums.to(projected), (0, missing))
-        self.sums.index_add_(1, targets, (projected if root is None else projected * root).T)
-        self.count = self.count + len(targets) * (weights is None)
+        self.sums.index_add_(1, targets, projected.T)
+        self.count = self.count + len(targets)
+
+    @torch.no_grad()
+    def follow(self, source: "Statistics", before: Tensor, after: Tensor) -> None:
+        """Become ``source`` as it would be had its pictures moved.
+
+        Projected features (n, M) of points ``before`` and ``after`` they moved tell how: the linear operator I + T with
+        T = Pᵀ (P Pᵀ + λI)⁻¹ (Q − P) takes P nearly to Q, and G to (I + T)ᵀ G (I + T). Where nothing moves, ``source``
+        stays as it is. T is made as Uᵀ V with U, V of moderate size, so that float32 is enough for G.
+        """
+        kernel = precise(before) @ precise(before).T
+        kernel.diagonal().add_(RIDGE * max(float(kernel.diagonal().mean()), torch.finfo(torch.float32).tiny))
+        factor = torch.linalg.cholesky(kernel)
+        u, v = (torch.linalg.solve_triangular(factor, precise(rows), upper=False).to(source.gram)
+                for rows in (before, after - before))  # fmt: skip
+        if self.gram.shape != source.gram.shape:
+            require_memory(self.size, source.gram.device, itemsize=source.gram.element_size())
+            self.gram = torch.empty_like(source.gram)
+        gu = source.gram @ u.T  # (M, n)
+        half = torch.addmm(gu, v.T, u @ gu)
+        for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
+            here = slice(start, start + CHUNK)
+            rows = self.gram[here, : here.stop]
+            torch.addmm(source.gram[here, : here.stop], half[here], v[:, : here.stop], out=rows)
+            rows.addmm_(v[:, here].T, gu[: here.stop].T)
+            self.gram[:start, here] = self.gram[here, :start].T
+        self.sums = source.sums + v.T @ (u @ source.sums)
+        self.count = source.count.clone()
 
     def drop_class(self, index: int) -> None:
         """Remove the sum of a class; those after it move up by one. G, and ``count`` with it, keep its pictures."""

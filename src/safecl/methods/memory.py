@@ -8,26 +8,26 @@ from torch import Tensor, nn
 
 from safecl.heads.features import KeptFeatures
 from safecl.heads.linear_map import LinearMap
-from safecl.heads.low_rank import LowRankGaussians
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.shared_gaussians import SharedGaussians
 from safecl.randomness import generator
+
+POINTS = 2  # for each dimension of the features
 
 
 class SlowMemory(nn.Module):
-    """The slow learner's features of all pictures, as Gaussians of the classes or as int8, and a map to the fast one's.
+    """Where the slow learner's features lie, or all of them as int8, and a map from there to the fast learner's.
 
     The slow learner is frozen, so what is kept of its features stays true. The fast learner moves in every session;
-    both learners see the pictures of a session, and from these a linear map from slow to fast features is fitted.
+    both learners see the pictures of a session, and from these a linear map from slow to fast features is fitted. It
+    takes the slow learner's features, or its statistics by means of points drawn from Gaussians, to the fast learner's.
     """
 
     def __init__(self, width: int, kind: Literal["gaussians", "features"], seed: int = 0) -> None:
         super().__init__()
         self.seed = seed
-        self.kept = KeptFeatures(width) if kind == "features" else LowRankGaussians(width)
+        self.kept = KeptFeatures(width) if kind == "features" else SharedGaussians(width)
         self.map = LinearMap(width)
-
-    @property
-    def pictures(self) -> int:
-        return self.kept.pictures
 
     def add(self, f_slow: Tensor, targets: Tensor) -> None:
         """Keep the slow learner's features (N, d) of a session, with class indices (N,)."""
@@ -38,12 +38,17 @@ class SlowMemory(nn.Module):
         self.map.fit(f_slow, f_fast, targets)
 
     @torch.no_grad()
-    def recall(self, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Slow features (n, d), fast ones (n, d), class indices (n,) and weights (n,) that stand for all pictures.
+    def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
+        """Make the statistics of the fast learner's head."""
+        if isinstance(self.kept, KeptFeatures):
+            fast.rebuild((f_fast, targets) for _, f_fast, targets in self.recall())
+            return
+        points = self.kept.sample(POINTS * self.kept.width, generator(self.seed, "memory"))
+        fast.statistics.follow(slow.statistics, fast.project(points), fast.project(self.map(points)))
 
-        ``most``: pictures for which Gaussians are sampled in full; the samples of more pictures become fewer.
-        """
-        kept = self.kept
-        parts = kept.recall() if isinstance(kept, KeptFeatures) else kept.recall(most, generator(self.seed, "memory"))
-        for f_slow, targets, weights in parts:
-            yield f_slow, self.map(f_slow), targets, weights
+    @torch.no_grad()
+    def recall(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Slow features (n, d), fast ones (n, d) and class indices (n,) of all pictures, where features are kept."""
+        assert isinstance(self.kept, KeptFeatures)
+        for f_slow, targets in self.kept.recall():
+            yield f_slow, self.map(f_slow), targets

@@ -151,12 +151,10 @@ class SAFE(Method):
     def follow(self) -> None:
         """The fast learner's head of all sessions, from what is kept of the slow learner's features."""
         assert self.memory is not None
-        recalled = self.memory.recall(self.ridge_fast.size)
-        self.ridge_fast.rebuild(((fast, y, n) for _, fast, y, n in recalled), self.memory.pictures)
+        self.memory.follow(self.ridge_slow, self.ridge_fast)
         self.ridge_fast.solve()
         if self.joint is not None:
-            both = ((concatenated(slow, fast), y, n) for slow, fast, y, n in self.memory.recall(self.joint.size))
-            self.joint.rebuild(both, self.memory.pictures)
+            self.joint.rebuild((concatenated(slow, fast), targets) for slow, fast, targets in self.memory.recall())
             self.joint.solve()
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:

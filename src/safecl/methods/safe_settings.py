@@ -20,8 +20,8 @@ class SafeSettings(MethodSettings):
     kind: ClassVar[Kind] = "continual"
     algorithm: ClassVar[str] = "SAFE"
     keeps: ClassVar[str] = (
-        "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and covariances "
-        "of few directions (method.memory)"
+        "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and one "
+        "covariance of its features (method.memory)"
     )
 
     name: Literal["safe"] = "safe"
@@ -74,10 +74,10 @@ class SafeSettings(MethodSettings):
         "null: anywhere; only with method.teacher=slow",
     )
     memory: Literal["gaussians", "features", "stale"] = Field(
-        "stale",
-        description="what is kept of the slow learner's features, from which the fast learner's statistics are made "
-        "anew in every session: a mean and a few directions of spread for each class, or a byte for each feature of "
-        "each picture; stale: nothing, the statistics of old sessions stay as they were",
+        "gaussians",
+        description="what is kept of the slow learner's features, so that the fast learner's statistics follow it: "
+        "class means and one covariance, or a byte for each feature of each picture; stale: nothing, the statistics "
+        "of old sessions stay as they were",
     )
     # Inference
     statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
@@ -86,7 +86,9 @@ class SafeSettings(MethodSettings):
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
 
     @model_validator(mode="after")
-    def _one_gram_matrix(self) -> "SafeSettings":
+    def _memory_for_all_heads(self) -> "SafeSettings":
         if self.statistics == "shared" and self.memory != "stale":
             raise ValueError("method.statistics=shared, one Gram matrix for both learners, needs method.memory=stale")
+        if self.aggregation == "concat" and self.memory == "gaussians":
+            raise ValueError("method.aggregation=concat needs method.memory=features or stale")
         return self

@@ -1,0 +1,93 @@
+"""Gaussians with one covariance: their bytes, what they keep exactly, and points drawn from them."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from safecl.heads.shared_gaussians import SharedGaussians
+from safecl.randomness import generator
+
+WIDTH = 12
+
+
+def draw(n: int, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    y = torch.arange(n) % classes
+    x = torch.randn(n, WIDTH, generator=generator(seed)) @ torch.randn(WIDTH, WIDTH, generator=generator(7))
+    return 5 * y[:, None] + x, y
+
+
+def made(*batches: tuple[Tensor, Tensor]) -> SharedGaussians:
+    found = SharedGaussians(batches[0][0].shape[1])
+    for batch in batches:
+        found.add(*batch)
+    return found
+
+
+def test_a_thousand_classes_take_a_fraction_of_one_packed_gram_matrix() -> None:
+    gaussians = made((torch.randn(1000, 768), torch.arange(1000)))
+    assert sum(value.nbytes for value in gaussians.state_dict().values()) < 8e6 < 4 * 5000 * 5001 / 2
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.randoms())
+def test_batches_add_up_in_any_order(sizes: list[int], random: Any) -> None:
+    x, y = draw(sum(sizes))
+    whole, batches = made((x, y)), list(zip(x.split(sizes), y.split(sizes), strict=True))
+    random.shuffle(batches)
+    parts = made(*batches)
+    assert torch.equal(parts.counts, whole.counts) and torch.allclose(parts.means, whole.means, atol=1e-5)
+    assert torch.allclose(parts.covariance(), whole.covariance(), atol=1e-3)
+
+
+def test_the_covariance_is_that_of_pictures_about_the_mean_of_their_class() -> None:
+    x, y = draw(90)
+    centred = torch.cat([x[y == c] - x[y == c].mean(dim=0) for c in range(3)])
+    assert torch.allclose(made((x, y)).covariance(), centred.T @ centred / (90 - 3), atol=1e-3)
+
+
+def test_points_have_the_means_and_the_covariance_and_every_class_as_many() -> None:
+    gaussians = made(draw(200))
+    points = gaussians.sample(30_000, generator(0))
+    parts = points.split(10_000)
+    for c, part in enumerate(parts):
+        assert torch.allclose(part.mean(dim=0), gaussians.mean(c), atol=0.15)
+        assert torch.allclose(part.T.cov(), gaussians.covariance(), atol=0.05 * float(gaussians.covariance().max()))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 7])
+def test_there_may_be_fewer_points_than_classes_or_more(count: int) -> None:
+    gaussians = made(draw(10, classes=5))
+    assert gaussians.sample(count, generator(0)).shape == (count, WIDTH)
+
+
+def test_with_one_picture_a_class_the_points_are_the_pictures() -> None:
+    gaussians = made((torch.eye(3, WIDTH), torch.arange(3)))
+    assert torch.allclose(gaussians.sample(6, generator(0)), torch.eye(3, WIDTH).repeat_interleave(2, dim=0))
+
+
+def test_fewer_pictures_than_dimensions_vary_where_the_pictures_do() -> None:
+    x, y = draw(6, classes=2)
+    centred = torch.cat([x[y == c] - x[y == c].mean(dim=0) for c in range(2)])
+    gaussians = made((x, y))
+    points = gaussians.sample(40, generator(0)) - gaussians.means.repeat_interleave(20, dim=0)
+    basis = torch.linalg.svd(centred, full_matrices=False).Vh[:4]
+    assert torch.allclose(points @ basis.T @ basis, points, atol=0.05)
+
+
+def test_a_class_that_is_dropped_leaves_the_covariance_as_it_was() -> None:
+    gaussians = made(draw(90))
+    before, means = gaussians.covariance(), gaussians.means.clone()
+    gaussians.drop_class(1)
+    assert torch.allclose(gaussians.covariance(), before, rtol=1e-4, atol=1e-4)
+    assert torch.equal(gaussians.means, means[[0, 2]]) and gaussians.counts.tolist() == [30, 30]
+
+
+def test_a_state_brings_its_own_classes_and_goes_on_as_if_never_saved() -> None:
+    one, other = made(draw(30)), SharedGaussians(WIDTH)
+    other.load_state_dict(one.state_dict())
+    for each in (one, other):
+        each.add(*draw(12, classes=4, seed=5))
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
