@@ -19,39 +19,15 @@ from safecl.engine.progress import Quiet
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.heads.cosine import CosineHead
-from safecl.learner import Learner
 from safecl.methods.method import Batch, Group, Loss, Recipe
-from safecl.pet.settings import pet_settings
 from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session, Stream
+from tests.engine.conftest import Tuned
 
 LABELS = ["a", "b", "c"]
 SETTINGS = TrainSettings(epochs=3, batch_size=4, lr=0.05)
 MakeStream = Callable[..., Stream]
-
-
-class Tuned(nn.Module):
-    """A learner and a head, as a method has them."""
-
-    def __init__(self, backbone: Backbone, pet: str = "adapter") -> None:
-        super().__init__()
-        options = {"bottleneck": 4} if pet == "adapter" else {}
-        self.learner = Learner(backbone, pet_settings(pet, **options))
-        self.head = CosineHead(backbone.width)
-        self.head.grow_random(3, generator(0, "head"))
-
-    @property
-    def pet(self) -> nn.Module:
-        return self.learner.pet
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": nn.functional.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
-
-
-@pytest.fixture
-def backbone(make_backbone: Callable[..., Backbone]) -> Backbone:
-    return make_backbone(depth=1)
 
 
 @pytest.fixture

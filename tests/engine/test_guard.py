@@ -8,43 +8,23 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Trainer
 from safecl.engine.progress import Quiet
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.heads.cosine import CosineHead
-from safecl.learner import Learner
 from safecl.methods.method import Batch
-from safecl.pet.settings import pet_settings
 from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session, Stream
+from tests.engine.conftest import Tuned
 
 LABELS = ["a", "b", "c"]
 RATE = 0.05
 SETTINGS = TrainSettings(guard=True, epochs=2, batch_size=6, lr=RATE)
 MakeStream = Callable[..., Stream]
-
-
-class Tuned(nn.Module):
-    """A learner and a head, as a method has them."""
-
-    def __init__(self, backbone: Backbone) -> None:
-        super().__init__()
-        self.learner = Learner(backbone, pet_settings("ssf"))
-        self.head = CosineHead(backbone.width)
-        self.head.grow_random(3, generator(0, "head"))
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": nn.functional.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
-
-
-@pytest.fixture
-def backbone(make_backbone: Callable[..., Backbone]) -> Backbone:
-    return make_backbone(depth=1)
 
 
 @pytest.fixture
@@ -73,7 +53,7 @@ def destroyer(tuned: Tuned, fit: Trainer, attempts: int) -> Callable[[], None]:
     def after_step() -> None:
         if sum("; " in line for line in fit.progress.lines) < attempts:  # type: ignore[attr-defined]
             with torch.no_grad():
-                for parameter in tuned.learner.pet.parameters():
+                for parameter in tuned.pet.parameters():
                     parameter.zero_()
 
     return after_step
@@ -83,9 +63,9 @@ def destroyer(tuned: Tuned, fit: Trainer, attempts: int) -> Callable[[], None]:
 def test_features_that_became_worse_are_tuned_again_at_a_tenth_of_the_rate(
     attempts: int, backbone: Backbone, session: Session
 ) -> None:
-    tuned, fit = Tuned(backbone), new_fit()
+    tuned, fit = Tuned(backbone, "ssf"), new_fit()
     fit("fast", tuned, session, tuned.loss, after_step=destroyer(tuned, fit, attempts))
-    expected, slower = Tuned(backbone), SETTINGS.model_copy(update={"lr": RATE * 0.1**attempts})
+    expected, slower = Tuned(backbone, "ssf"), SETTINGS.model_copy(update={"lr": RATE * 0.1**attempts})
     new_fit(slower)("fast", expected, session, expected.loss)
     for name, value in tuned.state_dict().items():
         assert torch.allclose(value, expected.state_dict()[name], atol=1e-6)
@@ -95,7 +75,7 @@ def test_features_that_became_worse_are_tuned_again_at_a_tenth_of_the_rate(
 
 
 def test_where_no_rate_helps_the_pet_stays_and_the_rest_is_trained(backbone: Backbone, session: Session) -> None:
-    tuned, fit = Tuned(backbone), new_fit()
+    tuned, fit = Tuned(backbone, "ssf"), new_fit()
     start, head = tuned.learner.tuning(), tuned.head.weight.detach().clone()
     fit("fast", tuned, session, tuned.loss, after_step=destroyer(tuned, fit, 3))
     assert all(torch.equal(value, start[name]) for name, value in tuned.learner.tuning().items())
@@ -105,13 +85,13 @@ def test_where_no_rate_helps_the_pet_stays_and_the_rest_is_trained(backbone: Bac
 
 
 def test_a_loss_that_is_never_finite_is_a_sentence_with_the_guard_too(backbone: Backbone, session: Session) -> None:
-    tuned = Tuned(backbone)
+    tuned = Tuned(backbone, "ssf")
     with pytest.raises(SafeclError, match=r"diverged in session 1 .*; lower train\.lr\.$"):
         new_fit()("fast", tuned, session, lambda batch: {"cls": tuned.loss(batch)["cls"] * float("inf")})
 
 
 def test_without_the_guard_nothing_is_compared(backbone: Backbone, session: Session) -> None:
-    tuned, fit = Tuned(backbone), new_fit(SETTINGS.model_copy(update={"guard": False}))
+    tuned, fit = Tuned(backbone, "ssf"), new_fit(SETTINGS.model_copy(update={"guard": False}))
     fit("fast", tuned, session, tuned.loss, after_step=destroyer(tuned, fit, 1))
     assert fit.notes == {} and all(not value.any() for value in tuned.learner.tuning().values())
 
@@ -120,7 +100,7 @@ def test_without_the_guard_nothing_is_compared(backbone: Backbone, session: Sess
 def test_too_few_to_leave_one_out_are_not_asked(labels: list[str], backbone: Backbone, make_stream: MakeStream) -> None:
     """One class; one picture a class; fewer than ten pictures."""
     stream = make_stream([labels], train=1)
-    tuned, fit = Tuned(backbone), new_fit()
+    tuned, fit = Tuned(backbone, "ssf"), new_fit()
     fit.method.classes = sorted(set(labels))
     tuned.head.grow_random(12, generator(1, "head"))
     fit("fast", tuned, stream.open(1), tuned.loss, after_step=destroyer(tuned, fit, 1))
@@ -135,7 +115,7 @@ def test_a_stop_in_any_attempt_ends_where_it_would_have_ended(
 
     def go(folder: Path, stop: int) -> tuple[Tuned, Trainer]:
         folder.mkdir(exist_ok=True)
-        tuned, taken = Tuned(backbone), [0]
+        tuned, taken = Tuned(backbone, "ssf"), [0]
         fit = new_fit(folder=folder, stop=lambda: taken[0] == stop)
 
         def loss(batch: Batch) -> dict[str, Tensor]:
@@ -145,7 +125,7 @@ def test_a_stop_in_any_attempt_ends_where_it_would_have_ended(
         def harmful() -> None:
             rate = fit.losses[-1]["lr"] if fit.losses else RATE
             if rate > 0.02 * RATE and current[0] < 2:
-                for parameter in tuned.learner.pet.parameters():
+                for parameter in tuned.pet.parameters():
                     parameter.detach().zero_()
 
         def say(text: str) -> None:
