@@ -9,7 +9,7 @@ from safecl.lines import counted
 
 # By the method's memory: what it keeps of the pictures of earlier sessions. No picture in any case.
 KEPT = {
-    "gaussians": "sums over all pictures, and of each class the mean and a covariance of few directions",
+    "gaussians": "sums over all pictures, and of the features the mean of each class and one covariance",
     "features": "sums over all pictures, and a byte for each feature of each picture",
     "stale": "sums over all pictures",
 }
