@@ -1,7 +1,7 @@
 """Makes the weights of ``safecl_micro``: a student of a larger input's ViT, which also learns drawn characters.
 
     python benchmarks/pretrain_micro.py --photographs tiny_imagenet_0.npz tiny_imagenet_1.npz photographs_128 \
-        --teacher vit_tiny_augreg.safetensors --measure flowers102_20x12 --seconds 420 --out safecl_micro.safetensors
+        --teacher vit_tiny_augreg.safetensors --measure flowers102_20x12 --seconds 440 --out safecl_micro.safetensors
 
 The teacher sees each of a fixed set of views once, at its own size; its features are kept. The student sees them again
 and again at 64 pixels and at 96 or 128, some of them coarser, and learns to say the same: its CLS feature, where that
@@ -51,8 +51,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--least", type=float, nargs=3, default=[0.35, 0.15, 0.25], help="smallest area of their crops")
     parser.add_argument("--mix", type=float, default=0.3, help="share of views mixed with another one")
     parser.add_argument("--batch", type=int, default=1280, help="views a step at the smallest size")
-    parser.add_argument("--larger", type=int, default=320, help="how many of them also at a larger size")
-    parser.add_argument("--drawings", type=int, default=160, help="drawings a step at the smallest size")
+    parser.add_argument("--larger", type=int, default=192, help="how many of them also at a larger size")
+    parser.add_argument("--drawings", type=int, default=256, help="drawings a step at the smallest size")
     parser.add_argument("--lr", type=float, default=1.5e-3, help="of the stem")
     parser.add_argument("--lr-blocks", type=float, default=5e-4, help="of what began as the teacher's")
     parser.add_argument("--decay", type=float, default=0.05, help="weight decay")
@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--among", type=float, default=1.0, help="weight of the loss on the place among others")
     parser.add_argument("--sharpness", type=float, default=20.0, help="of the place among others")
     parser.add_argument("--labels", type=float, default=0.3, help="weight of the labels' loss")
-    parser.add_argument("--drawn", type=float, default=0.2, help="weight of the characters' loss")
+    parser.add_argument("--drawn", type=float, default=0.4, help="weight of the characters' loss")
     parser.add_argument("--ema", type=float, default=0.999)
     parser.add_argument("--shots", type=int, default=20)
     parser.add_argument("--glyphs", type=int, default=50, help="characters of the stream to measure on")

@@ -67,11 +67,16 @@ class Statistics(nn.Module):
         T = Pᵀ (P Pᵀ + λI)⁻¹ (Q − P) takes P nearly to Q, and G to (I + T)ᵀ G (I + T). Where nothing moves, ``source``
         stays as it is. T is made as Uᵀ V with U, V of moderate size, so that float32 is enough for G.
         """
-        kernel = precise(before) @ precise(before).T
+        kernel = sum((part @ part.T for part in map(precise, torch.split(before, CHUNK, dim=1))), start=torch.zeros(()))
         kernel.diagonal().add_(RIDGE * max(float(kernel.diagonal().mean()), torch.finfo(torch.float32).tiny))
         factor = torch.linalg.cholesky(kernel)
-        u, v = (torch.linalg.solve_triangular(factor, precise(rows), upper=False).to(source.gram)
-                for rows in (before, after - before))  # fmt: skip
+
+        def whitened(rows: Tensor) -> Tensor:
+            parts = [torch.linalg.solve_triangular(factor, precise(part), upper=False).to(source.gram)
+                     for part in torch.split(rows, CHUNK, dim=1)]  # fmt: skip
+            return torch.cat(parts, dim=1)
+
+        u, v = whitened(before), whitened(after - before)
         if self.gram.shape != source.gram.shape:
             require_memory(self.size, source.gram.device, itemsize=source.gram.element_size())
             self.gram = torch.empty_like(source.gram)
