@@ -40,6 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             {
                 "teacher": "previous",
                 "aggregation": "concat",
+                "memory": "features",
                 "transfer": "la",
                 "pilot": False,
                 "temperature": "learned",
