@@ -104,8 +104,7 @@ class ClassGaussians(ClassMoments):
         return found
 
     def _shared(self) -> Tensor:
-        freedom = int(self.counts.sum()) - int((self.counts > 0).sum())
-        return unpack(precise(self.scatter.sum(dim=0)), self.width) / max(freedom, 1)
+        return unpack(precise(self.scatter.sum(dim=0)), self.width) / self.freedom
 
     def _roots(self, classes: list[int], ridge: float) -> Iterator[Tensor]:
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""

@@ -34,6 +34,11 @@ class ClassMoments(nn.Module, ABC):
     def classes(self) -> int:
         return len(self.counts)
 
+    @property
+    def freedom(self) -> int:
+        """Pictures less classes that have any, and at least 1: what the sum of all scatter matrices is divided by."""
+        return max(int(self.counts.sum()) - int((self.counts > 0).sum()), 1)
+
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,)."""

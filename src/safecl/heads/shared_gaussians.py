@@ -21,24 +21,23 @@ class SharedGaussians(ClassMoments):
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.register_buffer("scatter", pack(torch.zeros(1, width, width))[0])
+        self.register_buffer("scatter", pack(torch.zeros(width, width)))
 
     @torch.no_grad()
     def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
         super().merge(now, before, index)
-        more = precise(now.scatter) if before is None else precise(now.scatter) - precise(before.scatter)
-        self._put(0, more)
+        self._put(0, precise(now.scatter) - (0 if before is None else precise(before.scatter)))
 
     @torch.no_grad()
     def drop_class(self, c: int) -> None:
         """Remove a class; those after it move up by one. The covariance is what it was."""
-        before = self._freedom
+        before = self.freedom
         super().drop_class(c)
-        self.scatter = self.scatter * (self._freedom / before)
+        self.scatter = self.scatter * (self.freedom / before)
 
     def covariance(self) -> Tensor:
         """Of a class about its mean: (d, d)."""
-        return (unpack(precise(self.scatter), self.width) / self._freedom).to(self.means)
+        return (unpack(precise(self.scatter), self.width) / self.freedom).to(self.means)
 
     @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -48,10 +47,6 @@ class SharedGaussians(ClassMoments):
         values, vectors = torch.linalg.eigh(precise(self.covariance()))
         root = (vectors * values.clamp(min=0).sqrt()).to(self.means)
         return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root.T)
-
-    @property
-    def _freedom(self) -> int:
-        return max(int(self.counts.sum()) - int((self.counts > 0).sum()), 1)
 
     def _spread_of(self, rows: Tensor) -> Tensor:
         return pack(rows.T @ rows)
