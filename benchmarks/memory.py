@@ -12,7 +12,9 @@ trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE w
     bound       made anew of all pictures of all sessions, which no method may read again,
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
-one JSON line, accuracies in percent after the last session (--every: after each); "own" is what SAFE itself answered.
+one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
+itself answered. "left out" has, before each session, the leave-one-out errors on its pictures of a ridge head on the
+backbone, the slow and the fast learner, which have not learned them; --logits keeps logits for a study of aggregation.
 "memory_seconds" has the map and the new head, of the last session; "first" the optimiser steps and seconds of the first
 session, SAFE's and RanPAC's. Lines that are in --out already are not computed again. Words key=value go to both
 methods, words method.key=value to SAFE alone.
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
@@ -99,6 +102,8 @@ class Watch:
         kinds: Any = ("gaussians", "features")
         self.memories = {kind: SlowMemory(d, kind, method.seed).to(device) for kind in kinds}
         self.seconds: dict[str, float] = dict.fromkeys(kinds, 0.0)
+        self.left_out: list[list[float]] = []
+        self.logits: dict[str, Tensor] = {}
 
     def targets(self, pictures: Pictures) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
@@ -112,6 +117,14 @@ class Watch:
             for network, found in zip(networks, parts, strict=True):
                 found.append(network.features(images))
         return [torch.cat(found) for found in parts]
+
+    def look(self, number: int) -> None:
+        """A session is about to begin: how far the networks that have not learned it can tell its pictures apart."""
+        pictures = self.stream._parts[number - 1].train
+        labels = {label: i for i, label in enumerate(sorted(set(pictures.labels), key=str))}
+        y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
+        found = self.features(pictures, self.method.backbone, self.method.slow, self.method.fast)
+        self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
 
     def add(self, number: int) -> None:
         """A session is over."""
@@ -144,6 +157,7 @@ class Watch:
         for head in (self.heads["stale"], bound, self.untuned):
             head.solve()
         right: dict[str, list[Tensor]] = {}
+        whole: dict[str, list[Tensor]] = {}
         s = self.method.settings
         rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
         factor = 10.0 if s.temperature == "learned" else s.temperature
@@ -158,8 +172,12 @@ class Watch:
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
+            for name in ("slow", "fast stale", "fast gaussians"):
+                whole.setdefault(name, []).append(logits[name].half().cpu())
+            whole.setdefault("targets", []).append(y.to(torch.uint8).cpu())
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
+        self.logits = {name.replace(" ", "_"): torch.cat(found) for name, found in whole.items()}
         return {name: percent(torch.cat(found)) for name, found in right.items()}
 
 
@@ -191,12 +209,19 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     assert isinstance(method, SAFE)
     watch, line, notes = Watch(method, stream, fit), {}, []
     for number in range(1, len(stream) + 1):
+        watch.look(number)
         took = learn(method, stream.open(number), fit)
         steps = sum(phase["steps"] for phase in fit.phases)
         notes.append({"steps": steps, "seconds": round(sum(took["seconds"].values()), 2), **method.notes})
         watch.add(number)
-        if options.every or number == len(stream):
+        if number == len(stream) or (options.every and number % options.every == 0):
             line.setdefault("accuracy", []).append(watch.answers(number))
+    line["left out"] = watch.left_out
+    if options.logits:
+        name = hashlib.blake2b(repr((words, options.words)).encode(), digest_size=6).hexdigest()
+        options.logits.mkdir(parents=True, exist_ok=True)
+        save_file(watch.logits, options.logits / f"{name}.safetensors")
+        line["logits"] = name
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}
@@ -211,6 +236,9 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
             if number == 1:
                 seconds = round(sum(took["seconds"].values()), 2)
                 line["first"] = {"safe": [notes[0]["steps"], notes[0]["seconds"]], "ranpac": [fit.steps, seconds]}
+            if options.every and number % options.every == 0:
+                found = evaluate(other, [stream.test(i) for i in stream.tested(number)], fit, "test")
+                line.setdefault("ranpac every", []).append(percent(found.main == found.targets))
         found = evaluate(other, [stream.test(i) for i in stream.tested(len(stream))], fit, "test")
         line["ranpac"] = percent(found.main == found.targets)
     return line
@@ -235,14 +263,15 @@ def main() -> None:
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--pet", default="ssf")
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--every", action="store_true", help="accuracies after every session")
+    parser.add_argument("--every", type=int, default=0, help="accuracies after every so many sessions")
+    parser.add_argument("--logits", type=Path, help="a folder for the logits after the last session")
     parser.add_argument("--no-ranpac", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("memory.jsonl"))
     parser.add_argument("words", nargs="*", help="key=value words, as for safecl run")
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     given = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    given = {key: value for key, value in given.items() if key not in ("seeds", "out")}
+    given = {key: value for key, value in given.items() if key not in ("seeds", "out", "logits")}
     for seed in map(int, options.seeds.split(",")):
         if any(line["given"] == given and line["seed"] == seed for line in lines):
             continue

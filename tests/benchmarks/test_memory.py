@@ -38,7 +38,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(folder: Path, **given: Any) -> argparse.Namespace:
     usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2, "keep_split": False}
-    usual |= {"backbone": None, "weights": None, "image_size": None, "pet": "ssf", "every": False, "no_ranpac": False}
+    usual |= {
+        "backbone": None,
+        "weights": None,
+        "image_size": None,
+        "pet": "ssf",
+        "every": 0,
+        "logits": None,
+        "no_ranpac": False,
+    }
     return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
 
 

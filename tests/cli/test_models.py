@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from safecl.classifier.model import Model
 from safecl.classifier.store import HEADER, ModelFile, locked, rewrite_header
 from safecl.cli import main as cli
 
@@ -261,6 +262,14 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
     assert answers.tolist() == [line["predicted"]["safe"] for line in predictions]
     code, said, error = say("learn", "two", "--model", str(tmp_path / "m.safecl"), "-q")
     assert code == 0 and "knows 6 now" in said, error
+
+
+def test_a_model_with_a_setting_that_is_no_more_opens(place: Path, tmp_path: Path) -> None:
+    model = ModelFile(place / "m.safecl")
+    settings = model.header["settings"]
+    settings = {**settings, "method": {**settings["method"], "trust": 0.2}}
+    rewrite_header(model, {**model.header, "settings": settings}, tmp_path / "old.safecl")
+    assert Model.open(tmp_path / "old.safecl").settings == Model.open(place / "m.safecl").settings
 
 
 def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_where_no_rate_helps_the_pet_stays_and_the_rest_is_trained(backbone: Bac
     assert all(torch.equal(value, start[name]) for name, value in tuned.learner.tuning().items())
     assert not torch.equal(tuned.head.weight, head)
     assert fit.notes == {"rate of fast": 0.0}
-    assert "the PET stays as it was" in fit.progress.lines[-1]  # type: ignore[attr-defined]
+    assert "what is tuned stays as it was" in fit.progress.lines[-1]  # type: ignore[attr-defined]
 
 
 def test_a_loss_that_is_never_finite_is_a_sentence_with_the_guard_too(backbone: Backbone, session: Session) -> None:

@@ -57,7 +57,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "pilot": False,
             },
             {
-                "trust": 1e-9,
                 "release": False,
                 "average": False,
                 "transfer_normalisation": "batch",
@@ -65,7 +64,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "lambda_diag": 1.0,
                 "pilot": False,
             },
-            {"trust": None, "aggregation": "max", "temperature": "learned", "memory": "features"},
+            {"aggregation": "max", "temperature": "learned", "memory": "features"},
             {"teacher": "previous", "statistics": "shared", "memory": "stale", "new_rows": "zero"},
             {
                 "teacher": "ptm",

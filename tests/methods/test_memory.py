@@ -113,7 +113,7 @@ def test_the_head_of_the_fast_learner_is_near_that_of_all_pictures_extracted_ane
     """Nearer than statistics that stay behind, when the fast learner moves."""
     stream, heads = make_stream(PROTOCOLS[protocol], train=12), {}
     for memory in (kind, "stale"):
-        method, stream = new(memory=memory, pet="ssf", trust=None), make_stream(PROTOCOLS[protocol], train=12)
+        method, stream = new(memory=memory, pet="ssf"), make_stream(PROTOCOLS[protocol], train=12)
         fit = tools.new_fit(method, stream)
         fit.after_fit = lambda name, learner, session: scramble(learner[0].pet, deviation=0.05 * session.number)
         tools.teach(method, stream, fit=fit)

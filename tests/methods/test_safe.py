@@ -111,43 +111,11 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
 # -- how far the tuning goes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trust", [None, 1e6, 1e-2, 1e-9])
-@pytest.mark.parametrize("average", [False, True])
-def test_the_fast_learner_goes_back_until_it_is_near_the_slow_one(
-    average: bool,
-    trust: float | None,
-    new: Callable[..., SAFE],
-    make_stream: MakeStream,
-    scramble: Callable[..., None],
-    tools: Any,
-) -> None:
-    method, stream = new(trust=trust, average=average, pet="ssf"), make_stream(CLASSES)
-    fit = tools.teach(method, stream, last=1)
-    start, ends = method.fast.tuning(), []
-
-    def far(name: str, learner: Any, session: Session) -> None:
-        scramble(learner[0].pet, deviation=0.05)  # training takes it away from the slow learner
-        ends.append(learner[0].tuning())
-
-    fit.after_fit = far
-    tools.teach(method, stream, 2, 2, fit)
-    x, found = plain(stream, 2), method.fast.tuning()
-    slow = unit(method.slow.features(x))
-    apart = 1 - (slow.mean(axis=0) ** 2).sum()
-    for share in (1.0, 0.75, 0.5, 0.25, 0.0):
-        method.fast.interpolate(start, ends[0], share * (0.5 if average else 1))  # two equal sessions
-        distance = np.mean(1 - (slow * unit(method.fast.features(x))).sum(axis=1))
-        if trust is None or distance <= trust * apart:
-            break
-    assert all(torch.allclose(value, found[name], atol=1e-6) for name, value in method.fast.tuning().items())
-    assert {None: share == 1, 1e6: share == 1, 1e-2: 0 < share < 1, 1e-9: share == 0}[trust]
-
-
 @pytest.mark.parametrize("statistics", ["separate", "shared"])
 def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
     statistics: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(trust=None, statistics=statistics, memory="stale", pet="ssf"), make_stream(CLASSES, train=3)
+    method, stream = new(statistics=statistics, memory="stale", pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     ends: list[dict[str, Tensor]] = []
     fit.after_fit = lambda name, learner, session: ends.append(learner[0].tuning())
@@ -172,7 +140,7 @@ def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
         asked.append((before, after))
         return len(asked) == 2  # sure in the third session, and never again
 
-    monkeypatch.setattr("safecl.methods.guards.helped", answer)
+    monkeypatch.setattr("safecl.methods.release.helped", answer)
     method, stream = new(teacher=teacher), make_stream([*CLASSES, ["f"], ["g"]])
     kept = terms_of(method, stream, tools, last=4)
     held = [True, True, True] if teacher == "ptm" else [True, False, False]
@@ -191,7 +159,7 @@ def test_without_l_cos_from_the_session_on_that_shows_that_tuning_helps(
 def test_without_l_cos_nothing_is_asked(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safecl.methods.guards.helped", lambda *_: pytest.fail("was asked"))
+    monkeypatch.setattr("safecl.methods.release.helped", lambda *_: pytest.fail("was asked"))
     tools.teach(new(lambda_cos=0.0), make_stream(CLASSES))
 
 
@@ -199,7 +167,7 @@ def test_without_l_cos_nothing_is_asked(
 def test_in_doubt_l_cos_stays(
     release: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safecl.methods.guards.helped", lambda *_: not release)
+    monkeypatch.setattr("safecl.methods.release.helped", lambda *_: not release)
     kept = terms_of(new(release=release), make_stream(CLASSES), tools)
     assert "cos" in kept[2] and "cos" in kept[3]
 
@@ -587,7 +555,6 @@ def test_the_published_preset_is_the_released_code() -> None:
             "transfer_share": None,
             "release": False,
             "average": False,
-            "trust": None,
             "memory": "stale",
         }
         chosen = settings.method.model_dump()

@@ -17,6 +17,7 @@ from safecl.pet.settings import PETS, PetSettings, pet_settings
 
 KINDS = [kind for kind in PETS if kind != "none"]
 SMALL = [kind for kind in KINDS if kind != "full"]
+RANDOM: dict[str, dict[str, Any]] = {"ssf": {"deviation": 0.02}}  # by default SSF starts as the network is
 COUNTS = {"adapter": 1_189_632, "ssf": 205_824, "vpt_shallow": 3_840, "vpt_deep": 46_080}
 
 
@@ -57,7 +58,7 @@ def test_smaller_pets_count_as_the_formulas_say(vit_b16: VisionTransformer) -> N
     assert count(kind="none") == 0
 
 
-@pytest.mark.parametrize("kind", ["adapter", "lora", "full", "none"])
+@pytest.mark.parametrize("kind", ["adapter", "ssf", "lora", "full", "none"])
 def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images: Tensor) -> None:
     view, pet = attach(vit, pet_settings(kind))
     pet.train()
@@ -68,7 +69,7 @@ def test_the_network_starts_as_the_ptm(kind: Any, vit: VisionTransformer, images
 def test_scales_and_prompts_change_the_network_from_the_start(
     kind: Any, vit: VisionTransformer, images: Tensor
 ) -> None:
-    view, _ = attach(vit, pet_settings(kind))
+    view, _ = attach(vit, pet_settings(kind, **RANDOM.get(kind, {})))
     difference = view.forward_features(images)[:, 0] - vit.forward_features(images)[:, 0]
     assert difference.abs().max() > 1e-3
 
@@ -125,7 +126,7 @@ def test_the_seed_fixes_the_initial_values_and_the_global_generator_is_left_alon
     kind: str, vit: VisionTransformer
 ) -> None:
     def values(seed: int) -> Tensor:
-        _, pet = attach(vit, pet_settings(kind), seed)
+        _, pet = attach(vit, pet_settings(kind, **RANDOM.get(kind, {})), seed)
         return torch.cat([p.detach().flatten() for p in pet.parameters()])
 
     state = torch.random.get_rng_state()
@@ -141,7 +142,7 @@ def test_no_two_initial_tensors_share_numbers(make_vit: Callable[..., VisionTran
         ("uniform of the plain seed", torch.rand(50, generator=torch.Generator().manual_seed(5))),
         ("normal of the plain seed", torch.randn(50, generator=torch.Generator().manual_seed(5))),
         *((f"{kind} {name}", p.flatten()) for kind in (*SMALL, "none")
-          for name, p in attach(vit, pet_settings(kind), 5)[1].named_parameters()),
+          for name, p in attach(vit, pet_settings(kind, **RANDOM.get(kind, {})), 5)[1].named_parameters()),
     ]:  # fmt: skip
         if len(values.detach().unique()) > 12:  # not a constant
             order = tuple(values[:12].argsort().tolist())

@@ -99,7 +99,7 @@ def _metrics(t: int, name: str, level: dict[str, list[float]], sessions: int, pr
     pooled = {o: sum(known(o, t, i) for i in range(1, shown + 1)) / shown for o in level}
     seen = {o: sum(known(o, t, i) for i in range(1, t + 1)) / t for o in level}
     first = {"pilots": True, "transfer": False, "kept": 0.75}
-    later = {"released": t > 3, "average": 1 / t, "trusted": 0.5}
+    later = {"released": t > 3, "average": 1 / t}
     notes = {"notes": first if t == 1 else later} if "slow" in level else {}
     lost = {o: sum(known(o, i, i) - known(o, t, i) for i in range(1, t)) / max(1, t - 1) for o in level}
     return {

@@ -158,7 +158,7 @@ def test_parts_that_are_the_method_itself_are_drawn_once_with_the_reason(make_ru
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     seen = page([folder])
     assert "SAFE: Slow and Fast have the method's own accuracy after every session." in seen.text
-    assert "kept at most 25.0 % of a session's tuning" in seen.text  # half of the mean, of which half was trusted
+    assert "kept at most 50.0 % of a session's tuning" in seen.text
     assert seen.tags["figcaption"] < page([make_run("apart", sessions=2)]).tags["figcaption"]
 
 

@@ -18,6 +18,8 @@ from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Transform
 
+GONE = ("trust",)  # settings of a method that models of earlier versions have; they decide nothing any more
+
 
 class Model:
     """Immutable but for what it has read from its file."""
@@ -98,8 +100,11 @@ class Model:
 
 
 def settings_of(header: Header) -> ModelSettings:
+    values = header["settings"]
+    if isinstance(values, dict) and isinstance(values.get("method"), dict):
+        values = {**values, "method": {key: value for key, value in values["method"].items() if key not in GONE}}
     try:
-        return resolve(header["settings"])
+        return resolve(values)
     except SafeclError as error:
         raise SafeclError(
             f"The settings of the model cannot be read: {error} A newer safecl may have made it."

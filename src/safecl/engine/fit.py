@@ -22,7 +22,7 @@ from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.methods.method import Group, Loss, Method, Network, Recipe, Sampler
+from safecl.methods.method import Group, Judged, Loss, Method, Network, Recipe, Sampler
 from safecl.randomness import default_generator, derive, untouched
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session
@@ -113,11 +113,12 @@ class Trainer:
         groups: Sequence[Group] = (),
         recipe: Recipe | None = None,
         after_step: Callable[[], None] | None = None,
+        judged: Judged | None = None,
     ) -> None:
         """Train what requires gradients in ``module``.
 
         If the loss diverges, or with ``train.guard`` the features of a tuned network are worse than before:
-        again at a tenth of the rate, then at a hundredth, and then with every PET as it was.
+        again at a tenth of the rate, then at a hundredth, and then with what is tuned as it was.
         """
         if name in self._names:
             raise RuntimeError(f"fit was called twice with the name {name!r} in session {self.session}.")
@@ -133,7 +134,7 @@ class Trainer:
         self.measure()
         guard = None
         if self.settings.guard and isinstance(data, Session):
-            guard = Guard.make(module, self._open(data), self._targets(data))
+            guard = Guard.make(module, judged, self._open(data), self._targets(data))
         module.train()
         with untouched(default_generator(self.processes.device)):
             while (failure := self._attempt(phase, checkpoint, guard)) is not None:
@@ -143,7 +144,9 @@ class Trainer:
                         "lower train.lr."
                     )
                 checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
-                again = "the PET stays as it was" if checkpoint.slower < LEAST / 2 else "again at a tenth of the rate"
+                again = (
+                    "what is tuned stays as it was" if checkpoint.slower < LEAST / 2 else "again at a tenth of the rate"
+                )
                 self.progress.say(f"Session {self.session}, {name}: {failure}; {again}.")
                 with torch.no_grad():
                     for key, value in module.state_dict().items():

@@ -31,7 +31,7 @@ class TrainSettings(Settings):
     clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
     later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
     guard: bool = Field(
-        False,
+        True,
         description="after tuning that made the features of the session's own pictures worse, tune again at a tenth "
         "and a hundredth of the rate, and then not at all",
     )

@@ -13,7 +13,9 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 FEWEST = 10  # pictures below which nothing is decided
-SURE = 3.0  # standard errors by which errors must differ for a decision
+# Every decision by such errors has these two thresholds; docs/results.md has the measurements.
+SURE = 3.0  # standard errors by which errors must differ
+MATTERS = 0.05  # share of an error below which a difference is not worth acting on
 
 
 @contextmanager
@@ -72,10 +74,7 @@ def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
     return errors[int(errors.mean(dim=1).argmin())]
 
 
-def surely_less(found: Tensor, least: Tensor, by: float = 0.0, sure: float = SURE) -> bool:
-    """Whether errors (n,) are less than others on the same pictures, by more than chance and a share of the others.
-
-    ``sure``: how many standard errors are more than chance.
-    """
+def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
+    """Whether errors (n,) are less than others on the same pictures, by more than chance and on average ``by``."""
     gains = least - found
-    return bool(gains.mean() > max(sure * gains.std() / len(gains) ** 0.5, by * least.mean()))
+    return bool(gains.mean() > max(SURE * float(gains.std()) / len(gains) ** 0.5, by))

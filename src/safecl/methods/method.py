@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -77,6 +77,13 @@ class Group:
     weight_decay: float | None = None
 
 
+class Judged(NamedTuple):
+    """What is tuned, and the features (N, d) that it gives to pictures (N, 3, size, size)."""
+
+    tuned: nn.Module
+    features: Callable[[Tensor], Tensor]
+
+
 class Fit(Protocol):
     """What the engine hands to a method. It owns precision, processes, progress and step checkpoints."""
 
@@ -90,12 +97,14 @@ class Fit(Protocol):
         groups: Sequence[Group] = (),
         recipe: Recipe | None = None,
         after_step: Callable[[], None] | None = None,
+        judged: Judged | None = None,
     ) -> None:
         """Train what requires gradients in ``module`` on the session's augmented pictures or on sampled features.
 
         ``name`` is used once a session. ``loss(batch)`` gives weighted terms by name, which are added up. Parameters
         in no group learn at the recipe's rate. ``after_step`` is called after every update (moving averages); what it
-        changes must be part of ``module``, whose whole state is saved with the step.
+        changes must be part of ``module``, whose whole state is saved with the step. The features of the learners in
+        ``module`` must not get worse (``train.guard``); ``judged``: those of something else that is tuned.
 
         On CUDA a step is recorded once for each shape of its inputs and replayed, so Python code in ``loss`` runs at
         the recording only: its side effects are lost afterwards. A phase that needs them asks for plain steps with

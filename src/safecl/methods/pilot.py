@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -14,10 +15,10 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.left_out import FEWEST, surely_less
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.guards import SHARES
 from safecl.methods.method import Batch, Fit, Recipe
 from safecl.streams.stream import Session
 
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
@@ -42,9 +43,11 @@ def choose_tuning(
     """Whether to use the transfer loss in the first session, if it is ``wanted``, and the share of the tuning to keep.
 
     Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
-    backbone. So pilots are tuned on one half of the classes, with and without the transfer loss, and the classes of
-    the other half judge them: the squared errors of a ridge head that leaves out one picture at a time. In doubt there
-    is no transfer and all of the tuning is kept. A pilot has ``length`` times the epochs of the session.
+    backbone. So pilots are tuned on one half of the classes, and those of the other half judge them: the squared errors
+    of a ridge head that leaves out one picture at a time. Two pilots decide about the transfer loss. If the better one
+    would have been better with less of its tuning, the other half of the classes is tuned as well, and both halves
+    decide about the share. In doubt there is no transfer and all of the tuning is kept. A pilot has ``length`` times
+    the epochs of the session.
     """
     if not slow.tuning():  # without a PET nothing is tuned
         return Choice(transfer=wanted)
@@ -53,32 +56,27 @@ def choose_tuning(
     one, other = session.part(classes[::2]), session.part(classes[1::2])
     if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
         return Choice(transfer=False)
-    ways = [False, True] if wanted else [False]
-    recipe = replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs)))
-    pilots = [  # half by half, so that the pictures of a half are read once for all of its pilots
-        {
-            way: _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{k * len(ways) + i}", recipe)
-            for i, way in enumerate(ways, 1)
-        }
-        for k, (tuned, judging) in enumerate(((one, other), (other, one)))
-    ]
+    recipe, numbers = replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs))), count(1)
 
-    def errors(way: bool, share: float) -> Tensor:
-        return torch.cat([of_half[way].errors(share) for of_half in pilots])
+    def pilot(way: bool, tuned: Session, judging: Session) -> _Pilot:
+        return _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{next(numbers)}", recipe)
 
-    chosen, least = (False, 1.0), errors(False, 1.0)
-
-    def consider(way: bool, share: float) -> None:
-        nonlocal chosen, least
-        found = errors(way, share)
+    plain, way = pilot(False, one, other), False
+    pilots, least = [plain], plain.errors(1.0)
+    if wanted:
+        transferred = pilot(True, one, other)
+        found = transferred.errors(1.0)
         if surely_less(found, least):
-            chosen, least = (way, share), found
-
-    for way in ways[1:]:
-        consider(way, 1.0)
+            pilots, least, way = [transferred], found, True
+    if not any(pilots[0].errors(share).mean() < least.mean() for share in SHARES[1:]):
+        return Choice(way, piloted=True)
+    pilots.append(pilot(way, other, one))
+    kept, least = 1.0, torch.cat([least, pilots[1].errors(1.0)])
     for share in SHARES[1:]:
-        consider(chosen[0], share)
-    return Choice(*chosen, piloted=True)
+        found = torch.cat([each.errors(share) for each in pilots])
+        if surely_less(found, least):
+            kept, least = share, found
+    return Choice(way, kept, piloted=True)
 
 
 class _Pilot:

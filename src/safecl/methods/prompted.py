@@ -11,7 +11,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Batch, Fit, Judged, Method
 from safecl.methods.settings import MethodSettings
 from safecl.pet.settings import NoPetSettings
 from safecl.randomness import generator
@@ -35,7 +35,8 @@ class PromptMethod(Method):
     def learn(self, session: Session, fit: Fit) -> None:
         current = self.current(session)
         self.head.begin(current, generator(self.seed, "head", self.head.classes))
-        fit(self.name, nn.ModuleList([self.prompts, self.head]), session, partial(self.loss, current))
+        trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.features)
+        fit(self.name, trained, session, partial(self.loss, current), judged=judged)
 
     @torch.no_grad()
     def query(self, images: Tensor) -> Tensor:

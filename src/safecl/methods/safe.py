@@ -16,10 +16,10 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
 from safecl.learner import Learner, Tuning
-from safecl.methods.guards import Release, stay_near
 from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Batch, Fit, Method, Network
 from safecl.methods.pilot import Choice, choose_tuning
+from safecl.methods.release import Release
 from safecl.methods.safe_settings import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
@@ -86,7 +86,8 @@ class SAFE(Method):
             start, lambda_cos = self.fast.tuning(), self.weigh_alignment(f_slow, targets, session, fit)
             loss = partial(self.fast_loss, teacher, known, lambda_cos)
             fit("fast", nn.ModuleList([self.fast, self.w_fast]), session, loss)
-            f_fast = self.hold_back(f_slow, start, session, fit)
+            self.average(start, len(targets))
+            _, f_fast = fit.features(session, self.fast)
         self.slow.freeze()
         self.w_slow.requires_grad_(False)
         self.add_statistics(f_slow, f_fast, targets)
@@ -209,16 +210,12 @@ class SAFE(Method):
         self.notes["released"] = bool(self.release.free)
         return chosen
 
-    def hold_back(self, f_slow: Tensor, start: Tuning, session: Session, fit: Fit) -> Tensor:
-        """φ_fast after the session, (N, d): the fast learner moves only so far."""
-        s = self.settings
-        if s.teacher != "slow":
-            return fit.features(session, self.fast)[1]
-        # The mean, over all pictures so far, of where their sessions took it.
-        most = len(f_slow) / float(self.w_fast.counts.sum()) if s.average else 1.0
-        f_fast, share = stay_near(self.fast, f_slow, start, most, s.trust, session, fit)
-        self.notes |= {"average": most, "trusted": share}
-        return f_fast
+    def average(self, start: Tuning, pictures: int) -> None:
+        """Make the fast learner's tuning the mean, over all pictures so far, of where their sessions took it."""
+        if self.settings.average and self.settings.teacher == "slow":
+            share = pictures / float(self.w_fast.counts.sum())
+            self.fast.interpolate(start, self.fast.tuning(), share)
+            self.notes["average"] = share
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""

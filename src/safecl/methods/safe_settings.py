@@ -42,12 +42,12 @@ class SafeSettings(MethodSettings):
     )
     slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
     pilot: float = Field(
-        1.0,
+        0.75,
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
         "the other half gains; in doubt, and with fewer than four classes, do neither. A pilot has this share of the "
-        "epochs; 0: no pilots, transfer as set",
+        "epochs: short ones do not see what a whole training loses; 0: no pilots, transfer as set",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
@@ -66,12 +66,6 @@ class SafeSettings(MethodSettings):
         True,
         description="the fast learner's tuning is the mean, over all pictures so far, of where their sessions took it; "
         "only with method.teacher=slow",
-    )
-    trust: float | None = Field(
-        0.2,
-        gt=0,
-        description="how far from the slow learner a session may end, in units of how far pictures are apart; "
-        "null: anywhere; only with method.teacher=slow",
     )
     memory: Literal["gaussians", "features", "stale"] = Field(
         "gaussians",

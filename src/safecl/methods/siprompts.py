@@ -14,7 +14,7 @@ from safecl.heads.kmeans import kmeans
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.methods.growing import GrowingParameters
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Batch, Fit, Judged, Method
 from safecl.methods.siprompts_settings import SipromptsSettings
 from safecl.pet.settings import NoPetSettings
 from safecl.randomness import generator
@@ -51,7 +51,8 @@ class SiPrompts(Method):
         current = self.current(session)
         self.head.grow(len(current), generator(self.seed, "head", t))
         self.head.train_only([-1])
-        fit(self.name, nn.ModuleList([self.prompts, self.head]), session, partial(self.loss, current))
+        trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.own_features)
+        fit(self.name, trained, session, partial(self.loss, current), judged=judged)
         _, features = fit.features(session, self.backbone)
         own = kmeans(F.normalize(features, dim=1), self.settings.centres, generator(self.seed, "centres", t))
         self.members, self.centres = torch.cat([self.members, current]), torch.cat([self.centres, own[None]])
@@ -60,6 +61,10 @@ class SiPrompts(Method):
         """Cross-entropy of the session's own head, whose rows are the classes ``current`` (sorted)."""
         logits = self.head(batch.features(self.network, prompts=self.prompts[-1]))[:, -len(current) :]
         return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
+
+    def own_features(self, images: Tensor) -> Tensor:
+        """Features (N, d) with the prompt of the last session."""
+        return self.network.features(images, prompts=self.prompts[-1])
 
     def nearest(self, bare: Tensor) -> Tensor:
         """The session whose centres hold the one nearest to the features ``bare`` (N, d) of the backbone: (N,)."""

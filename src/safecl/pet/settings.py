@@ -24,9 +24,10 @@ class AdapterSettings(Settings):
 
 
 class SsfSettings(Settings):
-    """SSF has nothing to set."""
+    """A scale and a shift of every operation; the default starts as the network is."""
 
     kind: Literal["ssf"] = "ssf"
+    deviation: float = Field(0.0, ge=0, description="spread of the scales around 1 and of the shifts around 0 at first")
 
 
 class VptSettings(Settings):

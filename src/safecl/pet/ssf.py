@@ -24,9 +24,9 @@ from safecl.randomness import generator
 
 
 class ScaleShift(nn.Module):
-    """y = γ ⊙ x + β over the last dimension; γ ~ N(1, 0.02²), β ~ N(0, 0.02²)."""
+    """y = γ ⊙ x + β over the last dimension; at first γ ~ N(1, σ²) and β ~ N(0, σ²)."""
 
-    def __init__(self, width: int, generator: torch.Generator, deviation: float = 0.02) -> None:
+    def __init__(self, width: int, generator: torch.Generator, deviation: float = 0.0) -> None:
         super().__init__()
         self.scale = nn.Parameter(1 + deviation * torch.randn(width, generator=generator))
         self.shift = nn.Parameter(deviation * torch.randn(width, generator=generator))
@@ -135,7 +135,7 @@ def attach_ssf(pet: SsfSettings, vit: VisionTransformer, seed: int) -> tuple[Vis
     view, ssf = shared_view(vit), nn.ModuleDict()
 
     def follow(place: str, owner: nn.Module, name: str, width: int) -> None:
-        ssf[place] = after = ScaleShift(width, generator(seed, "pet", pet.kind, place))
+        ssf[place] = after = ScaleShift(width, generator(seed, "pet", pet.kind, place), pet.deviation)
         setattr(owner, name, ScaledLayer(getattr(owner, name), after))
 
     d = view.embed_dim

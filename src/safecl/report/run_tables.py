@@ -17,7 +17,6 @@ DECISIONS = {
     "kept": ("Slow tuning kept", "", ""),
     "released": ("L_cos", "dropped", "used"),
     "average": ("Weight of the session", "", ""),
-    "trusted": ("Fast tuning kept", "", ""),
 }
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads.left_out import FEWEST
+from safecl.heads.left_out import FEWEST, MATTERS
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.guards import MATTERS, MOST, helped
+from safecl.methods.release import MOST, helped
 
 
 def cloud(targets: Tensor, signal: float) -> Tensor:
