@@ -11,7 +11,7 @@ from safecl.heads.left_out import MATTERS, judges, plain_errors, surely_less
 from safecl.learner import Learner
 from safecl.methods.method import Judged
 
-ASKED = 128  # pictures that are looked at, about
+ASKED = 64  # pictures that are looked at, about
 
 
 class Guard:
