@@ -45,8 +45,8 @@ class SharedGaussians(ClassMoments):
         classes = self.counts.nonzero()[:, 0].cpu()
         chosen = classes[torch.arange(count) * len(classes) // count].to(self.means.device)
         values, vectors = torch.linalg.eigh(precise(self.covariance()))
-        root = (vectors * values.clamp(min=0).sqrt()).to(self.means)
-        return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root.T)
+        root = (vectors * values.clamp(min=0).sqrt() @ vectors.T).to(self.means)  # whatever the signs
+        return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root)
 
     def _spread_of(self, rows: Tensor) -> Tensor:
         return pack(rows.T @ rows)
