@@ -56,7 +56,7 @@ VARIANTS: dict[str, list[str]] = {
     "safe": ["safe"],
     "ranpac": ["ranpac"],
     # The paper's "fine-tune directly": nothing guides the fast learner, whose output is what counts, or holds it back.
-    "direct": ["safe", "method.teacher=none", "train.later_clip=null"],
+    "direct": ["safe", "method.teacher=none", "method.memory=stale", "train.later_clip=null", "train.guard=false"],
     "plain": ["safe", "precision=fp32", "train.graphs=false"],  # SAFE without what makes it fast
     "finetune": ["finetune"],
 }

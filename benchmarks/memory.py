@@ -14,8 +14,7 @@ trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE w
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
 one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
 itself answered. "left out" has, before each session, the leave-one-out errors on its pictures of a ridge head on the
-backbone, the slow and the fast learner, which have not learned them; "safe stacked" weighs
-both by such errors too; --logits keeps logits for a study of aggregation.
+backbone, the slow and the fast learner, which have not learned them; --logits keeps logits for a study of aggregation.
 "memory_seconds" has the map and the new head, of the last session; "first" the optimiser steps and seconds of the first
 session, SAFE's and RanPAC's. Lines that are in --out already are not computed again. Words key=value go to both
 methods, words method.key=value to SAFE alone.
@@ -31,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -44,8 +42,7 @@ from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Quiet
 from safecl.experiments.config import RunSettings, load
-from safecl.heads.aggregate import aggregate, weights
-from safecl.heads.left_out import judges
+from safecl.heads.aggregate import aggregate
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.catalog import make_method
 from safecl.methods.memory import SlowMemory
@@ -56,7 +53,6 @@ from safecl.streams.images import Pictures
 from safecl.streams.stream import Stream
 
 KINDS = ("stale", "gaussians", "features", "bound")
-JUDGES = 256  # pictures of a session that weigh the learners, about
 
 
 def manifest(options: argparse.Namespace, seed: int) -> Path:
@@ -108,7 +104,6 @@ class Watch:
         self.seconds: dict[str, float] = dict.fromkeys(kinds, 0.0)
         self.left_out: list[list[float]] = []
         self.logits: dict[str, Tensor] = {}
-        self.stacked = torch.zeros(2, dtype=torch.float64)  # numerator and denominator of the fast learner's weight
 
     def targets(self, pictures: Pictures) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
@@ -130,33 +125,6 @@ class Watch:
         y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
         found = self.features(pictures, self.method.backbone, self.method.slow, self.method.fast)
         self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
-        asked, memory = judges(y, JUDGES), self.method.memory
-        if number > 2 and memory is not None and len(asked):  # before, both learners are one
-            slow, fast = found[1][asked], found[2][asked]
-            r_slow, r_fast = (self.residuals(a, b, y[asked]) for a, b in ((slow, slow), (memory.map(slow), fast)))
-            self.stacked += torch.stack([(r_slow * (r_slow - r_fast)).sum(), (r_slow - r_fast).square().sum()]).cpu()
-
-    def residuals(self, fitted: Tensor, asked: Tensor, targets: Tensor) -> Tensor:
-        """What a ridge head on features ``fitted`` (n, d) of all pictures but one gets wrong of that one: (n, C).
-
-        That one is ``asked`` by other features (n, d): the fast learner's own, where old pictures have mapped ones.
-        """
-        h, other, y = self.untuned.project(fitted).double(), self.untuned.project(asked).double(), F.one_hot(targets)
-        kernel, across = h @ h.T, other @ h.T
-        eye, best, least = torch.eye(len(h), dtype=h.dtype, device=h.device), torch.zeros(0), float("inf")
-        for beta in self.method.settings.ridge.betas:
-            inverse = torch.linalg.inv(kernel + beta * kernel.diagonal().mean() * eye)
-            dual = inverse @ y.to(h)
-            own = (across * inverse.T).sum(dim=1) / inverse.diagonal()
-            residual = y - (across @ dual - own[:, None] * dual)
-            if float(residual.square().sum()) < least:
-                best, least = residual, float(residual.square().sum())
-        return best
-
-    def stacked_weight(self) -> float:
-        """The weight of the fast learner with the least squared error on pictures that nobody had learned."""
-        above, below = self.stacked.tolist()
-        return min(max(above / below, 0.02), 0.98) if below else 0.5
 
     def add(self, number: int) -> None:
         """A session is over."""
@@ -204,13 +172,9 @@ class Watch:
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
-            prior = self.stacked_weight()
-            alpha = weights(slow, logits["fast gaussians"], s.gamma) * torch.tensor([1 - prior, prior]).to(slow)
-            alpha = alpha / alpha.sum(dim=1, keepdim=True)
-            logits["safe stacked"] = alpha[:, :1] * slow + alpha[:, 1:] * logits["fast gaussians"]
             for name in ("slow", "fast stale", "fast gaussians"):
-                whole.setdefault(name, []).append(logits[name].half().cpu())
-            whole.setdefault("targets", []).append(y.to(torch.uint8).cpu())
+                whole.setdefault(name, []).append(logits[name].half())
+            whole.setdefault("targets", []).append(y)
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
         self.logits = {name.replace(" ", "_"): torch.cat(found) for name, found in whole.items()}
@@ -252,11 +216,11 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         watch.add(number)
         if number == len(stream) or (options.every and number % options.every == 0):
             line.setdefault("accuracy", []).append(watch.answers(number))
-    line["left out"], line["stacked weight"] = watch.left_out, round(watch.stacked_weight(), 3)
+    line["left out"] = watch.left_out
     if options.logits:
         name = hashlib.blake2b(repr((words, options.words)).encode(), digest_size=6).hexdigest()
         options.logits.mkdir(parents=True, exist_ok=True)
-        save_file(watch.logits, options.logits / f"{name}.safetensors")
+        save_file({key: value.cpu() for key, value in watch.logits.items()}, options.logits / f"{name}.safetensors")
         line["logits"] = name
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 
@@ -62,10 +63,14 @@ def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, 
     assert drawn[0] == drawn[1] and len(drawn[0]) == 4
 
 
-def test_its_heads_are_those_of_safe(memory: Any, folder: Path) -> None:
+def test_its_heads_are_those_of_safe(memory: Any, folder: Path, tmp_path: Path) -> None:
     words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
-    line = memory.cell(options(folder, words=words), 0)
-    (found,) = line["accuracy"]
+    line = memory.cell(options(folder, words=words, every=1, logits=tmp_path), 0)
+    _, found = line["accuracy"]
+    assert len(line["ranpac every"]) == len(line["left out"]) == 2
+    logits = load_file(tmp_path / f"{line['logits']}.safetensors")
+    right = logits["fast_gaussians"].argmax(dim=1) == logits["targets"]
+    assert memory.percent(right) == found["fast gaussians"]
     assert {"slow", "untuned", *(f"{who} {kind}" for who in ("fast", "safe") for kind in memory.KINDS)} == found.keys()
     assert line["own"] == {"slow": found["slow"], "fast": found["fast gaussians"], "safe": found["safe gaussians"]}
     assert (

@@ -252,6 +252,8 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
     words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.pilot=false",
              "train.epochs=1", "device=cpu", "stream.cache=false"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
+    resolved = found.folder / "resolved.yaml"  # of a version that had one setting more
+    resolved.write_text(resolved.read_text().replace("method:\n", "method:\n  trust: 0.2\n", 1))
     code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
     assert code == 0 and "knows 4 classes" in said, error
     predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Trainer
+from safecl.engine.guard import Guard
 from safecl.engine.progress import Quiet
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
-from safecl.methods.method import Batch
+from safecl.methods.method import Batch, Judged
 from safecl.randomness import generator
 from safecl.streams.images import Transform
 from safecl.streams.stream import Session, Stream
@@ -144,3 +145,18 @@ def test_a_stop_in_any_attempt_ends_where_it_would_have_ended(
     again, fit = go(tmp_path / "stopped", -1)
     assert fit.notes == {"rate of fast": 0.01}
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in straight.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("rise", "spread", "worse"), [(0.05, 0.01, True), (0.02, 0.01, False), (0.05, 0.5, False), (-0.3, 0.01, False)]
+)
+def test_a_rise_counts_if_it_is_large_and_no_chance(
+    rise: float, spread: float, worse: bool, backbone: Backbone, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three classes a guess without a picture has an error of 2/3, and a twentieth of that is too much."""
+    learner, targets = Tuned(backbone, "ssf").learner, torch.arange(18) % 3
+    before = torch.full((18,), 0.4)
+    after = before + rise + spread * torch.tensor([1.0, -1.0] * 9)
+    answers = iter([before, after])
+    monkeypatch.setattr(Guard, "_errors", lambda self, judged: next(answers))
+    assert Guard([Judged(learner, learner.features)], [], targets).worse() is worse

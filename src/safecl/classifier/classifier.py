@@ -301,7 +301,7 @@ class ContinualClassifier(Estimator):
         if self.pet is not None:
             method["pet"] = {"kind": self.pet}
         if self.method == "safe" and _embedded(self.backbone):
-            method["transfer"] = "none"  # half as many pilots, which take most of the first session
+            method["transfer"] = "none"  # one pilot less: the first session is what people wait for
         size = {} if self.image_size is None else {"image_size": self.image_size}
         values = {
             "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,

@@ -10,15 +10,13 @@ from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.classifier import members
-from safecl.classifier.settings import ModelSettings, resolve
+from safecl.classifier.settings import ModelSettings, resolve_saved
 from safecl.classifier.state import State, build
 from safecl.classifier.store import Header, ModelFile, write_model
 from safecl.engine.device import choose_device, choose_precision
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.streams.images import Label, Transform
-
-GONE = ("trust",)  # settings of a method that models of earlier versions have; they decide nothing any more
 
 
 class Model:
@@ -100,11 +98,8 @@ class Model:
 
 
 def settings_of(header: Header) -> ModelSettings:
-    values = header["settings"]
-    if isinstance(values, dict) and isinstance(values.get("method"), dict):
-        values = {**values, "method": {key: value for key, value in values["method"].items() if key not in GONE}}
     try:
-        return resolve(values)
+        return resolve_saved(header["settings"])
     except SafeclError as error:
         raise SafeclError(
             f"The settings of the model cannot be read: {error} A newer safecl may have made it."

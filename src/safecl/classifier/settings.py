@@ -16,6 +16,7 @@ from safecl.methods.settings import MethodSettings
 from safecl.settings import Settings
 
 Memory: TypeAlias = Literal["statistics", "features"]
+GONE = ("trust",)  # settings of a method that earlier versions saved; they decide nothing any more
 STEPS, MOST, LEAST = 1500, 5, 2  # of a phase in batches of 48 pictures: steps at most; epochs at most and at least
 
 
@@ -52,3 +53,11 @@ def resolve(values: Mapping[str, Any]) -> ModelSettings:
         return ModelSettings.model_validate({**given, "method": chosen})
     except ValidationError as error:
         raise sentence(error.errors(), "", name, ModelSettings) from error
+
+
+def resolve_saved(values: Mapping[str, Any]) -> ModelSettings:
+    """Typed settings from values that an earlier version may have saved."""
+    given = dict(values)
+    if isinstance(given.get("method"), Mapping):
+        given["method"] = {key: value for key, value in given["method"].items() if key not in GONE}
+    return resolve(given)

@@ -29,7 +29,7 @@ from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device
 LEAST = 0.01  # of the rate, at which training is tried for the last time
-HELD = 0.001  # in place of a share of the rate: the rest is trained at LEAST, and every PET stays as it was
+HELD = 0.001  # in place of a share of the rate: the rest is trained at LEAST, and what is tuned stays as it was
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Trainer:
         self.losses = checkpoint.losses = checkpoint.losses or self.losses
         self.measure()
         guard = None
-        if self.settings.guard and isinstance(data, Session):
+        if self.settings.guard and recipe.guard and isinstance(data, Session):
             guard = Guard.make(module, judged, self._open(data), self._targets(data))
         module.train()
         with untouched(default_generator(self.processes.device)):
@@ -171,7 +171,7 @@ class Trainer:
         return None
 
     def _train(self, phase: Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
-        """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps PETs as they were."""
+        """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps what is tuned."""
         processes, device, recipe, per_epoch = (
             self.processes,
             self.processes.device,
@@ -238,6 +238,9 @@ class Trainer:
             checkpoint.seconds = before + time.monotonic() - started
             self._save(phase, checkpoint, optimiser)
         return finite
+
+    def agree(self, decision: bool) -> bool:
+        return self.processes.once(lambda: decision)
 
     @torch.no_grad()
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:

@@ -25,7 +25,8 @@ class Guard:
         self._judged, self._images, self._targets = judged, images, targets
         self._start = [{k: v.clone() for k, v in each.tuned.state_dict().items()} for each in judged]
         self._before = [self._errors(each) for each in judged]
-        self._too_much = MATTERS * float(F.one_hot(targets).float().var(dim=0, correction=0).sum())
+        trivial = F.one_hot(targets).float().var(dim=0, correction=0).sum()  # the error of an answer without a picture
+        self._too_much = MATTERS * float(trivial)
 
     @classmethod
     def make(cls, module: nn.Module, judged: Judged | None, loader: DeviceLoader, targets: Tensor) -> Self | None:

@@ -13,9 +13,9 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 FEWEST = 10  # pictures below which nothing is decided
-# Every decision by such errors has these two thresholds; docs/results.md has the measurements.
-SURE = 3.0  # standard errors by which errors must differ
-MATTERS = 0.05  # share of an error below which a difference is not worth acting on
+SURE = 3.0  # standard errors by which errors must differ for a decision
+# The release of L_cos wants a gain by this share of the error too, the guard a rise by this share of a guess's error.
+MATTERS = 0.05
 
 
 @contextmanager

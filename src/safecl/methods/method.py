@@ -66,6 +66,7 @@ class Recipe:
     warmup: float = 0.0  # part of the steps over which the rate rises from 0
     clip: float | None = None  # largest norm of the whole gradient
     graph: bool = True  # on CUDA, record a step as a graph; see ``Fit``
+    guard: bool = True  # with ``train.guard``, go back where the features become worse
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,9 @@ class Fit(Protocol):
 
     def recipe(self) -> Recipe:
         """The recipe that the run's settings give for the current session."""
+
+    def agree(self, decision: bool) -> bool:
+        """The decision of the main process, so that all processes go on with the same phases."""
 
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         """(targets (N,), features (N, d) of each network) over the plain views of the session's pictures."""

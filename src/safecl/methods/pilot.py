@@ -56,25 +56,24 @@ def choose_tuning(
     one, other = session.part(classes[::2]), session.part(classes[1::2])
     if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
         return Choice(transfer=False)
-    recipe, numbers = replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs))), count(1)
+    epochs, numbers = max(1, round(length * fit.recipe().epochs)), count(1)
+    recipe = replace(fit.recipe(), epochs=epochs, guard=False)  # what collapses is judged as it is
 
     def pilot(way: bool, tuned: Session, judging: Session) -> _Pilot:
         return _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{next(numbers)}", recipe)
 
-    plain, way = pilot(False, one, other), False
-    pilots, least = [plain], plain.errors(1.0)
-    if wanted:
-        transferred = pilot(True, one, other)
-        found = transferred.errors(1.0)
-        if surely_less(found, least):
-            pilots, least, way = [transferred], found, True
-    if not any(pilots[0].errors(share).mean() < least.mean() for share in SHARES[1:]):
+    # Both before the first question, so that the pictures of a half are read once.
+    pilots = {way: pilot(way, one, other) for way in ([False, True] if wanted else [False])}
+    whole = {way: each.errors(1.0) for way, each in pilots.items()}
+    way = wanted and fit.agree(surely_less(whole[True], whole[False]))
+    first = {1.0: whole[way]} | {share: pilots[way].errors(share) for share in SHARES[1:]}
+    if not fit.agree(min(float(first[share].mean()) for share in SHARES[1:]) < float(first[1.0].mean())):
         return Choice(way, piloted=True)
-    pilots.append(pilot(way, other, one))
-    kept, least = 1.0, torch.cat([least, pilots[1].errors(1.0)])
+    second = pilot(way, other, one)
+    kept, least = 1.0, torch.cat([first[1.0], second.errors(1.0)])
     for share in SHARES[1:]:
-        found = torch.cat([each.errors(share) for each in pilots])
-        if surely_less(found, least):
+        found = torch.cat([first[share], second.errors(share)])
+        if fit.agree(surely_less(found, least)):
             kept, least = share, found
     return Choice(way, kept, piloted=True)
 

@@ -28,7 +28,7 @@ class Release(nn.Module):
         """λ_cos of this session: as given, or 0. ``f_slow``: the slow learner's features (N, d) of its pictures."""
         if lambda_cos and not self.free:
             _, f_ptm = fit.features(session, ptm)
-            self.free.fill_(helped(ridge, f_ptm, f_slow, targets))
+            self.free.fill_(fit.agree(helped(ridge, f_ptm, f_slow, targets)))
         return 0.0 if self.free else lambda_cos
 
 

@@ -77,6 +77,9 @@ class _DryFit:
     def recipe(self) -> Recipe:
         return Recipe()
 
+    def agree(self, decision: bool) -> bool:
+        return decision
+
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         targets = torch.tensor(session.train.labels)  # a label is its own index here
         return targets, *(torch.randn(len(targets), self.width, generator=self.random) for _ in networks)
