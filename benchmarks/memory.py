@@ -208,13 +208,17 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     method, stream, fit = made(settings, backbone)
     assert isinstance(method, SAFE)
     watch, line, notes = Watch(method, stream, fit), {}, []
+
+    def asked(number: int) -> bool:
+        return number == len(stream) or bool(options.every and number % options.every == 0)
+
     for number in range(1, len(stream) + 1):
         watch.look(number)
         took = learn(method, stream.open(number), fit)
         steps = sum(phase["steps"] for phase in fit.phases)
         notes.append({"steps": steps, "seconds": round(sum(took["seconds"].values()), 2), **method.notes})
         watch.add(number)
-        if number == len(stream) or (options.every and number % options.every == 0):
+        if asked(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
     line["left out"] = watch.left_out
     if options.logits:
@@ -236,11 +240,10 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
             if number == 1:
                 seconds = round(sum(took["seconds"].values()), 2)
                 line["first"] = {"safe": [notes[0]["steps"], notes[0]["seconds"]], "ranpac": [fit.steps, seconds]}
-            if options.every and number % options.every == 0:
+            if asked(number):
                 found = evaluate(other, [stream.test(i) for i in stream.tested(number)], fit, "test")
                 line.setdefault("ranpac every", []).append(percent(found.main == found.targets))
-        found = evaluate(other, [stream.test(i) for i in stream.tested(len(stream))], fit, "test")
-        line["ranpac"] = percent(found.main == found.targets)
+        line["ranpac"] = line["ranpac every"][-1]
     return line
 
 
