@@ -13,11 +13,11 @@ trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE w
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
 one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
-itself answered. "left out" has, before each session, the leave-one-out errors on its pictures of a ridge head on the
-backbone, the slow and the fast learner, which have not learned them; --logits keeps logits for a study of aggregation.
-"memory_seconds" has the map and the new head, of the last session; "first" the optimiser steps and seconds of the first
-session, SAFE's and RanPAC's. Lines that are in --out already are not computed again. Words key=value go to both
-methods, words method.key=value to SAFE alone.
+itself answered, "by test" has the pictures of each session apart. "left out" has, before each session, the
+leave-one-out errors on its pictures of a ridge head on the backbone, the slow and the fast learner, which have not
+learned them; --features keeps features for a study without a GPU. "memory_seconds" has the map and the new head, of the
+last session; "first" the optimiser steps and seconds of the first session, SAFE's and RanPAC's. Lines that are in --out
+already are not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import json
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,9 @@ class Watch:
         self.memories = {kind: SlowMemory(d, kind, method.seed).to(device) for kind in kinds}
         self.seconds: dict[str, float] = dict.fromkeys(kinds, 0.0)
         self.left_out: list[list[float]] = []
-        self.logits: dict[str, Tensor] = {}
+        self.by_test: dict[str, list[float]] = {}
+        self.seen: dict[str, list[Tensor]] = {}
+        self.asked: dict[str, list[Tensor]] = {}
 
     def targets(self, pictures: Pictures) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
@@ -118,12 +121,24 @@ class Watch:
                 found.append(network.features(images))
         return [torch.cat(found) for found in parts]
 
+    def see(self, **values: Tensor) -> None:
+        for name, value in values.items():
+            self.seen.setdefault(name, []).append(value)
+
+    def save(self, path: Path) -> None:
+        """Features of the training pictures, as they were and as they are, and of the test pictures."""
+        parts = {"train": self.seen, "test": self.asked}
+        rows = {f"{part}_{name}": torch.cat(found) for part, kept in parts.items() for name, found in kept.items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file({name: (x.half() if x.is_floating_point() else x.short()).cpu() for name, x in rows.items()}, path)
+
     def look(self, number: int) -> None:
         """A session is about to begin: how far the networks that have not learned it can tell its pictures apart."""
         pictures = self.stream._parts[number - 1].train
         labels = {label: i for i, label in enumerate(sorted(set(pictures.labels), key=str))}
         y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
         found = self.features(pictures, self.method.backbone, self.method.slow, self.method.fast)
+        self.see(plain=found[0], fast_before=found[2])
         self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
 
     def add(self, number: int) -> None:
@@ -131,6 +146,7 @@ class Watch:
         pictures = self.stream._parts[number - 1].train
         y = self.targets(pictures)
         slow, fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
+        self.see(slow=slow, fast=fast, targets=y, sessions=torch.full_like(y, number))
         self.heads["stale"].add(fast, y)
         self.untuned.add(plain, y)
         for kind, memory in self.memories.items():
@@ -144,9 +160,12 @@ class Watch:
         """Accuracies in percent on the test pictures of all sessions so far."""
         bound = self.heads["bound"]
         bound.statistics.clear()
+        latest: list[Tensor] = []
         for part in self.stream._parts[:number]:
             (fast,) = self.features(part.train, self.method.fast)
             bound.accumulate(bound.statistics, fast, self.targets(part.train))
+            latest.append(fast)
+        self.seen["fast_last"] = latest
         for head in self.heads.values():
             head.errors = self.heads["stale"].errors  # the evidence for β is the same for all
         for kind, memory in self.memories.items():
@@ -157,7 +176,7 @@ class Watch:
         for head in (self.heads["stale"], bound, self.untuned):
             head.solve()
         right: dict[str, list[Tensor]] = {}
-        whole: dict[str, list[Tensor]] = {}
+        self.asked = {}
         s = self.method.settings
         rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
         factor = 10.0 if s.temperature == "learned" else s.temperature
@@ -172,12 +191,12 @@ class Watch:
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
-            for name in ("slow", "fast stale", "fast gaussians"):
-                whole.setdefault(name, []).append(logits[name].half())
-            whole.setdefault("targets", []).append(y)
+            found = {"slow": f_slow, "fast": f_fast, "plain": plain, "targets": y, "sessions": torch.full_like(y, i)}
+            for name, value in found.items():
+                self.asked.setdefault(name, []).append(value)
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
-        self.logits = {name.replace(" ", "_"): torch.cat(found) for name, found in whole.items()}
+        self.by_test = {name: [percent(found) for found in right[name]] for name in ("slow", "fast gaussians")}
         return {name: percent(torch.cat(found)) for name, found in right.items()}
 
 
@@ -192,19 +211,27 @@ def made(settings: RunSettings, backbone: Backbone) -> tuple[Method, Stream, Tra
     return method, stream, Trainer(accelerator, method, settings.train, stream.transform, settings.seed, Quiet())
 
 
-def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """One training of SAFE and one of RanPAC."""
+def words_of(options: argparse.Namespace, seed: int) -> list[str]:
+    """Stream, backbone and PET of a cell."""
     words = [f"stream=csv:{manifest(options, seed)}", "stream.duplicates=allow", f"seed={seed}", f"pet={options.pet}"]
     words += ["stream.protocol=domain"] if options.protocol == "domain" else []
     if options.protocol == "class":
         words += [f"stream.first={options.first or options.step}", f"stream.step={options.step}"]
         words += [f"stream.order_seed={1993 + seed}"]
     words += [f"backbone={options.weights or options.backbone}"] if options.weights or options.backbone else []
-    words += [f"backbone.image_size={options.image_size}"] if options.image_size else []
-    settings = load("safe", [*words, *options.words])
-    backbone = load_backbone(settings.backbone)
+    return words + ([f"backbone.image_size={options.image_size}"] if options.image_size else [])
+
+
+def loaded(settings: RunSettings) -> Backbone:
     device = make_accelerator(settings.device).device
-    backbone = backbone.to(device, choose_precision(settings.precision, device))
+    return load_backbone(settings.backbone).to(device, choose_precision(settings.precision, device))
+
+
+def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """One training of SAFE and one of RanPAC."""
+    words = words_of(options, seed)
+    settings = load("safe", [*words, *options.words])
+    backbone = loaded(settings)
     method, stream, fit = made(settings, backbone)
     assert isinstance(method, SAFE)
     watch, line, notes = Watch(method, stream, fit), {}, []
@@ -220,12 +247,10 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         watch.add(number)
         if asked(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
-    line["left out"] = watch.left_out
-    if options.logits:
-        name = hashlib.blake2b(repr((words, options.words)).encode(), digest_size=6).hexdigest()
-        options.logits.mkdir(parents=True, exist_ok=True)
-        save_file({key: value.cpu() for key, value in watch.logits.items()}, options.logits / f"{name}.safetensors")
-        line["logits"] = name
+    line |= {"by test": watch.by_test, "left out": watch.left_out}
+    if options.features:
+        line["features"] = hashlib.blake2b(repr((words, options.words)).encode(), digest_size=6).hexdigest()
+        watch.save(options.features / f"{line['features']}.safetensors")
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}
@@ -251,8 +276,8 @@ def kept(memory: SlowMemory) -> int:
     return sum(tensor.nbytes for tensor in memory.state_dict().values())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The cell: pictures, backbone, PET, seeds."""
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--protocol", choices=["class", "domain"], default="class")
     parser.add_argument("--first", type=int, help="classes of the first session; as --step if not given")
@@ -266,15 +291,14 @@ def main() -> None:
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--pet", default="ssf")
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--every", type=int, default=0, help="accuracies after every so many sessions")
-    parser.add_argument("--logits", type=Path, help="a folder for the logits after the last session")
-    parser.add_argument("--no-ranpac", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path("memory.jsonl"))
     parser.add_argument("words", nargs="*", help="key=value words, as for safecl run")
-    options = parser.parse_args()
+
+
+def write(options: argparse.Namespace, cell: Callable[[argparse.Namespace, int], dict[str, Any]]) -> None:
+    """A line for every seed that --out has no line of."""
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     given = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    given = {key: value for key, value in given.items() if key not in ("seeds", "out", "logits")}
+    given = {key: value for key, value in given.items() if key not in ("seeds", "out", "features")}
     for seed in map(int, options.seeds.split(",")):
         if any(line["given"] == given and line["seed"] == seed for line in lines):
             continue
@@ -284,6 +308,16 @@ def main() -> None:
         print(json.dumps(line), flush=True)
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--every", type=int, default=0, help="accuracies after every so many sessions")
+    parser.add_argument("--features", type=Path, help="a folder for the features, 10 MB for 2,400 pictures of d = 384")
+    parser.add_argument("--no-ranpac", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("memory.jsonl"))
+    write(parser.parse_args(), cell)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def options(folder: Path, **given: Any) -> argparse.Namespace:
         "image_size": None,
         "pet": "ssf",
         "every": 0,
-        "logits": None,
+        "features": None,
         "no_ranpac": False,
     }
     return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
@@ -65,12 +65,14 @@ def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, 
 
 def test_its_heads_are_those_of_safe(memory: Any, folder: Path, tmp_path: Path) -> None:
     words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
-    line = memory.cell(options(folder, words=words, every=1, logits=tmp_path), 0)
+    line = memory.cell(options(folder, words=words, every=1, features=tmp_path), 0)
     _, found = line["accuracy"]
     assert len(line["ranpac every"]) == len(line["left out"]) == 2
-    logits = load_file(tmp_path / f"{line['logits']}.safetensors")
-    right = logits["fast_gaussians"].argmax(dim=1) == logits["targets"]
-    assert memory.percent(right) == found["fast gaussians"]
+    assert all(len(each) == 2 for each in line["by test"].values())
+    kept = load_file(tmp_path / f"{line['features']}.safetensors")
+    train, test = ([value for name, value in kept.items() if name.startswith(part)] for part in ("train", "test"))
+    assert {len(each) for each in train} == {16} and {len(each) for each in test} == {8}
+    assert kept["train_sessions"].bincount().tolist() == [0, 8, 8] == [0, *kept["train_targets"].bincount()[::2] * 2]
     assert {"slow", "untuned", *(f"{who} {kind}" for who in ("fast", "safe") for kind in memory.KINDS)} == found.keys()
     assert line["own"] == {"slow": found["slow"], "fast": found["fast gaussians"], "safe": found["safe gaussians"]}
     assert (

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads.left_out import FEWEST, MATTERS
+from safecl.heads.left_out import FEWEST
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.release import MOST, helped
+from safecl.methods.release import HELPS, MOST, Release, unseen_errors
 
 
 def cloud(targets: Tensor, signal: float) -> Tensor:
@@ -19,11 +19,9 @@ def cloud(targets: Tensor, signal: float) -> Tensor:
 
 def test_a_tuning_helps_if_it_tells_unseen_pictures_apart() -> None:
     head, targets = RidgeHead(16, RidgeSettings(size=100)), torch.arange(8).repeat(8)
-    worse, better = cloud(targets, 0.3), cloud(targets, 3.0)
-    assert helped(head, worse, better, targets)
-    assert not helped(head, better, worse, targets)
-    assert not helped(head, better, better, targets)
-    assert not helped(head, cloud(targets, 0.30), cloud(targets, 0.31), targets)
+    clouds = tuple(cloud(targets, signal) for signal in (0.3, 3.0, 3.0))
+    worse, better, same = unseen_errors(head, clouds, targets).tolist()
+    assert better == same < 0.5 * worse
 
 
 @pytest.mark.parametrize(
@@ -31,10 +29,11 @@ def test_a_tuning_helps_if_it_tells_unseen_pictures_apart() -> None:
     [[0] * 20, [0] * 20 + [1], list(range(8)), [0, 1] * (FEWEST // 2 - 1) + [2, 3]],
     ids=["one class", "a class of one picture", "classes of one picture", "few pictures"],
 )
-def test_with_too_little_to_ask_nothing_has_helped(targets: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_too_little_to_ask_nothing_is_said(targets: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     labels = torch.tensor(targets)
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: pytest.fail("was asked"))
-    assert not helped(RidgeHead(16, RidgeSettings(size=10)), cloud(labels, 0.1), cloud(labels, 9.0), labels)
+    errors = unseen_errors(RidgeHead(16, RidgeSettings(size=10)), (cloud(labels, 0.1), cloud(labels, 9.0)), labels)
+    assert errors.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -54,20 +53,15 @@ def test_of_many_pictures_some_of_every_class_are_asked(
     asked: list[Tensor] = []
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y) or torch.zeros(len(y)))
     features = torch.randn(len(labels), 16)
-    assert not helped(RidgeHead(16, RidgeSettings(size=10)), features, features, labels)
+    assert not unseen_errors(RidgeHead(16, RidgeSettings(size=10)), (features, features), labels).any()
     there = labels.bincount()
     expected = torch.where(there > 1, there.clamp(max=each), 0)
     assert len(asked) == 2 and all(torch.equal(y.bincount(minlength=len(there)), expected) for y in asked)
 
 
-@pytest.mark.parametrize("gain", [MATTERS - 0.01, MATTERS + 0.01])
-def test_a_gain_that_is_sure_but_small_is_none(gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = torch.arange(8).repeat(8)
-    before, after = cloud(labels, 1.0), cloud(labels, 2.0)
-    noise = torch.linspace(-1e-3, 1e-3, len(labels))
-    monkeypatch.setattr(
-        RidgeHead,
-        "leave_one_out",
-        lambda self, f, y: torch.full_like(noise, 2.0) if torch.equal(f, before) else 2 * (1 - gain) + noise,
-    )
-    assert helped(RidgeHead(16, RidgeSettings(size=10)), before, after, labels) == (gain > MATTERS)
+@pytest.mark.parametrize("gains", [[0.0], [HELPS / 2], [2 * HELPS], [2 * HELPS, -HELPS], [-HELPS, 2 * HELPS]])
+def test_l_cos_is_dropped_while_all_sessions_together_show_a_gain(gains: list[float]) -> None:
+    release = Release()
+    for gain in gains:
+        release.errors += torch.tensor([1.0, 1.0 - gain])
+    assert release.free == (sum(gains) / len(gains) > HELPS)

@@ -24,7 +24,9 @@ def rollback(model: Model, backbone: Callable[[], Backbone]) -> Model:
     _check(model, "be rolled back")
     if not model.state.undo:
         learned = [entry for entry in model.header["history"] if entry["what"] == "learn"]
-        why = "it has learned one session only" if len(learned) == 1 else "no earlier session is kept"
+        why = "no earlier session is kept; take a copy of its file, or teach a new model"
+        if len(learned) == 1:
+            why = "it has learned one session only; delete its file to begin anew"
         raise SafeclError(f"The model cannot be rolled back: {why}.")
     settings = model.settings
     state, said = roll_back(model.state, lambda: make_method(settings.method, backbone(), settings.seed))

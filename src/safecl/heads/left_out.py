@@ -13,9 +13,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 FEWEST = 10  # pictures below which nothing is decided
-SURE = 3.0  # standard errors by which errors must differ for a decision
-# The release of L_cos wants a gain by this share of the error too, the guard a rise by this share of a guess's error.
-MATTERS = 0.05
+MATTERS = 0.05  # share of an error by which another must be worse, or better, to be told from chance
 
 
 @contextmanager
@@ -72,9 +70,3 @@ def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
     unit = float(kernel.diagonal().mean()) or 1.0
     errors = leave_one_out_errors(kernel, F.one_hot(targets), [beta * unit for beta in RidgeSettings().betas])
     return errors[int(errors.mean(dim=1).argmin())]
-
-
-def surely_less(found: Tensor, least: Tensor, by: float = 0.0) -> bool:
-    """Whether errors (n,) are less than others on the same pictures, by more than chance and on average ``by``."""
-    gains = least - found
-    return bool(gains.mean() > max(SURE * float(gains.std()) / len(gains) ** 0.5, by))

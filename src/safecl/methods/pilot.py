@@ -1,18 +1,17 @@
 """Pilots: short trainings on half of the first classes, which the other half judges."""
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import NamedTuple, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.left_out import FEWEST, surely_less
+from safecl.heads.left_out import FEWEST, MATTERS
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Recipe
@@ -43,42 +42,35 @@ def choose_tuning(
     """Whether to use the transfer loss in the first session, if it is ``wanted``, and the share of the tuning to keep.
 
     Tuned on a few classes, a network can get worse at all others, and which PET and loss do so depends on the
-    backbone. So pilots are tuned on one half of the classes, and those of the other half judge them: the squared errors
-    of a ridge head that leaves out one picture at a time. Two pilots decide about the transfer loss. If the better one
-    would have been better with less of its tuning, the other half of the classes is tuned as well, and both halves
-    decide about the share. In doubt there is no transfer and all of the tuning is kept. A pilot has ``length`` times
-    the epochs of the session.
+    backbone. So two pilots, with the transfer loss and without, are tuned on one half of the classes, and those of the
+    other half judge them: the squared errors of a ridge head that leaves out one picture at a time. The loss and share
+    with the least error are taken; half of the classes make a pilot worse than the session will be, so all of a tuning
+    that is taken back must pay by ``MATTERS``. A pilot has ``length`` times the epochs of the session.
     """
     if not slow.tuning():  # without a PET nothing is tuned
         return Choice(transfer=wanted)
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
-    one, other = session.part(classes[::2]), session.part(classes[1::2])
-    if len(other.classes) < 2 or len(one.train) + len(other.train) < FEWEST:
+    tuned, judging = session.part(classes[::2]), session.part(classes[1::2])
+    if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < FEWEST:
         return Choice(transfer=False)
-    epochs, numbers = max(1, round(length * fit.recipe().epochs)), count(1)
+    epochs = max(1, round(length * fit.recipe().epochs))
     recipe = replace(fit.recipe(), epochs=epochs, guard=False)  # what collapses is judged as it is
-
-    def pilot(way: bool, tuned: Session, judging: Session) -> _Pilot:
-        return _Pilot(slow, head, ridge, partial(loss, way), tuned, judging, fit, f"pilot{next(numbers)}", recipe)
-
     # Both before the first question, so that the pictures of a half are read once.
-    pilots = {way: pilot(way, one, other) for way in ([False, True] if wanted else [False])}
-    whole = {way: each.errors(1.0) for way, each in pilots.items()}
-    way = wanted and fit.agree(surely_less(whole[True], whole[False]))
-    first = {1.0: whole[way]} | {share: pilots[way].errors(share) for share in SHARES[1:]}
-    if not fit.agree(min(float(first[share].mean()) for share in SHARES[1:]) < float(first[1.0].mean())):
-        return Choice(way, piloted=True)
-    second = pilot(way, other, one)
-    kept, least = 1.0, torch.cat([first[1.0], second.errors(1.0)])
-    for share in SHARES[1:]:
-        found = torch.cat([first[share], second.errors(share)])
-        if fit.agree(surely_less(found, least)):
-            kept, least = share, found
-    return Choice(way, kept, piloted=True)
+    pilots = [
+        (transfer, Pilot(slow, head, ridge, partial(loss, transfer), tuned, judging, fit, f"pilot{number}", recipe))
+        for number, transfer in enumerate([False, True] if wanted else [False], start=1)
+    ]
+    choice, least = Choice(transfer=False, piloted=True), math.inf
+    for transfer, pilot in pilots:
+        for share in SHARES:
+            error = float(pilot.errors(share).mean()) * (1 + MATTERS * (1 - share))
+            if fit.agree(error < least):
+                choice, least = Choice(transfer, share, piloted=True), error
+    return choice
 
 
-class _Pilot:
+class Pilot:
     """A copy of the slow learner that is tuned on the classes of ``tuned`` and judged by those of ``judging``."""
 
     def __init__(

@@ -4,38 +4,53 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.left_out import MATTERS, judges, surely_less
+from safecl.heads.left_out import judges
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
+HELPS = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
 MOST = 256  # pictures of a session that are looked at, or two of each class if there are that many classes
 
 
 class Release(nn.Module):
-    """Drops L_cos for good once pictures that nothing was learned from show that the slow learner's tuning helps."""
+    """Drops L_cos while pictures that nothing was learned from show that the slow learner's tuning helps.
 
-    free: Tensor
+    ``errors`` (2,): on such pictures of all sessions so far, without the tuning and with it.
+    """
+
+    errors: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("free", torch.tensor(False))
+        self.register_buffer("errors", torch.zeros(2))
+
+    @property
+    def free(self) -> bool:
+        """Whether L_cos is dropped."""
+        untuned, tuned = self.errors.tolist()
+        return tuned < (1 - HELPS) * untuned
 
     def weigh(
         self, lambda_cos: float, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor,
         session: Session, fit: Fit,
     ) -> float:  # fmt: skip
         """λ_cos of this session: as given, or 0. ``f_slow``: the slow learner's features (N, d) of its pictures."""
-        if lambda_cos and not self.free:
-            _, f_ptm = fit.features(session, ptm)
-            self.free.fill_(fit.agree(helped(ridge, f_ptm, f_slow, targets)))
-        return 0.0 if self.free else lambda_cos
+        _, f_ptm = fit.features(session, ptm)
+        self.errors = self.errors + unseen_errors(ridge, (f_ptm, f_slow), targets).to(self.errors)
+        return 0.0 if fit.agree(self.free) else lambda_cos
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        # Models of an earlier version kept the decision in place of the errors.
+        decided = state_dict.pop(prefix + "free", None)
+        if decided is not None:
+            state_dict[prefix + "errors"] = torch.tensor([float(decided), 0.0])
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def helped(head: RidgeHead, before: Tensor, after: Tensor, targets: Tensor) -> bool:
-    """Whether a tuning has surely helped pictures that it has not seen: their features (N, d) before and after it."""
+def unseen_errors(head: RidgeHead, features: tuple[Tensor, ...], targets: Tensor) -> Tensor:
+    """Sums of the squared errors on some of the pictures, left out one at a time: (n,) for n features (N, d)."""
     asked = judges(targets, MOST)
     if not len(asked):
-        return False
-    least, found = (head.leave_one_out(features[asked], targets[asked]) for features in (before, after))
-    return surely_less(found, least, MATTERS * float(least.mean()))
+        return torch.zeros(len(features))
+    return torch.stack([head.leave_one_out(each[asked], targets[asked]).sum() for each in features])

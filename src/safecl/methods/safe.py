@@ -202,12 +202,12 @@ class SAFE(Method):
         return choice.transfer, choice.share
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
-        """λ_cos; 0 once the slow learner's tuning has been seen to help."""
+        """λ_cos; 0 while the slow learner's tuning is seen to help."""
         s = self.settings
-        if not s.release or s.teacher != "slow":
+        if not s.release or not s.lambda_cos or s.teacher != "slow":
             return s.lambda_cos
         chosen = self.release.weigh(s.lambda_cos, self.ridge_slow, self.backbone, f_slow, targets, session, fit)
-        self.notes["released"] = bool(self.release.free)
+        self.notes["released"] = not chosen
         return chosen
 
     def average(self, start: Tuning, pictures: int) -> None:

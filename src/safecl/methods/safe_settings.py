@@ -45,9 +45,9 @@ class SafeSettings(MethodSettings):
         0.75,
         ge=0,
         le=1,
-        description="transfer, or keep less of the tuning, only where pilots on half of the first classes show that "
-        "the other half gains; in doubt, and with fewer than four classes, do neither. A pilot has this share of the "
-        "epochs: short ones do not see what a whole training loses; 0: no pilots, transfer as set",
+        description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
+        "other half gains; with fewer than four classes, do neither. A pilot has this share of the epochs: short ones "
+        "do not see what a whole training loses; 0: no pilots, transfer as set",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
@@ -59,8 +59,8 @@ class SafeSettings(MethodSettings):
     cos_reduction: Literal["mean", "sum"] = Field("mean", description="of L_cos over the batch")
     release: bool = Field(
         True,
-        description="drop L_cos for good once the pictures of a session, before anything is learned from them, show "
-        "that the slow learner's tuning surely helps such pictures; only with method.teacher=slow",
+        description="drop L_cos while the pictures of later sessions, before anything is learned from them, show that "
+        "the slow learner's tuning helps such pictures; only with method.teacher=slow",
     )
     average: bool = Field(
         True,
