@@ -28,7 +28,7 @@ class Release(nn.Module):
     @property
     def free(self) -> bool:
         """Whether L_cos is dropped."""
-        untuned, tuned = self.errors.tolist()
+        untuned, tuned = map(float, self.errors)
         return tuned < (1 - HELPS) * untuned
 
     def weigh(
