@@ -72,6 +72,8 @@ def test_its_heads_are_those_of_safe(memory: Any, folder: Path, tmp_path: Path) 
     kept = load_file(tmp_path / f"{line['features']}.safetensors")
     train, test = ([value for name, value in kept.items() if name.startswith(part)] for part in ("train", "test"))
     assert {len(each) for each in train} == {16} and {len(each) for each in test} == {8}
+    last = kept["train_sessions"] == 2
+    assert (kept["train_fast"][last] == kept["train_fast_last"][last]).all()
     assert kept["train_sessions"].bincount().tolist() == [0, 8, 8] == [0, *kept["train_targets"].bincount()[::2] * 2]
     assert {"slow", "untuned", *(f"{who} {kind}" for who in ("fast", "safe") for kind in memory.KINDS)} == found.keys()
     assert line["own"] == {"slow": found["slow"], "fast": found["fast gaussians"], "safe": found["safe gaussians"]}

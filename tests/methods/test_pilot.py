@@ -101,16 +101,6 @@ def test_what_is_taken_back_must_pay(
     assert method.notes["kept"] == (0.5 if gain == MATTERS else 1.0)
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_pilot_that_is_not_finite_is_not_taken(
-    broken: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
-) -> None:
-    method = new(pilot=True)
-    answers(lambda loss, share: float("nan") if loss == broken else 2.0)
-    tools.teach(method, make_stream(FOUR), last=1)
-    assert method.notes["transfer"] == (not broken)
-
-
 def test_without_a_transfer_loss_only_the_share_is_asked_for(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:

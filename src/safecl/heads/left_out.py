@@ -1,4 +1,4 @@
-"""Logits as if a picture had not been learned: leave-one-out in closed form. And comparisons by such errors."""
+"""Logits as if a picture had not been learned: leave-one-out in closed form, and the pictures to ask."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,9 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 FEWEST = 10  # pictures below which nothing is decided
-MATTERS = 0.05  # share of an error by which another must be worse, or better, to be told from chance
+# Share of a guess's error by which tuning must raise its own to be undone, and of a pilot's error by which it must be
+# less without any of its tuning.
+MATTERS = 0.05
 
 
 @contextmanager

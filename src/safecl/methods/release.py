@@ -44,7 +44,7 @@ class Release(nn.Module):
         # Models of an earlier version kept the decision in place of the errors.
         decided = state_dict.pop(prefix + "free", None)
         if decided is not None:
-            state_dict[prefix + "errors"] = torch.tensor([float(decided), 0.0])
+            state_dict[prefix + "errors"] = torch.tensor([1e9 * float(decided), 0.0])  # which no session outweighs
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
