@@ -132,6 +132,17 @@ def test_classes_of_one_picture_take_no_part(new: Callable[..., SAFE], make_stre
     assert seen == {"pilot1": ("a", "d"), "pilot2": ("a", "d"), "slow": tuple("abcdef")}
 
 
+def test_of_many_pictures_some_of_every_class_judge(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y.tolist()) or torch.ones(len(y)))
+    monkeypatch.setattr("safecl.methods.pilot.MOST", 7)
+    fit = tools.teach(new(pilot=True), make_stream([["a", "b", "c", "d"]], train=5))
+    assert all(sorted(found) == [1, 1, 1, 3, 3, 3] for found in asked) and len(asked) == 2 * len(SHARES)
+    assert [name for _, name in fit.calls] == ["pilot1", "pilot2", "slow"]  # on all pictures of their half
+
+
 def test_without_a_pet_there_is_nothing_to_pilot(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:
     assert tools.teach(new(pilot=True, pet="none"), make_stream(FOUR), last=1).calls == [(1, "slow")]
 

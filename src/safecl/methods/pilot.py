@@ -18,6 +18,7 @@ from safecl.methods.method import Batch, Fit, Recipe
 from safecl.streams.stream import Session
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
+MOST = 512  # pictures that judge, or two of each class if there are that many classes
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
@@ -51,7 +52,8 @@ def choose_tuning(
         return Choice(transfer=wanted)
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
-    tuned, judging = session.part(classes[::2]), session.part(classes[1::2])
+    tuned, others = session.part(classes[::2]), classes[1::2]
+    judging = session.part(others, each=max(2, MOST // max(len(others), 1)))
     if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < FEWEST:
         return Choice(transfer=False)
     epochs = max(1, round(length * fit.recipe().epochs))

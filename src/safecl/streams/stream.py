@@ -1,6 +1,7 @@
 """A stream: an ordered list of sessions, each readable only while it is current, with test pictures."""
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -38,11 +39,16 @@ class Session:
         there = f"{len(self.classes)} classes, {len(self.train)} pictures"
         return f"<Session {self.number} ({self.name}): {there}, {'open' if self._open[0] else 'over'}>"
 
-    def part(self, classes: Sequence[Label]) -> "Session":
-        """The pictures of some of its classes, readable as long as it is."""
-        some, chosen = copy.copy(self), set(classes)
+    def part(self, classes: Sequence[Label], each: int | None = None) -> "Session":
+        """The pictures of some of its classes, or the first ``each`` of every class, readable as long as it is."""
+        some, chosen, seen = copy.copy(self), set(classes), Counter[Label]()
         some.classes = tuple(label for label in self.classes if label in chosen)
-        some.train = self.train.subset([i for i, label in enumerate(self.train.labels) if label in chosen])
+        kept = []
+        for i, label in enumerate(self.train.labels):
+            seen[label] += 1
+            if label in chosen and (each is None or seen[label] <= each):
+                kept.append(i)
+        some.train = self.train.subset(kept)
         return some
 
     def close(self) -> None:
