@@ -145,10 +145,10 @@ class Watch:
         """A session is over."""
         pictures = self.stream._parts[number - 1].train
         y = self.targets(pictures)
-        slow, fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
+        slow, fast = self.features(pictures, self.method.slow, self.method.fast)
         self.see(slow=slow, fast=fast, targets=y, sessions=torch.full_like(y, number))
         self.heads["stale"].add(fast, y)
-        self.untuned.add(plain, y)
+        self.untuned.add(self.seen["plain"][-1], y)
         for kind, memory in self.memories.items():
             began = time.monotonic()
             memory.add(slow, y)

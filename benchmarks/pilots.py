@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from safecl.experiments.config import load
 from safecl.heads.left_out import MATTERS
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Fit
-from safecl.methods.pilot import SHARES, Pilot
+from safecl.methods.pilot import SHARES, Pilot, pilot_recipe, weighed
 from safecl.methods.safe import SAFE
 from safecl.streams.images import Pictures
 from safecl.streams.stream import Session
@@ -39,7 +38,7 @@ def errors(method: SAFE, lengths: list[float], session: Session, fit: Fit) -> li
     halves, found = (session.part(session.classes[::2]), session.part(session.classes[1::2])), []
     heads = (method.w_slow, method.ridge_slow)
     for length in lengths:
-        recipe = replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs)), guard=False)
+        recipe = pilot_recipe(fit, length)
         for half in (0, 1):
             for way, transfer in WAYS.items():
                 parts, name = (halves[half], halves[1 - half]), f"pilot{len(found) + 1}"
@@ -89,7 +88,7 @@ def least(line: dict[str, Any], length: float, halves: tuple[int, ...], pays: fl
     for way in WAYS:
         rows = [e["errors"] for e in line["errors"] if (e["length"], e["way"]) == (length, way) and e["half"] in halves]
         for i, share in enumerate(SHARES):
-            found[way, i] = sum(row[i] for row in rows) * (1 + pays * (1 - share))
+            found[way, i] = weighed(sum(row[i] for row in rows), share, pays)
     way, i = min(found, key=lambda key: found[key])
     accuracy: float = line["accuracy"][way][i]
     return accuracy
@@ -106,7 +105,7 @@ def show(path: Path) -> None:
     for length in sorted({error["length"] for line in lines for error in line["errors"]}):
         for halves in ((0,), (0, 1)):
             for pays in (0.0, MATTERS / 2, MATTERS, 2 * MATTERS, 4 * MATTERS):
-                name = f"pilots of {length} epochs, {'both halves' if len(halves) == 2 else 'one half'}, {pays}"
+                name = f"pilots of {length} of the epochs, {'both halves' if len(halves) == 2 else 'one half'}, {pays}"
                 rules[name] = partial(least, length=length, halves=halves, pays=pays)
     rules["the best, which nobody knows"] = lambda line: max(max(found) for found in line["accuracy"].values())
     for name, rule in rules.items():
@@ -119,7 +118,7 @@ def main() -> None:
         parser.add_argument("--rules", type=Path)
         return show(parser.parse_args().rules)
     add_options(parser)
-    parser.add_argument("--lengths", default="0.5,0.75", help="of pilots, in epochs of the session")
+    parser.add_argument("--lengths", default="0.5,0.75", help="of pilots, as shares of the session's epochs")
     parser.add_argument("--out", type=Path, default=Path("pilots.jsonl"))
     return write(parser.parse_args(), cell)
 

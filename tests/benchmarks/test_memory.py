@@ -2,39 +2,16 @@
 
 import argparse
 import csv
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from safetensors.torch import load_file
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-
-@pytest.fixture(scope="module")
-def memory() -> Any:
-    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place, random = tmp_path_factory.mktemp("pictures"), np.random.RandomState(0)
-    for part, each in (("train", 5), ("test", 3)):
-        for c in range(6):
-            (place / part / f"class{c}").mkdir(parents=True)
-            for i in range(each):
-                pixels = (40 * c + random.randint(0, 40, (20, 20, 3))).astype(np.uint8)
-                Image.fromarray(pixels).save(place / part / f"class{c}" / f"{part}{i}.png")
-    return place
+import memory
 
 
 def options(folder: Path, **given: Any) -> argparse.Namespace:
@@ -52,7 +29,7 @@ def options(folder: Path, **given: Any) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, memory: Any, folder: Path) -> None:
+def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, folder: Path) -> None:
     drawn = []
     for seed in (0, 0, 1):
         rows = list(csv.DictReader(memory.manifest(options(folder, keep_split=keep), seed).open()))
@@ -63,7 +40,7 @@ def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, 
     assert drawn[0] == drawn[1] and len(drawn[0]) == 4
 
 
-def test_its_heads_are_those_of_safe(memory: Any, folder: Path, tmp_path: Path) -> None:
+def test_its_heads_are_those_of_safe(folder: Path, tmp_path: Path) -> None:
     words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
     line = memory.cell(options(folder, words=words, every=1, features=tmp_path), 0)
     _, found = line["accuracy"]

@@ -1,42 +1,23 @@
 """The benchmark of pilots: what it measures, and that its rule is the one of SAFE."""
 
 import argparse
-import importlib
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from safecl.heads.left_out import MATTERS
 from safecl.methods.pilot import SHARES
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import pilots
 
 
-@pytest.fixture
-def pilots(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("memory", "pilots"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("pilots")
-    for name in ("memory", "pilots"):
-        monkeypatch.delitem(sys.modules, name)
-    return module
-
-
-def test_every_share_with_and_without_transfer(pilots: Any, tmp_path: Path) -> None:
-    random = np.random.RandomState(0)
-    for part, each in (("train", 4), ("test", 2)):
-        for c in range(6):
-            (tmp_path / part / f"class{c}").mkdir(parents=True)
-            for i in range(each):
-                pixels = (40 * c + random.randint(0, 40, (20, 20, 3))).astype(np.uint8)
-                Image.fromarray(pixels).save(tmp_path / part / f"class{c}" / f"{part}{i}.png")
+def test_every_share_with_and_without_transfer(folder: Path) -> None:
     given: dict[str, Any] = {
-        "folder": tmp_path,
+        "folder": folder,
         "protocol": "class",
         "first": 4,
         "step": 2,
@@ -55,7 +36,7 @@ def test_every_share_with_and_without_transfer(pilots: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("gain", [MATTERS / 4, MATTERS])
-def test_what_is_taken_back_must_pay(gain: float, pilots: Any) -> None:
+def test_what_is_taken_back_must_pay(gain: float) -> None:
     errors = {"plain": [1.0] * 5, "transfer": [1.0, 1.0, 1.0 - gain, 1.0, 1.0]}
     line = {"errors": [{"length": 0.75, "half": 0, "way": way, "errors": found} for way, found in errors.items()]}
     line["accuracy"] = {"plain": [1, 2, 3, 4, 5], "transfer": [6, 7, 8, 9, 10]}  # type: ignore[assignment]

@@ -56,8 +56,7 @@ def choose_tuning(
     judging = session.part(others, each=max(2, MOST // max(len(others), 1)))
     if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < FEWEST:
         return Choice(transfer=False)
-    epochs = max(1, round(length * fit.recipe().epochs))
-    recipe = replace(fit.recipe(), epochs=epochs, guard=False)  # what collapses is judged as it is
+    recipe = pilot_recipe(fit, length)
     # Both before the first question, so that the pictures of a half are read once.
     pilots = [
         (transfer, Pilot(slow, head, ridge, partial(loss, transfer), tuned, judging, fit, f"pilot{number}", recipe))
@@ -66,10 +65,20 @@ def choose_tuning(
     choice, least = Choice(transfer=False, piloted=True), math.inf
     for transfer, pilot in pilots:
         for share in SHARES:
-            error = float(pilot.errors(share).mean()) * (1 + MATTERS * (1 - share))
+            error = weighed(float(pilot.errors(share).mean()), share)
             if fit.agree(error < least):
                 choice, least = Choice(transfer, share, piloted=True), error
     return choice
+
+
+def pilot_recipe(fit: Fit, length: float) -> Recipe:
+    """That of the session with ``length`` times its epochs, and without a guard: what collapses is judged as it is."""
+    return replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs)), guard=False)
+
+
+def weighed(error: float, share: float, pays: float = MATTERS) -> float:
+    """The error with ``share`` of a tuning, raised so that all that is taken back must pay by ``pays``."""
+    return error * (1 + pays * (1 - share))
 
 
 class Pilot:

@@ -1,0 +1,20 @@
+"""What the tests of the benchmarks share."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six classes that differ in brightness, five pictures each for training and three for tests."""
+    place, random = tmp_path_factory.mktemp("pictures"), np.random.RandomState(0)
+    for part, each in (("train", 5), ("test", 3)):
+        for c in range(6):
+            (place / part / f"class{c}").mkdir(parents=True)
+            for i in range(each):
+                pixels = (40 * c + random.randint(0, 40, (20, 20, 3))).astype(np.uint8)
+                Image.fromarray(pixels).save(place / part / f"class{c}" / f"{part}{i}.png")
+    return place
