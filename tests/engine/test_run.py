@@ -597,7 +597,8 @@ def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple
     assert first.keys() == {"pilots", "transfer", "kept"} and first["pilots"] is True
     for number, line in enumerate(later, 2):
         assert line.keys() == {"released", "average"}
-        assert line["average"] == pytest.approx(1 / (3 + number))  # classes of one size: those of the session over all
+        # Classes of one size: those of the session over all, and of that what pilots keep of a tuning.
+        assert line["average"] == pytest.approx(first["kept"] / (3 + number))
     go(tmp_path / "ranpac")
     assert not any("notes" in line for line in lines(tmp_path / "ranpac"))
 

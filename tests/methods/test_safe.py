@@ -184,6 +184,38 @@ def test_a_model_of_an_earlier_version_stays_as_it_decided(
     assert ("cos" in terms_of(later, stream, tools, first=3)[3]) != decided
 
 
+@pytest.mark.parametrize("kept", [1.0, 0.25])
+@pytest.mark.parametrize("average", [True, False])
+def test_of_a_session_the_fast_learner_keeps_what_pilots_keep_and_the_weight_of_its_pictures(
+    average: bool, kept: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(average=average), make_stream(CLASSES)
+    tools.teach(method, stream, last=1)
+    state = method.state_dict() | {"share": torch.tensor(kept)}
+    start, later, ends = method.fast.tuning(), new(average=average), []
+    later.restore(state, method.classes)
+    fit = tools.new_fit(later, stream)
+    fit.after_fit = lambda name, module, data: ends.append(later.fast.tuning())
+    tools.teach(later, stream, 2, 2, fit)
+    weight = kept * (len(plain(stream, 2)) / float(later.w_fast.counts.sum()) if average else 1.0)
+    (end,) = ends
+    for name, value in later.fast.tuning().items():
+        assert torch.allclose(value, torch.lerp(start[name], end[name], weight), atol=1e-7)
+    assert not all(torch.equal(value, start[name]) for name, value in end.items())
+
+
+def test_a_model_of_an_earlier_version_keeps_all_of_a_tuning(
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
+) -> None:
+    method, stream = new(), make_stream(CLASSES)
+    tools.teach(method, stream, last=1)
+    state = method.state_dict()
+    del state["share"]
+    later = new()
+    later.restore(state, method.classes)
+    assert float(later.share) == 1
+
+
 # -- the cosine heads -----------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,7 @@ class SAFE(Method):
     heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
     averaged = ("fast",)
     settings: SafeSettings
+    share: Tensor
 
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
@@ -55,6 +56,7 @@ class SAFE(Method):
             self.ridge_slow.statistics = self.ridge_fast.statistics
         self.joint = RidgeHead(2 * d, s.ridge, seed, device, kept) if s.aggregation == "concat" else None
         self.release = Release()
+        self.register_buffer("share", torch.ones(()))  # of what tuning changes, as much as is kept
         self.w_ptm.requires_grad_(False)
         self.to(device)
 
@@ -63,10 +65,10 @@ class SAFE(Method):
         if not self.sessions:  # Phase 1: slow learner in session t = 1
             self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
             self.imprint_ptm(session, fit)
-            (transfer, share), start = self.pilot(session, fit), self.slow.tuning()
+            transfer, start = self.pilot(session, fit), self.slow.tuning()
             loss = partial(self.slow_loss, transfer, self.slow, self.w_slow)
             fit("slow", nn.ModuleList([self.slow, self.w_slow]), session, loss)
-            self.slow.interpolate(start, self.slow.tuning(), share)
+            self.slow.interpolate(start, self.slow.tuning(), float(self.share))
             targets, f_slow = fit.features(session, self.slow)
             self.w_slow.observe(f_slow, targets)
             if self.settings.slow_rows == "imprint":
@@ -86,7 +88,7 @@ class SAFE(Method):
             start, lambda_cos = self.fast.tuning(), self.weigh_alignment(f_slow, targets, session, fit)
             loss = partial(self.fast_loss, teacher, known, lambda_cos)
             fit("fast", nn.ModuleList([self.fast, self.w_fast]), session, loss)
-            self.average(start, len(targets))
+            self.hold_back(start, len(targets))
             _, f_fast = fit.features(session, self.fast)
         self.slow.freeze()
         self.w_slow.requires_grad_(False)
@@ -191,15 +193,16 @@ class SAFE(Method):
         if self._imprints(self.w_slow):
             self.w_slow.imprint()
 
-    def pilot(self, session: Session, fit: Fit) -> tuple[bool, float]:
-        """Whether to transfer, and how much of the tuning to keep: as set, or as pilots show."""
+    def pilot(self, session: Session, fit: Fit) -> bool:
+        """Whether to transfer, and the ``share`` of a tuning to keep: as set, or as pilots show."""
         wanted = self.settings.transfer != "none"
         choice = Choice(transfer=wanted)
         if self.settings.pilot:
             heads, length = (self.w_slow, self.ridge_slow), self.settings.pilot
             choice = choose_tuning(self.slow, *heads, self.slow_loss, wanted, length, session, fit)
         self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
-        return choice.transfer, choice.share
+        self.share.fill_(choice.share)
+        return choice.transfer
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
         """λ_cos; 0 while the slow learner's tuning is seen to help."""
@@ -210,12 +213,16 @@ class SAFE(Method):
         self.notes["released"] = not chosen
         return chosen
 
-    def average(self, start: Tuning, pictures: int) -> None:
-        """Make the fast learner's tuning the mean, over all pictures so far, of where their sessions took it."""
-        if self.settings.average and self.settings.teacher == "slow":
-            share = pictures / float(self.w_fast.counts.sum())
-            self.fast.interpolate(start, self.fast.tuning(), share)
+    def hold_back(self, start: Tuning, pictures: int) -> None:
+        """Keep of a session's tuning what pilots kept of theirs, with the weight of its pictures among all so far."""
+        s, share = self.settings, float(self.share)
+        if s.teacher != "slow":
+            return
+        if s.average:
+            share *= pictures / float(self.w_fast.counts.sum())
             self.notes["average"] = share
+        if share < 1:
+            self.fast.interpolate(start, self.fast.tuning(), share)
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""
@@ -243,6 +250,10 @@ class SAFE(Method):
         head.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
         if self._imprints(head):
             head.imprint()  # a frozen learner's centroids become better with more pictures of a known class
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(prefix + "share", torch.ones(()))  # states of an earlier version do not have it
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _imprints(self, head: CosineHead) -> bool:
         """Whether the rows of ``head`` are the centroids of all pictures so far."""

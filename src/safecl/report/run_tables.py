@@ -14,7 +14,7 @@ from safecl.settings import flatten
 DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
     "transfer": ("Transfer loss", "used", "not used"),
-    "kept": ("Slow tuning kept", "", ""),
+    "kept": ("Tuning kept", "", ""),
     "released": ("L_cos", "dropped", "used"),
     "average": ("Weight of the session", "", ""),
 }
