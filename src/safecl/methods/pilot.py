@@ -11,14 +11,13 @@ from typing import NamedTuple, TypeAlias
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.left_out import FEWEST, MATTERS
+from safecl.heads.left_out import FEWEST, MATTERS, MOST
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Recipe
 from safecl.streams.stream import Session
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
-MOST = 512  # pictures that judge, or two of each class if there are that many classes
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 

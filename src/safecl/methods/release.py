@@ -4,13 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.left_out import judges
+from safecl.heads.left_out import MOST, judges
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
 HELPS = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
-MOST = 256  # pictures of a session that are looked at, or two of each class if there are that many classes
 
 
 class Release(nn.Module):
@@ -36,8 +35,10 @@ class Release(nn.Module):
         session: Session, fit: Fit,
     ) -> float:  # fmt: skip
         """λ_cos of this session: as given, or 0. ``f_slow``: the slow learner's features (N, d) of its pictures."""
-        _, f_ptm = fit.features(session, ptm)
-        self.errors = self.errors + unseen_errors(ridge, (f_ptm, f_slow), targets).to(self.errors)
+        asked = judges(targets, MOST)
+        if len(asked):
+            _, f_ptm = fit.features(session.only(asked.tolist()), ptm)
+            self.errors = self.errors + unseen_errors(ridge, (f_ptm, f_slow[asked]), targets[asked]).to(self.errors)
         return 0.0 if fit.agree(self.free) else lambda_cos
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
@@ -49,8 +50,5 @@ class Release(nn.Module):
 
 
 def unseen_errors(head: RidgeHead, features: tuple[Tensor, ...], targets: Tensor) -> Tensor:
-    """Sums of the squared errors on some of the pictures, left out one at a time: (n,) for n features (N, d)."""
-    asked = judges(targets, MOST)
-    if not len(asked):
-        return torch.zeros(len(features))
-    return torch.stack([head.leave_one_out(each[asked], targets[asked]).sum() for each in features])
+    """Sums of the squared errors on the pictures, left out one at a time: (n,) for n features (N, d)."""
+    return torch.stack([head.leave_one_out(each, targets).sum() for each in features])

@@ -41,14 +41,19 @@ class Session:
 
     def part(self, classes: Sequence[Label], each: int | None = None) -> "Session":
         """The pictures of some of its classes, or the first ``each`` of every class, readable as long as it is."""
-        some, chosen, seen = copy.copy(self), set(classes), Counter[Label]()
-        some.classes = tuple(label for label in self.classes if label in chosen)
-        kept = []
+        chosen, seen, kept = set(classes), Counter[Label](), list[int]()
         for i, label in enumerate(self.train.labels):
             seen[label] += 1
             if label in chosen and (each is None or seen[label] <= each):
                 kept.append(i)
-        some.train = self.train.subset(kept)
+        return self.only(kept)
+
+    def only(self, positions: Sequence[int]) -> "Session":
+        """The pictures at some positions, readable as long as it is."""
+        some = copy.copy(self)
+        some.train = self.train.subset(positions)
+        there = set(some.train.labels)
+        some.classes = tuple(label for label in self.classes if label in there)
         return some
 
     def close(self) -> None:
