@@ -56,10 +56,10 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         assert isinstance(method, SAFE)
         start = method.slow.tuning()
 
-        def pilot(session: Session, fit: Fit, method: SAFE = method, transfer: bool = transfer) -> tuple[bool, float]:
+        def pilot(session: Session, fit: Fit, method: SAFE = method, transfer: bool = transfer) -> bool:
             if not transfer:
                 line["errors"] = errors(method, list(map(float, options.lengths.split(","))), session, fit)
-            return transfer, 1.0
+            return transfer
 
         method.pilot = pilot  # type: ignore[method-assign]
         learn(method, stream.open(1), fit)

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,19 @@ import pytest
 
 from safecl.heads.left_out import MATTERS
 from safecl.methods.pilot import SHARES
+from safecl.methods.safe import SAFE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import pilots
 
 
-def test_every_share_with_and_without_transfer(folder: Path) -> None:
+def test_every_share_with_and_without_transfer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    loss = SAFE.slow_loss
+    monkeypatch.setattr(
+        SAFE, "slow_loss", lambda self, transfer, *of: asked.append(transfer) or loss(self, transfer, *of)
+    )
     given: dict[str, Any] = {
         "folder": folder,
         "protocol": "class",
@@ -33,6 +40,8 @@ def test_every_share_with_and_without_transfer(folder: Path) -> None:
     assert all(len(e["errors"]) == len(SHARES) and min(e["errors"]) > 0 for e in line["errors"])
     assert line["accuracy"]["plain"][-1] == line["accuracy"]["transfer"][-1]  # nothing of the tuning is left
     assert all(len(found) == len(SHARES) for found in line["accuracy"].values())
+    # Four times a pilot without it and one with it; then the slow learner without it, and with it.
+    assert [transfer for transfer, _ in groupby(asked)] == [False, True] * 5
 
 
 @pytest.mark.parametrize("gain", [MATTERS / 4, MATTERS])

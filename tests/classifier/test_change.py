@@ -178,6 +178,9 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
     for pair in ((a, b), (b, a)):
         both = ContinualClassifier.of(merge(*pair, whole._backbone()), device="cpu")
         assert same(slow(both, images), slow(whole, images))
+        if memory == "statistics":  # so that the beginning of both can be had again
+            found, wanted = (each._fitted.state.tensors["release.errors"] for each in (both, whole))
+            assert wanted.any() and torch.allclose(found, wanted)
         again = reopened(both, tmp_path / "both.safecl")
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
         again.learn(*lesson("j", seed=6))  # and it goes on learning

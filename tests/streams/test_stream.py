@@ -167,6 +167,20 @@ def test_the_fingerprint_of_a_stream_says_what_each_session_is_made_of() -> None
     assert len({json.dumps(found), *digests}) == len(others) + 1
 
 
+def test_some_pictures_of_a_session_come_in_the_order_asked_for_with_the_classes_that_are_left() -> None:
+    stream = make_stream(collection(classes=4, each=2), first=3, order=("c002", "c000", "c001", "c003"))
+    session = stream.open(1)
+    labels = session.train.labels
+    some = session.only([5, 0, 4])
+    assert some.train.labels == [labels[5], labels[0], labels[4]]
+    assert some.classes == tuple(label for label in ("c002", "c000", "c001") if label in some.train.labels)
+    assert len(some.classes) == 2 and len(session.train) == 6
+    some.train.decode(0)
+    stream.open(2)
+    with pytest.raises(SessionClosedError):
+        some.train.decode(0)
+
+
 def test_a_finished_session_cannot_be_read() -> None:
     stream = make_stream(collection(), first=3)
     first = stream.open(1)

@@ -40,6 +40,7 @@ from safecl.lines import counted
 from safecl.methods.catalog import make_method, method_class
 from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Method
+from safecl.methods.release import Release
 from safecl.streams.images import Label
 from safecl.streams.labels import label_problems
 
@@ -164,7 +165,7 @@ def _merged(a: Model, b: Model, before: Method, shared: int, backbone: Backbone)
             continue  # made anew of the memory by ``refresh``
         if isinstance(module, Statistics | CosineHead | ClassMoments | KeptFeatures):
             module.merge(other[name], base[name], place)
-        elif isinstance(module, RidgeHead):
+        elif isinstance(module, RidgeHead | Release):
             module.merge(other[name], base[name])
         elif isinstance(module, Learner) and name in method.averaged:
             module.interpolate(module.tuning(), other[name].tuning(), SHARE)

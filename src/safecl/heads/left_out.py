@@ -13,7 +13,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
 FEWEST = 10  # pictures below which nothing is decided
-MOST = 256  # pictures that judge a tuning, or two of each class if there are that many classes
+MOST = 256  # pictures that judge pilots and the slow learner, or two of each class if there are that many classes
 # Share of a guess's error by which tuning must raise its own to be undone, and of a pilot's error by which it must be
 # less without any of its tuning.
 MATTERS = 0.05

@@ -22,7 +22,7 @@ SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Ten
 
 
 class Choice(NamedTuple):
-    """How the slow learner is tuned: with the transfer loss or not, the share that is kept, whether pilots decided."""
+    """With the transfer loss or not, the share of a tuning that is kept, and whether pilots decided."""
 
     transfer: bool
     share: float = 1.0

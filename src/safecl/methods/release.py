@@ -41,6 +41,10 @@ class Release(nn.Module):
             self.errors = self.errors + unseen_errors(ridge, (f_ptm, f_slow[asked]), targets[asked]).to(self.errors)
         return 0.0 if fit.agree(self.free) else lambda_cos
 
+    def merge(self, now: "Release", before: "Release") -> None:
+        """Take over the errors that ``now`` has collected since it was ``before``."""
+        self.errors = self.errors + now.errors - before.errors
+
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         # Models of an earlier version kept the decision in place of the errors.
         decided = state_dict.pop(prefix + "free", None)

@@ -56,7 +56,7 @@ class SAFE(Method):
             self.ridge_slow.statistics = self.ridge_fast.statistics
         self.joint = RidgeHead(2 * d, s.ridge, seed, device, kept) if s.aggregation == "concat" else None
         self.release = Release()
-        self.register_buffer("share", torch.ones(()))  # of what tuning changes, as much as is kept
+        self.register_buffer("share", torch.ones(()))  # of a tuning, that is kept; 1 without pilots
         self.w_ptm.requires_grad_(False)
         self.to(device)
 
@@ -201,7 +201,7 @@ class SAFE(Method):
             heads, length = (self.w_slow, self.ridge_slow), self.settings.pilot
             choice = choose_tuning(self.slow, *heads, self.slow_loss, wanted, length, session, fit)
         self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
-        self.share.fill_(choice.share)
+        self.share = torch.full_like(self.share, choice.share)
         return choice.transfer
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
@@ -214,15 +214,13 @@ class SAFE(Method):
         return chosen
 
     def hold_back(self, start: Tuning, pictures: int) -> None:
-        """Keep of a session's tuning what pilots kept of theirs, with the weight of its pictures among all so far."""
+        """Keep the share of a session's tuning that pilots found, times the weight of its pictures among all so far."""
         s, share = self.settings, float(self.share)
-        if s.teacher != "slow":
-            return
         if s.average:
             share *= pictures / float(self.w_fast.counts.sum())
-            self.notes["average"] = share
-        if share < 1:
+        if s.teacher == "slow" and share < 1:
             self.fast.interpolate(start, self.fast.tuning(), share)
+            self.notes["average"] = share
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""

@@ -46,8 +46,9 @@ class SafeSettings(MethodSettings):
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with fewer than four classes, do neither. A pilot has this share of the epochs: short ones "
-        "do not see what a whole training loses; 0: no pilots, transfer as set",
+        "other half gains; with fewer than four classes, do neither. What is kept of the slow learner's tuning is kept "
+        "of the fast one's in every session, with method.teacher=slow. A pilot has this share of the epochs: short "
+        "ones do not see what a whole training loses; 0: no pilots, transfer as set",
     )
     reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
     # Phase 2: how the fast learner is guided
@@ -64,8 +65,8 @@ class SafeSettings(MethodSettings):
     )
     average: bool = Field(
         True,
-        description="the fast learner's tuning is the mean, over all pictures so far, of where their sessions took it; "
-        "only with method.teacher=slow",
+        description="a session moves the fast learner's tuning by the share of its pictures in all so far, so that it "
+        "is the mean of where the sessions took it; only with method.teacher=slow",
     )
     memory: Literal["gaussians", "features", "stale"] = Field(
         "gaussians",
