@@ -69,5 +69,7 @@ def test_a_size_that_is_given_or_another_backbone_is_left_alone() -> None:
 
 def test_the_chosen_size_is_told_with_its_alternative() -> None:
     for shorter, size, other in ((500, 128, "image_size=64"), (32, 64, "image_size=128")):
-        chosen, told = micro.sized(BackboneSettings(), shorter)
-        assert chosen.image_size == size and told is not None and f"{size} × {size}" in told and other in told
+        for option in ("", "--set "):
+            chosen, told = micro.sized(BackboneSettings(), shorter, option)
+            assert chosen.image_size == size and told is not None and f"{size} × {size}" in told
+            assert f" {option}backbone.{other} " in told

@@ -28,14 +28,17 @@ def default_size(shorter: int) -> int:
     return PHOTOGRAPH_SIZE if shorter >= (SIZE + PHOTOGRAPH_SIZE) // 2 else SIZE
 
 
-def sized(settings: BackboneSettings, shorter: int) -> tuple[BackboneSettings, str | None]:
-    """The settings with the side of the input, and a sentence on it, if they leave it to the pictures."""
+def sized(settings: BackboneSettings, shorter: int, option: str = "") -> tuple[BackboneSettings, str | None]:
+    """The settings with the side of the input, and a sentence on it, if they leave it to the pictures.
+
+    ``option``: what the user writes before a setting.
+    """
     if settings.name != EMBEDDED or settings.weights is not None or settings.image_size is not None:
         return settings, None
     size = default_size(shorter)
-    other = f"backbone.image_size={SIZE} takes a quarter of the time"
+    other = f"{option}backbone.image_size={SIZE} takes a quarter of the time"
     if size == SIZE:
-        other = f"try backbone.image_size={PHOTOGRAPH_SIZE} for more detail"
+        other = f"try {option}backbone.image_size={PHOTOGRAPH_SIZE} for more detail"
     told = f"{EMBEDDED} reads the pictures at {size} × {size} pixels (half of them have {shorter} or more); {other}."
     return settings.model_copy(update={"image_size": size}), told
 

@@ -280,7 +280,7 @@ class ContinualClassifier(Estimator):
         from safecl.backbone.micro import sized
 
         settings = self._resolved()
-        chosen, told = sized(settings.backbone, pictures.shorter_side)
+        chosen, told = sized(settings.backbone, pictures.shorter_side, "--set ")
         if told is not None:
             say(told)
         settings = settings.model_copy(update={"backbone": chosen})
