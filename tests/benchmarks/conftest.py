@@ -1,6 +1,9 @@
 """What the tests of the benchmarks share."""
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,3 +21,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 pixels = (40 * c + random.randint(0, 40, (20, 20, 3))).astype(np.uint8)
                 Image.fromarray(pixels).save(place / part / f"class{c}" / f"{part}{i}.png")
     return place
+
+
+@pytest.fixture
+def options(folder: Path) -> Callable[..., argparse.Namespace]:
+    """What the benchmarks of cells are asked for: four of the classes, two a session, unless ``given``."""
+
+    def make(**given: Any) -> argparse.Namespace:
+        usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2}
+        usual |= {"keep_split": False, "backbone": None, "weights": None, "image_size": None, "pet": "ssf"}
+        usual |= {"every": 0, "features": None, "no_ranpac": False}
+        return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
+
+    return make

@@ -3,8 +3,8 @@
 import argparse
 import csv
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -13,26 +13,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import memory
 
-
-def options(folder: Path, **given: Any) -> argparse.Namespace:
-    usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2, "keep_split": False}
-    usual |= {
-        "backbone": None,
-        "weights": None,
-        "image_size": None,
-        "pet": "ssf",
-        "every": 0,
-        "features": None,
-        "no_ranpac": False,
-    }
-    return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
+Options = Callable[..., argparse.Namespace]
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, folder: Path) -> None:
+def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, options: Options) -> None:
     drawn = []
     for seed in (0, 0, 1):
-        rows = list(csv.DictReader(memory.manifest(options(folder, keep_split=keep), seed).open()))
+        rows = list(csv.DictReader(memory.manifest(options(keep_split=keep), seed).open()))
         drawn.append(sorted({row["label"] for row in rows}))
         assert len({row["path"] for row in rows}) == len(rows) == 4 * (4 + 2)
         assert sum(row["split"] == "train" for row in rows) == 16
@@ -40,9 +28,9 @@ def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, 
     assert drawn[0] == drawn[1] and len(drawn[0]) == 4
 
 
-def test_its_heads_are_those_of_safe(folder: Path, tmp_path: Path) -> None:
+def test_its_heads_are_those_of_safe(options: Options, tmp_path: Path) -> None:
     words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
-    line = memory.cell(options(folder, words=words, every=1, features=tmp_path), 0)
+    line = memory.cell(options(words=words, every=1, features=tmp_path), 0)
     _, found = line["accuracy"]
     assert len(line["ranpac every"]) == len(line["left out"]) == 2
     assert all(len(each) == 2 for each in line["by test"].values())

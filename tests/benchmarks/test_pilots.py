@@ -2,9 +2,9 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,24 +16,17 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import pilots
 
+Options = Callable[..., argparse.Namespace]
 
-def test_every_share_with_and_without_transfer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+def test_every_share_with_and_without_transfer(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     loss = SAFE.slow_loss
     monkeypatch.setattr(
         SAFE, "slow_loss", lambda self, transfer, *of: asked.append(transfer) or loss(self, transfer, *of)
     )
-    given: dict[str, Any] = {
-        "folder": folder,
-        "protocol": "class",
-        "first": 4,
-        "step": 2,
-        "classes": None,
-        "pet": "ssf",
-    }
-    given |= {"each": 4, "tested": 2, "keep_split": False, "backbone": None, "weights": None, "image_size": None}
     words = ["train.epochs=2", "ridge.size=50", "device=cpu"]
-    line = pilots.cell(argparse.Namespace(**given, lengths="0.5,1", words=words), 0)
+    line = pilots.cell(options(first=4, classes=None, lengths="0.5,1", words=words), 0)
     assert {(e["length"], e["half"], e["way"]) for e in line["errors"]} == {
         (length, half, way) for length in (0.5, 1.0) for half in (0, 1) for way in ("plain", "transfer")
     }
