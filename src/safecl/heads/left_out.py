@@ -48,17 +48,20 @@ def one_of_each(targets: Tensor) -> Tensor:
     return rank
 
 
-def judges(targets: Tensor, most: int) -> Tensor:
+def evenly(targets: Tensor, most: int) -> Tensor:
     """Positions (n,) of pictures that can be left out: about ``most``, evenly from classes of two pictures or more.
 
-    At least two of each class. None where fewer than two classes or ``FEWEST`` pictures are left. ``targets`` (N,).
+    The first of each class, at least two. ``targets`` (N,).
     """
     counts = targets.bincount()
-    classes = int((counts > 1).sum())
-    if classes < 2:
-        return targets.new_zeros(0)
-    chosen = ((counts[targets] > 1) & (one_of_each(targets) < max(2, most // classes))).nonzero()[:, 0]
-    return chosen if len(chosen) >= FEWEST else chosen[:0]
+    each = max(2, most // max(1, int((counts > 1).sum())))
+    return ((counts[targets] > 1) & (one_of_each(targets) < each)).nonzero()[:, 0]
+
+
+def judges(targets: Tensor, most: int) -> Tensor:
+    """As ``evenly``, but none where fewer than two classes or ``FEWEST`` pictures are left."""
+    chosen = evenly(targets, most)
+    return chosen if len(chosen) >= FEWEST and len(torch.unique(targets[chosen])) > 1 else chosen[:0]
 
 
 @torch.no_grad()

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.left_out import FEWEST, MATTERS, MOST
+from safecl.heads.left_out import FEWEST, MATTERS, MOST, evenly
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Recipe
@@ -51,8 +52,10 @@ def choose_tuning(
         return Choice(transfer=wanted)
     counts = Counter(session.train.labels)
     classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
-    tuned, others = session.part(classes[::2]), classes[1::2]
-    judging = session.part(others, each=max(2, MOST // max(len(others), 1)))
+    tuned, judging = session.part(classes[::2]), session.part(classes[1::2])
+    index = {label: i for i, label in enumerate(classes)}
+    numbers = torch.tensor([index[label] for label in judging.train.labels], dtype=torch.int64)
+    judging = judging.only(evenly(numbers, MOST).tolist())
     if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < FEWEST:
         return Choice(transfer=False)
     recipe = pilot_recipe(fit, length)

@@ -1,7 +1,6 @@
 """A stream: an ordered list of sessions, each readable only while it is current, with test pictures."""
 
 import copy
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -39,14 +38,10 @@ class Session:
         there = f"{len(self.classes)} classes, {len(self.train)} pictures"
         return f"<Session {self.number} ({self.name}): {there}, {'open' if self._open[0] else 'over'}>"
 
-    def part(self, classes: Sequence[Label], each: int | None = None) -> "Session":
-        """The pictures of some of its classes, or the first ``each`` of every class, readable as long as it is."""
-        chosen, seen, kept = set(classes), Counter[Label](), list[int]()
-        for i, label in enumerate(self.train.labels):
-            seen[label] += 1
-            if label in chosen and (each is None or seen[label] <= each):
-                kept.append(i)
-        return self.only(kept)
+    def part(self, classes: Sequence[Label]) -> "Session":
+        """The pictures of some of its classes, readable as long as it is."""
+        chosen = set(classes)
+        return self.only([i for i, label in enumerate(self.train.labels) if label in chosen])
 
     def only(self, positions: Sequence[int]) -> "Session":
         """The pictures at some positions, readable as long as it is."""
