@@ -39,10 +39,10 @@ from safecl.engine.run import run
 from safecl.experiments.config import load
 from safecl.methods.catalog import make_method
 from safecl.streams.catalog import open_stream
-from safecl.streams.crops import cut_out
-from safecl.streams.folder import read_folder
-from safecl.streams.images import Pictures, Transform, canvas_view, pixels, spread
+from safecl.streams.pictures.crop import cut_out
+from safecl.streams.pictures.images import Pictures, Transform, canvas_view, pixels, spread
 from safecl.streams.settings import parse_stream, short_form, with_words
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import Part, Stream
 
 AREAS = {"5 %": (0.05, 0.05), "20 %": (0.2, 0.2), "100 %": (1.0, 1.0), "5-100 %": (0.05, 1.0)}

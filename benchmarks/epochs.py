@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from safecl import ContinualClassifier
-from safecl.streams.folder import read_folder
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
 

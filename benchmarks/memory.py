@@ -50,7 +50,7 @@ from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Method, Network
 from safecl.methods.safe import SAFE
 from safecl.streams.catalog import open_stream
-from safecl.streams.images import Pictures
+from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
 KINDS = ("stale", "gaussians", "features", "bound")

@@ -17,7 +17,7 @@ import numpy as np
 from safecl import ContinualClassifier
 from safecl.classifier import merge as merging
 from safecl.classifier.data import unlabelled
-from safecl.streams.folder import read_folder
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
 SHARES = (0.0, 0.5, 1.0)

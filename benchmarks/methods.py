@@ -58,7 +58,7 @@ from safecl.experiments.config import RunSettings, load, presets
 from safecl.methods.catalog import make_method, method_settings
 from safecl.methods.method import Method
 from safecl.streams.catalog import open_stream
-from safecl.streams.images import ArrayPictures
+from safecl.streams.pictures.images import ArrayPictures
 from safecl.streams.stream import Part, Stream
 
 LIMIT = 1.5

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from safecl.engine.learn import learn
 from safecl.experiments.config import load
-from safecl.heads.left_out import MATTERS
+from safecl.heads.leave_one_out import MATTERS
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Fit
 from safecl.methods.pilot import SHARES, Pilot, pilot_recipe, weighed
 from safecl.methods.safe import SAFE
-from safecl.streams.images import Pictures
+from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Session
 
 WAYS = {"plain": False, "transfer": True}

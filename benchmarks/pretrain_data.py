@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from safecl.streams.crops import cut_out
-from safecl.streams.drawing import SIDE, Difficulty, check_fonts, draw
-from safecl.streams.images import Transform, plain_view
+from safecl.streams.drawn.drawing import SIDE, Difficulty, check_fonts, draw
+from safecl.streams.pictures.crop import cut_out
+from safecl.streams.pictures.images import Transform, plain_view
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 LARGE = 2 * SIDE  # a photograph is kept at this side if it is as large, and at SIDE if not
@@ -193,7 +193,7 @@ class Chosen(NamedTuple):
 class Views:
     """Crops of photographs, recoloured, the first of them mixed with another one; fixed, so a teacher sees each once.
 
-    which: (V,), the photograph; crops: (V, 2, 2), as in ``safecl.streams.crops``; matrix (V, 3, 3) and offset (V, 3, 1)
+    which: (V,), the photograph; crops: (V, 2, 2), as in ``pictures.crop``; matrix (V, 3, 3) and offset (V, 3, 1)
     of the colours; own: (M, 1, 1, 1), the weight of a mixed view's own crop; partner: (M,), the view of the other crop.
     """
 

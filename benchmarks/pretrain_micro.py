@@ -25,7 +25,7 @@ from pretrain_measure import exam_glyphs, figures
 from pretrain_networks import SIZES, Student, Teacher, pooled, save
 from torch import Tensor, nn
 
-from safecl.streams.characters import PRETRAINING_POOL
+from safecl.streams.drawn.characters import PRETRAINING_POOL
 
 # Width, depth and heads of the teacher, whose blocks the student begins with; kept in the weight file.
 SHAPE = {"embed_dim": 192, "depth": 12, "num_heads": 3, "residual": [0, 1, 1]}

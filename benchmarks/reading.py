@@ -29,11 +29,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torchvision import datasets, transforms
 
-from safecl.streams.cache import cached
-from safecl.streams.crops import augment
-from safecl.streams.files import File, FilePictures
-from safecl.streams.images import Pictures, Transform
-from safecl.streams.loader import batches, readers
+from safecl.streams.pictures.cache import cached
+from safecl.streams.pictures.crop import augment
+from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.pictures.load import batches, readers
 
 Epoch = Callable[[int], Iterator[Tensor]]
 

@@ -44,7 +44,7 @@ from safecl.experiments.config import load
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method
-from safecl.streams.images import ArrayPictures, Transform
+from safecl.streams.pictures.images import ArrayPictures, Transform
 from safecl.streams.stream import Part, Stream
 
 # backbone, side of the pictures, classes a session, training and test pictures a class, epochs, later epochs, M, batch

@@ -22,9 +22,9 @@ from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.streams.folder import read_folder
-from safecl.streams.images import Pictures, Transform
-from safecl.streams.loader import batches
+from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.pictures.load import batches
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
 EACH, RATE, SHRINK = 20, 0.05, 0.1  # pictures of a class; false alarms; share of a multiple of I in a covariance

@@ -20,7 +20,7 @@ from safecl import ContinualClassifier
 from safecl.classifier.calibrate import expected_error, probabilities, threshold, unknown_score
 from safecl.classifier.data import unlabelled
 from safecl.engine.progress import make_progress
-from safecl.streams.folder import read_folder
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
 RATES = (0.01, 0.05, 0.1)

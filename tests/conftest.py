@@ -18,7 +18,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.streams.images import ArrayPictures, Label, Transform
+from safecl.streams.pictures.images import ArrayPictures, Label, Transform
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import Part, Stream
 

@@ -26,7 +26,7 @@ from safecl.methods.method import Batch, Group
 from safecl.pet.attach import attach
 from safecl.pet.settings import PETS, pet_settings
 from safecl.randomness import generator
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Stream
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from safecl.experiments.launch import run as run
     from safecl.learner import Learner as Learner
     from safecl.methods.method import Method as Method
-    from safecl.methods.settings import MethodSettings
+    from safecl.methods.settings.base import MethodSettings
 
     METHODS: dict[str, type[MethodSettings]]
     from safecl.streams.catalog import open_stream as open_stream
-    from safecl.streams.sources import from_arrays as from_arrays
-    from safecl.streams.sources import from_hugging_face as from_hugging_face
-    from safecl.streams.sources import from_torch as from_torch
+    from safecl.streams.sources.arrays import from_arrays as from_arrays
+    from safecl.streams.sources.arrays import from_hugging_face as from_hugging_face
+    from safecl.streams.sources.arrays import from_torch as from_torch
     from safecl.streams.stream import Stream as Stream
 
 # The public names and where they come from; a module is imported when one of its names is first used.
@@ -34,9 +34,9 @@ _PUBLIC = {
     "RunSettings": "safecl.experiments.config:RunSettings",
     "SafeclError": "safecl.errors:SafeclError",
     "Stream": "safecl.streams.stream:Stream",
-    "from_arrays": "safecl.streams.sources:from_arrays",
-    "from_hugging_face": "safecl.streams.sources:from_hugging_face",
-    "from_torch": "safecl.streams.sources:from_torch",
+    "from_arrays": "safecl.streams.sources.arrays:from_arrays",
+    "from_hugging_face": "safecl.streams.sources.arrays:from_hugging_face",
+    "from_torch": "safecl.streams.sources.arrays:from_torch",
     "load_backbone": "safecl.backbone.load:load_backbone",
     "open_stream": "safecl.streams.catalog:open_stream",
     "run": "safecl.experiments.launch:run",

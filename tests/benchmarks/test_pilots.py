@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from safecl.heads.left_out import MATTERS
+from safecl.heads.leave_one_out import MATTERS
 from safecl.methods.pilot import SHARES
 from safecl.methods.safe import SAFE
 

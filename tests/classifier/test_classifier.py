@@ -13,9 +13,9 @@ from PIL import Image
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.engine.run import run
 from safecl.errors import SafeclError
-from safecl.heads.left_out import leaving_out, one_of_each
+from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.catalog import make_method, method_settings
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Part, Stream
 
 New = Callable[..., ContinualClassifier]

@@ -13,7 +13,7 @@ from safecl.errors import SafeclError
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce
 from safecl.experiments.reproduce.targets import names
-from safecl.experiments.sweep_plan import Plan
+from safecl.experiments.sweep.plan import Plan
 
 TINY = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=2", "ridge.size=20", "train.epochs=1",
         "backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]  # fmt: skip

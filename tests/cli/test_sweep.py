@@ -12,9 +12,9 @@ from rich.console import Console
 from safecl.cli import sweep as command
 from safecl.cli.sweep import print_results, sweep_command
 from safecl.errors import SafeclError
-from safecl.experiments import sweep
-from safecl.experiments.sweep import SweepResult
-from safecl.experiments.sweep_table import Results
+from safecl.experiments.sweep import sweep
+from safecl.experiments.sweep.sweep import SweepResult
+from safecl.experiments.sweep.table import Results
 from safecl.report.tables import Cell, Table
 
 LEADS = ["Method", "PET", "Runs", "Final accuracy", "Average accuracy", "Forgetting", "Learnable", "Stored", "Time"]

@@ -8,7 +8,7 @@ import torch
 from safecl.engine import device_loader as module
 from safecl.engine.device_loader import DeviceLoader, held_bytes
 from safecl.randomness import generator
-from safecl.streams.crops import augment, cut_out, random_crops
+from safecl.streams.pictures.crop import augment, cut_out, random_crops
 from safecl.streams.stream import SessionClosedError, Stream
 
 CPU = torch.device("cpu")

@@ -21,7 +21,7 @@ from safecl.errors import SafeclError, Stopped
 from safecl.heads.cosine import CosineHead
 from safecl.methods.method import Batch, Group, Loss, Recipe
 from safecl.randomness import generator
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Session, Stream
 from tests.engine.conftest import Tuned
 

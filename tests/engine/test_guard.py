@@ -19,7 +19,7 @@ from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.methods.method import Batch, Judged
 from safecl.randomness import generator
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Session, Stream
 from tests.engine.conftest import Tuned
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.left_out import leaving_out, one_of_each
+from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from safecl.errors import SafeclError
-from safecl.heads import evidence
+from safecl.heads import beta_selection as evidence
 from safecl.heads import ridge as module
 from safecl.heads import statistics as sums
-from safecl.heads.evidence import leave_one_out_errors
+from safecl.heads.beta_selection import leave_one_out_errors
 from safecl.heads.ridge import RidgeHead, random_projection
 from safecl.heads.settings import RidgeSettings
 from safecl.randomness import derive, generator

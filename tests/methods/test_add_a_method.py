@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-import safecl.methods
+import safecl.methods.settings
 from safecl.backbone.backbone import Backbone
 from safecl.engine.settings import TrainSettings
 from safecl.experiments.config import source_text
@@ -24,17 +24,19 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.S | re.
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The two files of the page, beside the package's own methods."""
     settings, algorithm, _ = BLOCKS
-    (tmp_path / "slda_settings.py").write_text(settings)
-    (tmp_path / "slda.py").write_text(algorithm)
-    monkeypatch.setattr(safecl.methods, "__path__", [*safecl.methods.__path__, str(tmp_path)])
+    for package, text in ((safecl.methods, algorithm), (safecl.methods.settings, settings)):
+        folder = tmp_path / package.__name__
+        folder.mkdir()
+        (folder / "slda.py").write_text(text)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     importlib.invalidate_caches()
     method_settings.cache_clear()
     yield
     method_settings.cache_clear()
-    for name in ("slda", "slda_settings"):
-        sys.modules.pop(f"safecl.methods.{name}", None)
-        if hasattr(safecl.methods, name):
-            delattr(safecl.methods, name)
+    for package in (safecl.methods, safecl.methods.settings):
+        sys.modules.pop(f"{package.__name__}.slda", None)
+        if hasattr(package, "slda"):
+            delattr(package, "slda")
 
 
 def test_it_is_found_and_its_printed_test_passes(

@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from safecl.methods.catalog import check
-from safecl.methods.settings import MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 
 class _Complete(MethodSettings):

@@ -23,7 +23,7 @@ from safecl.methods.catalog import method_class, method_settings
 from safecl.methods.finetune import Finetune
 from safecl.methods.method import Batch, Loss, Method
 from safecl.pet.settings import PETS
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.stream import Part, SessionClosedError, Stream
 
 METHODS = method_settings()

@@ -13,7 +13,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.memory import SlowMemory
 from safecl.methods.safe import SAFE, concatenated
-from safecl.methods.safe_settings import SafeSettings
+from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Stream
 

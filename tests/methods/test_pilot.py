@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safecl.engine.settings import TrainSettings
-from safecl.heads.left_out import MATTERS
+from safecl.heads.leave_one_out import MATTERS
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Batch
 from safecl.methods.pilot import SHARES

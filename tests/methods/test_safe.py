@@ -15,7 +15,7 @@ from safecl.engine.batches import Piece
 from safecl.engine.settings import TrainSettings
 from safecl.experiments import config
 from safecl.heads.aggregate import aggregate
-from safecl.heads.left_out import FEWEST, MOST, judges
+from safecl.heads.leave_one_out import FEWEST, MOST, judges
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE, Teacher, concatenated

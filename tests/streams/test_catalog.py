@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.cache import CachedPictures
 from safecl.streams.catalog import open_stream
+from safecl.streams.pictures.cache import CachedPictures
 from safecl.streams.settings import FolderSettings, canonical, names
 
 
@@ -75,7 +75,7 @@ class Split:
 
 def test_a_hugging_face_dataset_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = Split()
-    monkeypatch.setattr("safecl.streams.sources.load_hugging_face", lambda name: {"train": split})
+    monkeypatch.setattr("safecl.streams.sources.arrays.load_hugging_face", lambda name: {"train": split})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     stream = open_stream("hf:somebody/birds", size=4)
     session, measured = stream.open(1), split.decoded
@@ -148,6 +148,6 @@ def test_transform_options_reach_the_transform(class_folder) -> None:
 
 
 def test_the_embedded_stream_is_opened_by_name() -> None:
-    pytest.importorskip("safecl.streams.glyphs")
+    pytest.importorskip("safecl.streams.drawn.glyphs")
     stream = open_stream("glyphs", classes=4, sessions=2, train=2, test=1)
     assert len(stream) == 2 and len(stream.labels) == 4

@@ -8,7 +8,7 @@ import pytest
 from safecl.streams.catalog import check_stream
 from safecl.streams.check import check
 from safecl.streams.collection import Collection, make_stream
-from safecl.streams.images import ArrayPictures
+from safecl.streams.pictures.images import ArrayPictures
 from safecl.streams.settings import parse_stream
 
 

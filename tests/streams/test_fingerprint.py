@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from safecl.streams.cache import cached
-from safecl.streams.files import File, FilePictures
-from safecl.streams.folder import read_folder
-from safecl.streams.glyphs import GlyphPictures
-from safecl.streams.images import ArrayPictures, Pictures, Transform, join
-from safecl.streams.manifest import read_manifest
-from safecl.streams.sources import from_hugging_face, from_torch
+from safecl.streams.drawn.glyphs import GlyphPictures
+from safecl.streams.pictures.cache import cached
+from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join
+from safecl.streams.sources.arrays import from_hugging_face, from_torch
+from safecl.streams.sources.folder import read_folder
+from safecl.streams.sources.table import read_manifest
 from safecl.streams.stream import Part, Stream
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safecl.streams.catalog import open_stream
 from safecl.streams.datasets.archive import open_source
-from safecl.streams.loader import batches
+from safecl.streams.pictures.load import batches
 
 Asset = Callable[[str], Path]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safecl.errors import SafeclError
 from safecl.streams.collection import Collection, make_stream
-from safecl.streams.images import ArrayPictures, Pictures
+from safecl.streams.pictures.images import ArrayPictures, Pictures
 from safecl.streams.stream import SessionClosedError, class_incremental, class_order, split
 
 FIRST_OF_1993 = {

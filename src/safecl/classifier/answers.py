@@ -11,8 +11,8 @@ from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.engine.device_loader import moved
 from safecl.engine.evaluate import aggregation_weights
 from safecl.methods.method import Method
-from safecl.streams.images import Label, Pictures, Transform
-from safecl.streams.loader import batches
+from safecl.streams.pictures.images import Label, Pictures, Transform
+from safecl.streams.pictures.load import batches
 
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
 

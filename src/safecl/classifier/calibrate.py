@@ -1,6 +1,6 @@
 """Honest probabilities and the answer ``unknown``, from pictures that were learned, each left out in turn.
 
-Leave-one-out in closed form (``heads/left_out.py``) needs no picture beyond those that are learned, and none of them
+Leave-one-out in closed form needs no picture beyond those that are learned, and none of them
 later: of each class the features of some pictures are kept, float16, so that the model can be calibrated again when
 it has learned more. The temperature is the one of least negative log-likelihood; the largest probability is then
 corrected by a logistic regression of being right. A picture is unknown if its largest
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.heads.left_out import leaving_out, one_of_each
+from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.method import Method
 
 EACH, MOST = 20, 1024  # pictures that are kept of a class in a session; of all pictures that are looked at

@@ -16,7 +16,7 @@ from safecl.classifier.state import State, changed_by, grams, names, ridge_heads
 from safecl.errors import SafeclError
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
-from safecl.streams.images import Label
+from safecl.streams.pictures.images import Label
 
 
 def rollback(model: Model, backbone: Callable[[], Backbone]) -> Model:

@@ -26,7 +26,7 @@ from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.method import Method
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.pictures.images import Label, Pictures, Transform
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson

@@ -12,13 +12,13 @@ from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.cache import cache_folder, cached
-from safecl.streams.decoding import EXTENSIONS
-from safecl.streams.files import File, FilePictures, printable
-from safecl.streams.folder import read_folder, scan
-from safecl.streams.images import Label, Pictures, Transform, Wrapped
-from safecl.streams.manifest import read_manifest
-from safecl.streams.sources import HuggingFacePictures, TorchPictures, array_pictures, as_image, plain_label
+from safecl.streams.pictures.cache import cache_folder, cached
+from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.pictures.files import File, FilePictures, printable
+from safecl.streams.pictures.images import Label, Pictures, Transform, Wrapped
+from safecl.streams.sources.arrays import HuggingFacePictures, TorchPictures, array_pictures, as_image, plain_label
+from safecl.streams.sources.folder import read_folder, scan
+from safecl.streams.sources.table import read_manifest
 
 HELD = 512 << 20  # bytes of decoded pictures that are held in memory
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}

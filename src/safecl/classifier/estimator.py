@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError
-from safecl.streams.sources import plain_label
+from safecl.streams.sources.arrays import plain_label
 
 
 class Estimator(ABC):

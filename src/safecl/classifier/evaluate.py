@@ -7,7 +7,7 @@ import torch
 
 from safecl.classifier.calibrate import expected_error, reliability
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.streams.images import Pictures
+from safecl.streams.pictures.images import Pictures
 
 SHOWN = 10
 

@@ -41,8 +41,8 @@ from safecl.methods.catalog import make_method, method_class
 from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Method
 from safecl.methods.release import Release
-from safecl.streams.images import Label
 from safecl.streams.labels import label_problems
+from safecl.streams.pictures.images import Label
 
 SHARE = 0.5  # of the second model's tuning in networks that both went on tuning; see benchmarks/merging.py
 

@@ -16,7 +16,7 @@ from safecl.classifier.store import Header, ModelFile, write_model
 from safecl.engine.device import choose_device, choose_precision
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
-from safecl.streams.images import Label, Transform
+from safecl.streams.pictures.images import Label, Transform
 
 
 class Model:

@@ -12,7 +12,7 @@ from safecl.configure.sentences import sentence
 from safecl.engine.settings import TrainSettings
 from safecl.errors import unknown
 from safecl.methods.catalog import method_settings
-from safecl.methods.settings import MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.settings import Settings
 
 Memory: TypeAlias = Literal["statistics", "features"]

@@ -20,7 +20,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
-from safecl.streams.images import Label
+from safecl.streams.pictures.images import Label
 
 MEMORY = "memory."  # where the state of a method has what it keeps of pictures in order to learn
 REPLAYED = 512  # pictures whose features are kept in place of a Gram matrix

@@ -64,8 +64,8 @@ def prepare(
     Example:  safecl data prepare cifar100 --from cifar-100-python.tar.gz --root data
     """
     from safecl.errors import SafeclError
-    from safecl.streams.download import download as fetch
-    from safecl.streams.prepare import prepare as lay_out
+    from safecl.streams.datasets.download import download as fetch
+    from safecl.streams.datasets.prepare import prepare as lay_out
     from safecl.streams.settings import data_root
 
     dataset = _dataset(name)

@@ -16,8 +16,8 @@ from safecl.classifier.data import labelled, picture_files
 from safecl.cli.terminal import Column, make_console, print_table, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, spelt
-from safecl.streams.clean import naming
-from safecl.streams.files import File, FilePictures, printable
+from safecl.streams.pictures.clean import naming
+from safecl.streams.pictures.files import File, FilePictures, printable
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson

@@ -14,7 +14,7 @@ from safecl.errors import SafeclError, unknown
 from safecl.experiments.reproduce.plan import all_cells, make_jobs
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_target
-from safecl.experiments.sweep_plan import Plan
+from safecl.experiments.sweep.plan import Plan
 from safecl.lines import counted
 from safecl.report import words as said
 

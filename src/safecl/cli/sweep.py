@@ -10,8 +10,8 @@ from rich.text import Text
 from safecl.cli.terminal import Column, make_console, print_table
 from safecl.engine.progress import Show
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.sweep_objective import check_objective
-from safecl.experiments.sweep_plan import Plan, make_plan
+from safecl.experiments.sweep.objective import check_objective
+from safecl.experiments.sweep.plan import Plan, make_plan
 from safecl.lines import plain
 from safecl.report.tables import Table
 
@@ -39,7 +39,7 @@ def sweep_command(
     if dry:
         list_cells(plan, place, console)
         return 0
-    from safecl.experiments.sweep import run_sweep
+    from safecl.experiments.sweep.sweep import run_sweep
 
     options = [] if folder is None else ["--folder", str(folder)]
     command = shlex.join(["safecl", "sweep", source, *words, *options])

@@ -12,7 +12,7 @@ from safecl.engine.device_loader import DeviceLoader, moved
 from safecl.engine.processes import Processes
 from safecl.methods.method import Network, Recipe, Sampler
 from safecl.randomness import generator
-from safecl.streams.crops import cut_out, random_crops
+from safecl.streams.pictures.crop import cut_out, random_crops
 
 Inputs: TypeAlias = tuple[Tensor, ...]
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from safecl.memory import free_memory
-from safecl.streams.images import Pictures, Transform
-from safecl.streams.loader import batches
+from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.pictures.load import batches
 
 READ_CPU, READ_DEVICE = 64, 256  # pictures in one pass without gradients; a stop is noticed between two of them
 READ_CANVASES = 32  # canvases read by one thread at a time

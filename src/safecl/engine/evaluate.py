@@ -14,7 +14,7 @@ from safecl.engine.fit import Trainer
 from safecl.engine.metrics import Accuracy
 from safecl.heads.aggregate import weights
 from safecl.methods.method import Method
-from safecl.streams.images import Label, Pictures
+from safecl.streams.pictures.images import Label, Pictures
 
 
 @dataclass(frozen=True)

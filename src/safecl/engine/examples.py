@@ -9,7 +9,7 @@ from torchvision.transforms.functional import to_pil_image
 from safecl.atomic import write_json
 from safecl.engine.evaluate import Answers
 from safecl.errors import SafeclError
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 
 EXAMPLES = 24  # drawn by chance
 CLASSES, EACH = 6, 4  # the classes that are answered worst, and wrong answers shown of each

@@ -13,7 +13,7 @@ from safecl.atomic import write_bytes
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import Answers
 from safecl.methods.method import Method
-from safecl.streams.images import Joined, Transform
+from safecl.streams.pictures.images import Joined, Transform
 
 CLASSES, EACH = 10, 20  # classes, from the first to the last that was learned, and pictures of each
 DIMENSIONS = 32  # principal components that are kept

@@ -24,7 +24,7 @@ from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.methods.method import Group, Judged, Loss, Method, Network, Recipe, Sampler
 from safecl.randomness import default_generator, derive, untouched
-from safecl.streams.images import Transform
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Session
 
 NOTE = 10  # steps between two looks at the loss; each waits for the device

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.engine.device_loader import DeviceLoader
-from safecl.heads.left_out import MATTERS, judges, plain_errors
+from safecl.heads.leave_one_out import MATTERS, judges, plain_errors
 from safecl.learner import Learner
 from safecl.methods.method import Judged
 

@@ -27,8 +27,8 @@ from safecl.configure.words import nested, parse_words
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
-from safecl.methods.safe_settings import SafeSettings
-from safecl.methods.settings import MethodSettings
+from safecl.methods.settings.base import MethodSettings
+from safecl.methods.settings.safe import SafeSettings
 from safecl.settings import Settings
 from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 

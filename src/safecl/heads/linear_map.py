@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from safecl.heads.left_out import one_of_each
+from safecl.heads.leave_one_out import one_of_each
 from safecl.heads.precision import check_finite, precise
 
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean eigenvalue of the covariance

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from safecl.heads.beta_selection import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.classes import without
-from safecl.heads.evidence import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import left_out_dual, solve, whitened

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.learner import Learner
-from safecl.methods.aper_settings import AperSettings
 from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.settings.aper import AperSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

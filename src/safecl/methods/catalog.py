@@ -6,23 +6,23 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-import safecl.methods
-from safecl.methods.settings import Kind, MethodSettings
+import safecl.methods.settings
+from safecl.methods.settings.base import Kind, MethodSettings
 
 if TYPE_CHECKING:
     from safecl.backbone.backbone import Backbone
     from safecl.methods.method import Method
 
-SUFFIX = "_settings"
+BASE = "base"  # the module of what all settings share
 
 
 @cache
 def method_settings() -> dict[str, type[MethodSettings]]:
     """The settings class of every method, by the method's name."""
     found: dict[str, type[MethodSettings]] = {}
-    for file in pkgutil.iter_modules(safecl.methods.__path__):
-        if file.name.endswith(SUFFIX):
-            module = importlib.import_module(f"{safecl.methods.__name__}.{file.name}")
+    for file in pkgutil.iter_modules(safecl.methods.settings.__path__):
+        if file.name != BASE:
+            module = importlib.import_module(f"{safecl.methods.settings.__name__}.{file.name}")
             for kind in vars(module).values():
                 if inspect.isclass(kind) and kind.__module__ == module.__name__ and issubclass(kind, MethodSettings):
                     check(kind)
@@ -32,7 +32,7 @@ def method_settings() -> dict[str, type[MethodSettings]]:
 
 def check(settings: type[MethodSettings]) -> None:
     """Refuse a settings class that lacks something, in a sentence for whoever writes it."""
-    where, name = settings.__name__, settings.__module__.rpartition(".")[2].removesuffix(SUFFIX)
+    where, name = settings.__name__, settings.__module__.rpartition(".")[2]
     lacking = [key for key in ("title", "paper", "kind", "algorithm") if not getattr(settings, key, "")]
     if lacking:
         raise TypeError(f"{where} must say its {', '.join(lacking)}.")
@@ -48,7 +48,7 @@ def check(settings: type[MethodSettings]) -> None:
 def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Method]":
     """The algorithm that goes with ``settings``."""
     kind = settings if inspect.isclass(settings) else type(settings)
-    module: Any = importlib.import_module(kind.__module__.removesuffix(SUFFIX))
+    module: Any = importlib.import_module(f"safecl.methods.{kind.__module__.rpartition('.')[2]}")
     found: type[Method] = getattr(module, kind.algorithm)
     return found
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
 from safecl.losses import orthogonality
-from safecl.methods.coda_settings import CodaSettings
 from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import PromptMethod
+from safecl.methods.settings.coda import CodaSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

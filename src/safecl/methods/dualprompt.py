@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
-from safecl.methods.dualprompt_settings import DualpromptSettings
 from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import PromptMethod, most_frequent, uniform
+from safecl.methods.settings.dualprompt import DualpromptSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

@@ -12,8 +12,8 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.classes import without
 from safecl.heads.cosine import CosineHead
 from safecl.learner import Learner
-from safecl.methods.ease_settings import EaseSettings
 from safecl.methods.method import Batch, Fit, Method, Network
+from safecl.methods.settings.ease import EaseSettings
 from safecl.randomness import derive, generator
 from safecl.streams.stream import Session
 

@@ -11,8 +11,8 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
-from safecl.methods.finetune_settings import FinetuneSettings
 from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.settings.finetune import FinetuneSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

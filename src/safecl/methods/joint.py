@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.learner import Learner
-from safecl.methods.joint_settings import JointSettings
 from safecl.methods.method import Batch, Fit, Group, Method
+from safecl.methods.settings.joint import JointSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

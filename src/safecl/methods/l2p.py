@@ -4,9 +4,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.methods.l2p_settings import L2pSettings
 from safecl.methods.method import Batch
 from safecl.methods.prompted import PromptMethod, most_frequent, uniform
+from safecl.methods.settings.l2p import L2pSettings
 from safecl.randomness import generator
 
 

@@ -11,8 +11,8 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
-from safecl.methods.lae_settings import LaeSettings
 from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.settings.lae import LaeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

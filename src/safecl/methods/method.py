@@ -12,8 +12,8 @@ from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.settings import MethodSettings
-from safecl.streams.images import Label
+from safecl.methods.settings.base import MethodSettings
+from safecl.streams.pictures.images import Label
 from safecl.streams.stream import Session
 
 Network: TypeAlias = Learner | Backbone

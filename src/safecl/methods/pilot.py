@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.left_out import FEWEST, MATTERS, MOST, evenly
+from safecl.heads.leave_one_out import FEWEST, MATTERS, MOST, evenly
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Recipe

@@ -12,7 +12,7 @@ from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, Judged, Method
-from safecl.methods.settings import MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import NoPetSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session

@@ -12,7 +12,7 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Method
-from safecl.methods.ranpac_settings import RanpacSettings
+from safecl.methods.settings.ranpac import RanpacSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

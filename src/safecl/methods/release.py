@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.left_out import MOST, judges
+from safecl.heads.leave_one_out import MOST, judges
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session

@@ -20,7 +20,7 @@ from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Batch, Fit, Method, Network
 from safecl.methods.pilot import Choice, choose_tuning
 from safecl.methods.release import Release
-from safecl.methods.safe_settings import SafeSettings
+from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.methods.method import Fit, Method
-from safecl.methods.simplecil_settings import SimplecilSettings
+from safecl.methods.settings.simplecil import SimplecilSettings
 from safecl.streams.stream import Session
 
 

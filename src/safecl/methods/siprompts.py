@@ -15,7 +15,7 @@ from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit, Judged, Method
-from safecl.methods.siprompts_settings import SipromptsSettings
+from safecl.methods.settings.siprompts import SipromptsSettings
 from safecl.pet.settings import NoPetSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session

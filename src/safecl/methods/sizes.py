@@ -13,9 +13,9 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Network, Recipe
-from safecl.methods.settings import MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.randomness import generator
-from safecl.streams.images import ArrayPictures
+from safecl.streams.pictures.images import ArrayPictures
 from safecl.streams.stream import Session
 
 PICTURES = 2  # of a class: enough for every statistic, and no state depends on their number

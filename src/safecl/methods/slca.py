@@ -14,7 +14,7 @@ from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.alignment import align
 from safecl.methods.method import Batch, Fit, Group, Method
-from safecl.methods.slca_settings import SlcaSettings
+from safecl.methods.settings.slca import SlcaSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

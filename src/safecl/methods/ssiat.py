@@ -14,7 +14,7 @@ from safecl.learner import Learner
 from safecl.losses import cosface
 from safecl.methods.alignment import align
 from safecl.methods.method import Batch, Fit, Method
-from safecl.methods.ssiat_settings import SsiatSettings
+from safecl.methods.settings.ssiat import SsiatSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from safecl.errors import SafeclError
-from safecl.streams.cache import cache_folder, cached
 from safecl.streams.check import Report, check, wrong_counts
-from safecl.streams.clean import refuse
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.dataset import SPLITS, Dataset, record
-from safecl.streams.folder import read_folder
-from safecl.streams.glyphs import glyph_transform, glyphs
-from safecl.streams.images import ArrayPictures, Pictures, Transform
-from safecl.streams.manifest import read_manifest
+from safecl.streams.drawn.glyphs import glyph_transform, glyphs
+from safecl.streams.pictures.cache import cache_folder, cached
+from safecl.streams.pictures.clean import refuse
+from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform
 from safecl.streams.settings import (
     DatasetSettings,
     FolderSettings,
@@ -28,7 +26,9 @@ from safecl.streams.settings import (
     parse_stream,
     short_form,
 )
-from safecl.streams.sources import hugging_face
+from safecl.streams.sources.arrays import hugging_face
+from safecl.streams.sources.folder import read_folder
+from safecl.streams.sources.table import read_manifest
 from safecl.streams.stream import Stream
 
 

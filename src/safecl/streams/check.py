@@ -8,12 +8,12 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.streams.clean import naming, same_content, unreadable_files
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import SEEDED, Dataset
-from safecl.streams.files import File, FilePictures
-from safecl.streams.images import ArrayPictures, Label, Pictures, Wrapped
-from safecl.streams.loader import readers
+from safecl.streams.pictures.clean import naming, same_content, unreadable_files
+from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.images import ArrayPictures, Label, Pictures, Wrapped
+from safecl.streams.pictures.load import readers
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from safecl.errors import SafeclError, unknown
-from safecl.streams.images import Label, Pictures, Transform
+from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import (
     Part,

@@ -8,7 +8,7 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from safecl.lines import counted
-from safecl.streams.drawing import font_folder
+from safecl.streams.drawn.drawing import font_folder
 from safecl.streams.stream import Session, Stream, positions
 
 MARGIN, LINE, POINTS = 4, 15, 11

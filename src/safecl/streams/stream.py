@@ -12,7 +12,7 @@ from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.streams.images import Label, Pictures, Transform, Wrapped, join
+from safecl.streams.pictures.images import Label, Pictures, Transform, Wrapped, join
 from safecl.streams.settings import Protocol
 
 

@@ -8,7 +8,7 @@ from safecl.errors import SafeclError
 from safecl.experiments.reproduce.plan import Entry, Job, make_job
 from safecl.experiments.reproduce.scales import SCALES, read_scale
 from safecl.experiments.reproduce.targets import PRESETS, Preset, names, read_target
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DATASETS as KNOWN
 from safecl.streams.settings import DatasetSettings, GlyphsSettings

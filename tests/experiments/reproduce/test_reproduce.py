@@ -16,8 +16,8 @@ from safecl.experiments.reproduce.plan import make_jobs
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import names
-from safecl.experiments.sweep import is_done
-from safecl.experiments.sweep_plan import Plan
+from safecl.experiments.sweep.plan import Plan
+from safecl.experiments.sweep.sweep import is_done
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SHORT = ["ridge.size=30", "train.epochs=1", "train.batch_size=8"]
@@ -105,7 +105,7 @@ def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest
     one = work(folder, names())
     assert len(one.cells) == len(list((folder / "runs").iterdir())) < sum(len(job.cells) for job in one.jobs)
     assert one.waiting() == []
-    monkeypatch.setattr("safecl.experiments.sweep.Local", None)  # no worker can be started
+    monkeypatch.setattr("safecl.experiments.sweep.sweep.Local", None)  # no worker can be started
     monkeypatch.setattr("safecl.experiments.reproduce.probe.restore", None)  # nor a run be opened again
     before = {each.job.target.name: each for each in made}
     for each in run(work(folder, ["table-ablation", "table-gamma", "fig-weights"])):

@@ -21,8 +21,8 @@ from safecl.streams.datasets.archive import md5_of
 from safecl.streams.datasets.cifar100 import load
 from safecl.streams.datasets.dataset import record
 from safecl.streams.datasets.domainnet import DOMAINS, LISTS
-from safecl.streams.images import Transform
-from safecl.streams.prepare import prepare
+from safecl.streams.datasets.prepare import prepare
+from safecl.streams.pictures.images import Transform
 from safecl.streams.settings import DATASETS as NAMES
 from safecl.streams.settings import DatasetSettings
 

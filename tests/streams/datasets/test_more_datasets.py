@@ -68,7 +68,7 @@ def test_pets_are_split_by_their_lists_and_named_by_breed(tmp_path: Path, miniat
     tarred(folder / "annotations.tar.gz", lists | {"annotations/trimaps/Breed_01_1.png": picture(1, "PNG")})
     with pytest.raises(SafeclError, match=r"not the published images\.tar\.gz"):
         miniature("pets", folder)
-    from safecl.streams.prepare import prepare
+    from safecl.streams.datasets.prepare import prepare
 
     root = tmp_path / "root"
     prepare(DATASETS["pets"], folder, root, any_md5=True)
@@ -89,7 +89,7 @@ def flowers(folder: Path) -> Path:
 
 
 def test_flowers_learn_from_training_and_validation_sets(tmp_path: Path) -> None:
-    from safecl.streams.prepare import prepare
+    from safecl.streams.datasets.prepare import prepare
 
     root, folder = tmp_path / "root", flowers(tmp_path / "downloads")
     prepare(DATASETS["flowers102"], folder, root, any_md5=True)

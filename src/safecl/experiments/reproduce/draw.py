@@ -13,7 +13,7 @@ from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, series
 from safecl.experiments.reproduce.tables import texts
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream

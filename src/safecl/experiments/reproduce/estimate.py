@@ -15,12 +15,12 @@ from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
 from safecl.engine.device import choose_device, choose_precision
 from safecl.experiments.config import RunSettings
-from safecl.experiments.sweep_local import cores, visible_gpus
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.local import cores, visible_gpus
+from safecl.experiments.sweep.plan import Cell
 from safecl.report.runs import Run
-from safecl.streams.characters import POOL
 from safecl.streams.datasets import DATASETS
-from safecl.streams.glyphs import DOMAINS
+from safecl.streams.drawn.characters import POOL
+from safecl.streams.drawn.glyphs import DOMAINS
 from safecl.streams.settings import DatasetSettings, FolderSettings, GlyphsSettings, StreamSettings
 
 STARTS = 8.0  # seconds for a process until its first step

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from safecl.backbone.settings import EMBEDDED, BackboneSettings, embedded_weights
 from safecl.errors import SafeclError
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
 
 

@@ -8,7 +8,7 @@ from safecl.configure.words import parse_words
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.scales import Scale, StandIn
 from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target, read_target
-from safecl.experiments.sweep_plan import Cell, check_keys, flat, resolve_cell, supported
+from safecl.experiments.sweep.plan import Cell, check_keys, flat, resolve_cell, supported
 
 BASELINES: dict[Preset, str] = {"safe": "ranpac", "paper": "ranpac-published", "published": "ranpac-published"}
 

@@ -16,12 +16,12 @@ from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.folder import read_json
 from safecl.errors import SafeclError
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.heads.aggregate import weights
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.catalog import open_stream
-from safecl.streams.images import Pictures
+from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
 MOST = 40  # pictures of a class in a t-SNE

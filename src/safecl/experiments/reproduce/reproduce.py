@@ -19,9 +19,9 @@ from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.scales import Scale
 from safecl.experiments.reproduce.targets import Preset, Row
 from safecl.experiments.reproduce.trial import cut, try_cell
-from safecl.experiments.sweep import On, is_done, make_folder, run_cells
-from safecl.experiments.sweep_plan import Cell, Plan, flat
-from safecl.experiments.sweep_table import write_text
+from safecl.experiments.sweep.plan import Cell, Plan, flat
+from safecl.experiments.sweep.sweep import On, is_done, make_folder, run_cells
+from safecl.experiments.sweep.table import write_text
 from safecl.lines import counted
 from safecl.report import words
 from safecl.report.runs import Run, read_run

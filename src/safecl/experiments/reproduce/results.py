@@ -7,7 +7,7 @@ from typing import Any
 
 from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.targets import Claim, Measure, Target
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.lines import counted
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series

@@ -6,7 +6,7 @@ from pathlib import Path
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import launch
-from safecl.experiments.sweep_plan import Cell
+from safecl.experiments.sweep.plan import Cell
 from safecl.streams.catalog import open_stream
 from safecl.streams.stream import Stream
 

@@ -14,7 +14,7 @@ from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
-    from safecl.streams.images import ArrayPictures
+    from safecl.streams.pictures.images import ArrayPictures
 
 FILES = ("train", "test", "meta")
 
@@ -38,7 +38,7 @@ def read_cifar(place: Path) -> "Collection":
 
 
 def _pictures(path: Path, names: Sequence[str]) -> "ArrayPictures":
-    from safecl.streams.images import ArrayPictures
+    from safecl.streams.pictures.images import ArrayPictures
 
     batch = load(path)
     data, labels = _get(batch, "data", path), _get(batch, "fine_labels", path)

@@ -11,7 +11,7 @@ from safecl.streams.datasets.layout import pictures_of
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
-    from safecl.streams.files import FilePictures
+    from safecl.streams.pictures.files import FilePictures
 
 DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 LISTS = tuple(f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test"))
@@ -79,7 +79,7 @@ def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
 
 
 def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> "FilePictures":
-    from safecl.streams.files import File, FilePictures
+    from safecl.streams.pictures.files import File, FilePictures
 
     files = [File.at(place / path, path.partition("/")[2]) for path, _ in listed]
     missing = next((file.path for file in files if file.size < 0), None)

@@ -9,12 +9,12 @@ import numpy as np
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
 from safecl.streams.datasets.dataset import PROCESSED, SEEDED, Plan
-from safecl.streams.decoding import EXTENSIONS
+from safecl.streams.pictures.decode import EXTENSIONS
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
-    from safecl.streams.files import FilePictures
-    from safecl.streams.folder import Found
+    from safecl.streams.pictures.files import FilePictures
+    from safecl.streams.sources.folder import Found
 
 SPLIT_SEED = 1993
 
@@ -22,7 +22,7 @@ SPLIT_SEED = 1993
 def read_image_folder(place: Path, name: str, *, forgiving: bool = False) -> "Collection":
     """Classes are the sorted folder names, whatever is inside; pictures are as published (not turned upright)."""
     from safecl.streams.collection import Collection
-    from safecl.streams.folder import scan
+    from safecl.streams.sources.folder import scan
 
     train, test = (list(scan(place / part)) for part in ("train", "test"))
     for part, found in (("train", train), ("test", test)):
@@ -57,7 +57,7 @@ def read_domains(place: Path, name: str, domains: tuple[str, ...], tested_with: 
 
 
 def _in_domains(place: Path, name: str) -> "list[Found]":
-    from safecl.streams.folder import scan
+    from safecl.streams.sources.folder import scan
 
     found = [f for f in scan(place) if len(f.folders) > 1]
     if not found:
@@ -66,7 +66,7 @@ def _in_domains(place: Path, name: str) -> "list[Found]":
 
 
 def _pictures(found: "Sequence[Found]", forgiving: bool, level: int = 0) -> "FilePictures":
-    from safecl.streams.files import FilePictures
+    from safecl.streams.pictures.files import FilePictures
 
     return FilePictures([f.file for f in found], [f.folders[level] for f in found], upright=False, forgiving=forgiving)
 

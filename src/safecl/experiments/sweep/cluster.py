@@ -1,0 +1,119 @@
+"""The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is asked for."""
+
+import _thread
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safecl.errors import SafeclError
+from safecl.experiments.sweep.plan import Cell
+from safecl.experiments.sweep.worker import STATUS, Job, Outcome, work
+
+STOP = "stop"  # in a run's folder: asks its worker to save and stop
+RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it goes on from its folder
+
+
+class OnRay:
+    """A task a run; Ray says where and when, and starts a run again whose worker or node is lost.
+
+    RAY_ADDRESS names the cluster; without it, one of this machine is started. ``jobs``: runs at once at most, ``gpus``:
+    what a run gets of a GPU. The folders must be on storage that all machines of the cluster share.
+    """
+
+    def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
+        self.ray = require_ray()
+        address = os.environ.get("RAY_ADDRESS", "local")
+        try:
+            more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+            self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **more)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise SafeclError(f"No Ray cluster could be reached at {address} ({_first(error)}).") from error
+        there = self.ray.cluster_resources()
+        wanted = any(cell.settings.device in ("auto", "cuda") for cell in cells)
+        self.share = gpus if wanted and there.get("GPU", 0) else 0.0
+        slots = there.get("GPU", 0) / self.share if self.share else there.get("CPU", 1)
+        self.jobs = max(1, min(jobs or int(slots), len(cells)))
+        self.threads = max(1, int(there.get("CPU", 1)) // self.jobs)
+        # One task a process, so that what one run holds of a device's memory is free for the next.
+        options = {"num_cpus": self.threads, "num_gpus": self.share, "max_retries": RETRIES, "max_calls": 1}
+        self.task = self.ray.remote(**options)(_task)
+        self.running: dict[Any, tuple[Cell, Path]] = {}
+
+    def room(self, cell: Cell) -> bool:
+        return len(self.running) < self.jobs
+
+    def start(self, cell: Cell, folder: Path, job: Job) -> None:
+        for left in (STOP, STATUS):  # by an earlier sweep
+            (folder / left).unlink(missing_ok=True)
+        self.running[self.task.remote(str(folder.resolve()), asdict(job))] = cell, folder
+
+    def finished(self) -> list[tuple[Cell, Outcome]]:
+        """The runs that ended since the last call."""
+        if not self.running:
+            return []
+        ready, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
+        return [(self.running.pop(task)[0], self._outcome(task)) for task in ready]
+
+    def stop(self, at_once: bool = False) -> None:
+        """Ask every run to save and stop; or end it where it is.
+
+        A file asks a run at work, once, so that it has time to save; tasks that have not begun are cancelled.
+        """
+        for task, (_, folder) in self.running.items():
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / STOP).touch()
+            if at_once or not (folder / STATUS).exists():
+                self.ray.cancel(task, force=at_once)
+
+    def close(self) -> None:
+        self.stop(at_once=True)
+        self.ray.shutdown()
+
+    def _outcome(self, task: Any) -> Outcome:
+        errors = self.ray.exceptions
+        try:
+            return Outcome(*self.ray.get(task))
+        except (errors.TaskCancelledError, errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError,
+                errors.RayTaskError) as error:  # fmt: skip
+            if isinstance(error, errors.TaskCancelledError) or "KeyboardInterrupt" in str(error):
+                return Outcome("stopped")
+            return Outcome("failed", f"Ray lost its worker {RETRIES + 1} times ({_first(error)}).")
+
+
+def require_ray() -> Any:
+    """The module, or a sentence on how to install it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise SafeclError(
+            "--on ray needs Ray, which is not installed; install it with: pip install safecl[ray]."
+        ) from error
+    return ray
+
+
+def _task(folder: str, job: dict[str, Any]) -> tuple[str, str]:
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(Path(folder) / STOP, over), daemon=True).start()
+    try:
+        outcome = work(Path(folder), Job(**job))
+    finally:
+        over.set()
+    return outcome.state, outcome.sentence
+
+
+def _watch(file: Path, over: threading.Event) -> None:
+    """Interrupt this process, once, when ``file`` appears."""
+    while not over.wait(0.5):
+        if file.exists():
+            _thread.interrupt_main(signal.SIGINT)  # Ray blocks the signal itself
+            return
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

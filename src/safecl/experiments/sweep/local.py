@@ -1,0 +1,150 @@
+"""The runs of a sweep as processes of this machine, as many at once as its cores, memory and GPUs carry."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from safecl.backbone.settings import EMBEDDED
+from safecl.engine.folder import read_json
+from safecl.experiments.config import RunSettings
+from safecl.experiments.sweep.plan import Cell
+from safecl.experiments.sweep.worker import CODES, LOG, STATUS, Job, Outcome
+from safecl.memory import free_on_host
+from safecl.settings import flatten
+
+GIGABYTE = 10**9
+
+
+@dataclass
+class _Worker:
+    cell: Cell
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+    gpu: str | None
+
+
+class Local:
+    """Starts a process a run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
+
+    def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
+        self.gpus = visible_gpus() if any(cell.settings.device in ("auto", "cuda") for cell in cells) else []
+        self.share = gpus
+        most = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
+        self.jobs = max(1, min(jobs or (1 if _metal(cells) else most), len(cells)))
+        self.threads = max(1, cores() // self.jobs)
+        self.peak = 0  # bytes that a worker was seen to use
+        self.workers: list[_Worker] = []
+
+    def room(self, cell: Cell) -> bool:
+        """Whether one more run fits beside those at work. The first always does: it could never start otherwise."""
+        if not self.workers:
+            return True
+        if len(self.workers) >= self.jobs:
+            return False
+        used = [_resident(worker.process.pid) for worker in self.workers]
+        self.peak = max([self.peak, *used])
+        grow = sum(max(self._need(worker.cell) - now, 0) for worker, now in zip(self.workers, used, strict=True))
+        return free_on_host() - grow >= self._need(cell)
+
+    def start(self, cell: Cell, folder: Path, job: Job) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
+        gpu = self._free_gpu()
+        if gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "safecl.experiments.sweep.worker", str(folder)]
+        with (folder / LOG).open("ab") as log:
+            # A session of its own: Ctrl-C on the terminal reaches the sweep alone, which then stops its workers.
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code says so
+            process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+            process.stdin.flush()
+        self.workers.append(_Worker(cell, folder, process, gpu))
+
+    def finished(self) -> list[tuple[Cell, Outcome]]:
+        """The runs that ended since the last call."""
+        ended = [worker for worker in self.workers if worker.process.poll() is not None]
+        self.workers = [worker for worker in self.workers if worker not in ended]
+        for worker in ended:
+            assert worker.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                worker.process.stdin.close()
+        return [(worker.cell, _outcome(worker)) for worker in ended]
+
+    def stop(self, at_once: bool = False) -> None:
+        """Ask every run to save and stop; or end it where it is."""
+        for worker in self.workers:
+            worker.process.kill() if at_once else worker.process.terminate()
+
+    def close(self) -> None:
+        self.stop(at_once=True)
+        for worker in self.workers:
+            worker.process.wait()
+
+    def _need(self, cell: Cell) -> int:
+        """Bytes that a run may come to need: by its settings, or what a run of this sweep was seen to use."""
+        return max(memory_estimate(cell.settings), self.peak)
+
+    def _free_gpu(self) -> str | None:
+        """The GPU with the fewest runs."""
+        taken = Counter(worker.gpu for worker in self.workers)
+        return min(self.gpus, key=lambda gpu: taken[gpu]) if self.gpus else None
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """NVIDIA's GPUs as CUDA_VISIBLE_DEVICES names them."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [name.strip() for name in named.split(",")][:count] if named else [str(i) for i in range(count)]
+
+
+def memory_estimate(settings: RunSettings) -> int:
+    """Bytes on the host before anything was measured: Python with torch, the network, the matrices of a ridge head."""
+    network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
+    size = flatten(settings.model_dump(mode="json")).get("method.ridge.size", 0)
+    return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)  # statistics, weights and what a solve needs beside them
+
+
+def _outcome(worker: _Worker) -> Outcome:
+    code = worker.process.returncode
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return Outcome("died", f"Its process was ended by {signal.Signals(-code).name}")
+        return Outcome("died", f"Its process was ended by signal {-code}")
+    said = read_json(worker.folder / STATUS) or {}
+    state = next((state for state, known in CODES.items() if known == code), None)
+    if state is None or (state == "failed" and said.get("state") != "failed"):
+        return Outcome("failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why.")
+    return Outcome(state, str(said.get("sentence", "")) if state == "failed" else "")
+
+
+def _resident(process: int) -> int:
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _metal(cells: Sequence[Cell]) -> bool:
+    """Whether runs share the one GPU of an Apple machine."""
+    return torch.backends.mps.is_available() and any(cell.settings.device in ("auto", "mps") for cell in cells)

@@ -1,0 +1,287 @@
+"""The runs of a sweep: base settings, a grid of keys, extra rows. Every run is checked before one starts.
+
+Nothing heavy is imported, so a wrong key is answered at once.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
+from safecl.configure.sentences import keys
+from safecl.configure.words import parse_words
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.config import (
+    RunSettings,
+    given_text,
+    load,
+    parse_yaml,
+    presets,
+    read_source,
+    source_text,
+)
+from safecl.experiments.sweep.objective import check_held_out
+from safecl.methods.catalog import method_settings
+from safecl.methods.settings.base import Kind
+from safecl.settings import flatten
+
+PARTS = ("base", "grid", "runs", "exclude")
+EVERY = "*"  # as a value of preset: every method that has a preset of its name
+METHOD = {"preset", "method", "method.name"}  # keys that choose the method
+SHOWN = 3  # runs that a sentence names
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep. ``varied``: the keys of grid and rows that make it, as written."""
+
+    varied: dict[str, Any]
+    settings: RunSettings
+    given: str = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """The run in words: "preset=safe seed=1"."""
+        return _title(self.varied)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder: readable, and one for each resolved settings."""
+        settings = self.settings
+        words = [settings.method.name, settings.stream.title, settings.pet, f"seed{settings.seed}"]
+        return "-".join([*(re.sub(r"\W+", "-", word).strip("-").lower() for word in words), _digest(settings)])
+
+    @property
+    def configuration(self) -> str:
+        """The same for runs that differ in the seed alone."""
+        return _digest(self.settings.model_copy(update={"seed": 0}))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep's name and its runs, no two of them alike."""
+
+    name: str
+    cells: list[Cell]
+
+
+def sweeps() -> list[str]:
+    """Names of the sweeps that ship with the package."""
+    folder = resources.files("safecl.experiments.sweep") / "sweeps"
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def make_plan(source: str, words: Sequence[str] = (), objective: str | None = None) -> Plan:
+    """The runs of a sweep's file or preset, with ``key=value`` words on top.
+
+    A word for a key of the grid replaces its values, ``seed=[0,1]``; another one goes over the base. A key that the
+    method of a run does not have is left out of that run, and runs that are then alike are one. All wrong runs are
+    named in one error.
+    """
+    name, parts = _read(source)
+    given = flat(parse_words(words))
+    variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
+    grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
+    rows = [flat(row) for row in parts["runs"]]
+    for key, value in given.items():
+        if key in grid:
+            grid[key] = _values(key, value if isinstance(value, list) else [value], source)
+            rows = [row for row in rows if row.get(key) in (None, *grid[key])]
+        else:
+            base[key] = value
+            rows = [{**row, key: value} if key in row else row for row in rows]
+    exclude = [flat(row) for row in parts["exclude"]]
+    every = _expand(grid, rows)
+    check_keys([base, grid, *every, *exclude], source)
+    if not every:
+        raise SafeclError(f"The sweep {source} has no runs; give it a grid, like seed: [0, 1, 2].")
+    cells: dict[str, Cell] = {}
+    wrong: dict[str, list[str]] = {}
+    used: set[str] = set()
+    count = 0
+    for varied in every:
+        if any(_fits(row, {**base, **varied}, None) for row in exclude):
+            continue
+        count += 1
+        try:
+            cell = resolve_cell(base, variants, varied, used)
+            if any(_fits(row, {**base, **varied}, cell.settings) for row in exclude):
+                continue
+            if not supported(cell.settings) and EVERY in grid.get("preset", ()):
+                continue
+            _check(cell.settings, objective)
+            cells.setdefault(cell.name, cell)
+        except SafeclError as error:
+            wrong.setdefault(str(error), []).append(_title(varied))
+    if wrong:
+        raise _wrong(wrong, count, source)
+    if not cells:
+        raise SafeclError(f"The sweep {source} has no runs: all of them are excluded.")
+    idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
+    if idle:
+        raise SafeclError(f"{', '.join(idle)} means nothing to any run of the sweep {source}; take it out.")
+    return Plan(name, list(cells.values()))
+
+
+def _read(source: str) -> tuple[str, dict[str, Any]]:
+    """The name of a sweep, and its four parts as mappings and lists."""
+    if Path(source).suffix in (".yaml", ".yml"):
+        text = source_text(source)
+    elif source in sweeps():
+        text = (resources.files("safecl.experiments.sweep") / "sweeps" / f"{source}.yaml").read_text(encoding="utf-8")
+    else:
+        raise unknown("sweep", source, [*sweeps(), "a YAML file"])
+    values = parse_yaml(text, source)
+    for key in values:
+        if key not in PARTS:
+            raise unknown(f"part of a sweep, in {source},", str(key), PARTS)
+    found = {part: values.get(part) or ({} if part in ("base", "grid") else []) for part in PARTS}
+    for part, value in found.items():
+        rows = [value] if part in ("base", "grid") else value
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            what = "keys and values" if part in ("base", "grid") else "a list of keys and values"
+            raise SafeclError(f"{part} in {source} must be {what}, like {{seed: {'[0, 1]' if part == 'grid' else 0}}}.")
+    return Path(source).stem, {
+        part: [*value] if isinstance(value, list) else {**value} for part, value in found.items()
+    }
+
+
+def _values(key: str, value: Any, source: str) -> list[Any]:
+    """The values of one key of the grid."""
+    if key == "preset" and value in (EVERY, [EVERY]):
+        return [EVERY]
+    if not isinstance(value, list) or not value:
+        example = "[safe, ranpac]" if key in METHOD else "[0, 1, 2]"
+        raise SafeclError(f"grid: {key} in {source} must be a list of values, like {key}: {example}.")
+    return value
+
+
+def flat(values: Mapping[str, Any]) -> Values:
+    """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
+    return {_spelt(key): value for key, value in flatten(values).items()}
+
+
+def _spelt(key: str) -> str:
+    inner = key.removeprefix("method.")
+    return inner if inner.partition(".")[0] in method_groups() else key
+
+
+def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
+    known = {*keys(RunSettings), "preset"}
+    for key in (key for part in parts for key in part):
+        if key not in known:
+            raise unknown(f"setting, in {source},", key, known)
+
+
+def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Values]:
+    """The grid's runs, and each row repeated over the keys of the grid that it does not name."""
+    every = [name for kind in get_args(Kind) for name, one in method_settings().items() if one.kind == kind]
+    every = [name for name in every if name in presets()]
+    axes = {key: every if values == [EVERY] else values for key, values in grid.items()}
+    found = [] if not axes else [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    for row in rows:
+        taken = {*row, *(METHOD if METHOD & row.keys() else ())}
+        rest = {key: values for key, values in axes.items() if key not in taken}
+        found += [{**row, **dict(zip(rest, values, strict=True))} for values in product(*rest.values())]
+    return [flat(varied) for varied in found]
+
+
+def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
+    """Resolve one run: ``varied`` over the fitting ``variants`` over ``base`` over its preset, all by dotted keys.
+
+    A key that its method does not have is left out; those that it has are added to ``used``.
+    """
+    source = str(varied.get("preset", base.get("preset", "safe")))
+    if "preset" in varied:  # a preset brings its own method
+        base = {key: value for key, value in base.items() if key not in METHOD}
+    below = canonical({key: value for key, value in read_source(source).items() if key != VARIANTS})
+    chosen = _nested({key: value for key, value in {**base, **varied}.items() if key in METHOD - {"preset"}})
+    method = method_name(overlay(below, chosen))
+    if method not in method_settings():
+        raise unknown("method", method, method_settings())
+    has = set(keys(RunSettings, method))
+    if not method_settings()[method].trains:
+        has = {key for key in has if key.partition(".")[0] != "train"}
+    kept = [{key: value for key, value in part.items() if key in has} for part in (base, varied)]
+    used |= kept[0].keys() | kept[1].keys()
+    told = {key: value for key, value in varied.items() if key in kept[1] or key in METHOD}
+    low, high = (_nested({key: value for key, value in part.items() if key != "preset"}) for part in kept)
+    context = overlay({"method": {"name": method}}, high)
+    low = apply_variants({**low, VARIANTS: variants}, overlay(low, context)) if variants else low
+    top = overlay(low, high)
+    return Cell(told, load(source, values=top), given_text(source, values=top))
+
+
+def _nested(flat: Mapping[str, Any]) -> Values:
+    values: Values = {}
+    for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
+        *groups, last = key.split(".")
+        one: Any = {last: value}
+        for group in reversed(groups):
+            one = {group: one}
+        values = overlay(values, canonical(one))
+    return values
+
+
+def supported(settings: RunSettings) -> bool:
+    """Whether the method takes the protocol of the stream, as far as the settings tell."""
+    protocol = settings.stream.protocol or ("class" if settings.stream.kind == "glyphs" else None)
+    return protocol is None or protocol in settings.method.protocols
+
+
+def _check(settings: RunSettings, objective: str | None) -> None:
+    if not supported(settings):
+        raise SafeclError(
+            f"{settings.method.title} has no {settings.stream.protocol or 'class'}-incremental form; choose "
+            f"stream.protocol={settings.method.protocols[0]} or another method."
+        )
+    if objective is not None:
+        check_held_out(objective, settings.stream.held_out)
+
+
+def _fits(row: Mapping[str, Any], given: Mapping[str, Any], settings: RunSettings | None) -> bool:
+    """Whether a run has the values of a row of ``exclude``; without ``settings`` only what was written is looked at."""
+    found = {key: str(value) for key, value in given.items()}
+    if settings is not None:
+        found |= {key: str(value) for key, value in spelt_settings(settings).items()}
+        found["preset"] = settings.preset or found.get("preset", "")
+    return all(
+        key in found and found[key] in map(str, value if isinstance(value, list) else [value])
+        for key, value in row.items()
+    )
+
+
+def spelt_settings(settings: RunSettings) -> dict[str, Any]:
+    """Resolved settings by the keys that a user writes, the groups by their names."""
+    found = flat(settings.model_dump(mode="json"))
+    names = {"method": settings.method.name, "pet": settings.pet, "backbone": settings.backbone.name}
+    return {**found, **names, "stream": settings.stream.title}
+
+
+def _digest(settings: RunSettings) -> str:
+    """Of all that decides the result. A default stays out: one that a later version adds changes no folder's name."""
+    free: Any = {"preset": True, "device": True, "train": {"save_seconds", "graphs"}, "stream": {"cache"}}
+    values = settings.model_dump(mode="json", exclude_defaults=True, exclude=free)
+    kinds = [settings.method.name, settings.pet, settings.stream.kind]  # the default of its own class each
+    text = json.dumps([kinds, flatten(values)], sort_keys=True)  # without groups in which nothing is left
+    return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+
+
+def _title(varied: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in varied.items()) or "the base"
+
+
+def _wrong(wrong: Mapping[str, list[str]], count: int, source: str) -> SafeclError:
+    lines = []
+    for sentence, titles in wrong.items():
+        more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
+        lines.append(f"  {'; '.join(titles[:SHOWN])}{more}: {sentence}")
+    bad = sum(map(len, wrong.values()))
+    head = f"{bad} of {count} runs of the sweep {source} {'is' if bad == 1 else 'are'} wrong, and none was started:"
+    return SafeclError("\n".join([head, *lines]))

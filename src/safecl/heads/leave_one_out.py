@@ -1,0 +1,78 @@
+"""Logits as if a picture had not been learned: leave-one-out in closed form, and the pictures to ask."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from safecl.heads.beta_selection import leave_one_out_errors
+from safecl.heads.cosine import CosineHead
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+
+FEWEST = 10  # pictures below which nothing is decided
+MOST = 256  # pictures that judge pilots and the slow learner, or two of each class if there are that many classes
+# Share of a guess's error by which tuning must raise its own to be undone, and of a pilot's error by which it must be
+# less without any of its tuning.
+MATTERS = 0.05
+
+
+@contextmanager
+def leaving_out(module: nn.Module, targets: Tensor, groups: Tensor) -> Iterator[None]:
+    """Meanwhile the heads in ``module`` answer to learned pictures as if these had been left out, a group at a time.
+
+    ``targets`` (N,): class indices; ``groups`` (N,): numbers of groups. Exact for ridge heads, given β and the
+    features. Cosine heads whose weights are centroids leave out each picture alone. Other heads answer as usual.
+    """
+    heads = [head for head in module.modules() if isinstance(head, RidgeHead | CosineHead)]
+    try:
+        for head in heads:
+            head.left_out = targets, groups
+        yield
+    finally:
+        for head in heads:
+            head.left_out = None
+
+
+def one_of_each(targets: Tensor) -> Tensor:
+    """Groups (N,) with at most one picture of every class.
+
+    Leaving out a picture alone would leave its class with fewer pictures than the others, and so make it less likely.
+    """
+    order, counts = targets.argsort(stable=True), targets.bincount()
+    firsts = counts.cumsum(dim=0) - counts
+    rank = torch.empty_like(targets)
+    rank[order] = torch.arange(len(targets), device=targets.device) - firsts[targets[order]]
+    return rank
+
+
+def evenly(targets: Tensor, most: int) -> Tensor:
+    """Positions (n,) of pictures that can be left out: about ``most``, evenly from classes of two pictures or more.
+
+    The first of each class, at least two. ``targets`` (N,).
+    """
+    counts = targets.bincount()
+    each = max(2, most // max(1, int((counts > 1).sum())))
+    return ((counts[targets] > 1) & (one_of_each(targets) < each)).nonzero()[:, 0]
+
+
+def judges(targets: Tensor, most: int) -> Tensor:
+    """As ``evenly``, but none where fewer than two classes or ``FEWEST`` pictures are left."""
+    chosen = evenly(targets, most)
+    return chosen if len(chosen) >= FEWEST and len(torch.unique(targets[chosen])) > 1 else chosen[:0]
+
+
+@torch.no_grad()
+def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
+    """Squared error on each of the features (N, d) of a ridge regression on all others, at the best ridge: (N,).
+
+    Infinite where a feature is not finite.
+    """
+    kernel = features.float() @ features.float().T
+    if not kernel.isfinite().all():
+        return torch.full_like(kernel[0], torch.inf)
+    unit = float(kernel.diagonal().mean()) or 1.0
+    errors = leave_one_out_errors(kernel, F.one_hot(targets), [beta * unit for beta in RidgeSettings().betas])
+    return errors[int(errors.mean(dim=1).argmin())]

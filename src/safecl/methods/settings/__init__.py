@@ -1,0 +1,1 @@
+"""The settings of every method, a file each. Nothing heavy is imported."""

@@ -1,0 +1,26 @@
+"""What all methods' settings have in common. Settings import nothing heavy: a wrong word is answered at once."""
+
+from typing import ClassVar, Literal, TypeAlias
+
+from safecl.settings import Settings
+
+Kind: TypeAlias = Literal["no training", "first session", "prompts", "continual", "bound"]
+
+
+class MethodSettings(Settings):
+    """The settings of one method, and what tells people which method it is.
+
+    A method ``x`` is the class ``algorithm`` in ``methods/x.py``, and its settings stand in ``methods/settings/x.py``.
+    Fields named ``pet`` and ``ridge`` can be set without the ``method.`` in front.
+    """
+
+    title: ClassVar[str]
+    paper: ClassVar[str]  # authors, title, venue
+    kind: ClassVar[Kind]
+    algorithm: ClassVar[str]  # name of the class
+    keeps: ClassVar[str] = "what its state_dict gives"  # what stays between sessions, in words
+    trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
+    joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
+    protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
+
+    name: str

@@ -1,0 +1,29 @@
+"""The choices of EASE."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.pet.settings import AdapterSettings, PetSettings
+
+
+class EaseSettings(MethodSettings):
+    """The defaults are the paper's for CIFAR-100."""
+
+    title: ClassVar[str] = "EASE"
+    paper: ClassVar[str] = (
+        "Zhou et al., Expandable Subspace Ensemble for Pre-Trained Model-Based Class-Incremental Learning, CVPR 2024"
+    )
+    kind: ClassVar[Kind] = "continual"
+    algorithm: ClassVar[str] = "EASE"
+    keeps: ClassVar[str] = "a PET for each session, class means in every subspace"
+
+    name: Literal["ease"] = "ease"
+    pet: PetSettings = AdapterSettings()
+    scale: PositiveFloat = Field(1.0, description="initial σ of the cosine head that a session is trained with")
+    alpha: NonNegativeFloat = Field(0.1, description="α: weight of the subspaces of other sessions than a class's own")
+    beta: NonNegativeFloat = Field(0.0, description="β: weight of the cosine under the bare backbone; 0: left out")
+    adapters: PositiveInt | None = Field(
+        None, description="how many of the first sessions get a PET of their own; all if not given"
+    )

@@ -1,0 +1,1 @@
+"""Pictures that are drawn, not read: the embedded stream of characters."""

@@ -1,0 +1,153 @@
+"""The embedded stream: pictures of characters, drawn when they are first read. Nothing is downloaded."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from safecl.errors import SafeclError, unknown
+from safecl.streams.drawn.characters import POOL, PRETRAINING_POOL
+from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
+from safecl.streams.pictures.images import Label, Pictures, Transform, join
+from safecl.streams.settings import Protocol
+from safecl.streams.stream import Part, Stream, class_incremental, class_order
+
+__all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
+
+# Rendering styles of the domain-incremental form, in the order of its sessions.
+DOMAINS = tuple(style for style in STYLES if style != "scene")
+
+# The number of the first test picture, above that of any training picture.
+_FIRST_TEST = 1_000_000
+
+
+class GlyphPictures(Pictures):
+    """Pictures ``indices`` of each of ``characters``, drawn when first read and kept.
+
+    The seed, the character, the index and the style define a picture.
+    """
+
+    def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
+        self.labels = [character for character in characters for _ in indices]
+        self._indices, self._seed, self._style = list(indices), seed, style
+        self._drawn: dict[int, np.ndarray] = {}
+
+    def array(self, position: int) -> np.ndarray:
+        """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
+        if position not in self._drawn:
+            character = str(self.labels[position])
+            random = np.random.default_rng([self._seed, ord(character), self._index(position)])
+            self._drawn[position] = draw(character, random, self._style)
+        return self._drawn[position]
+
+    def trace(self, index: int) -> bytes:
+        return f"{self._seed} {self._index(index)} {self._style} {DIFFICULTY}".encode()
+
+    def _index(self, position: int) -> int:
+        return self._indices[position % len(self._indices)]
+
+    def decode(self, index: int) -> Image.Image:
+        return Image.fromarray(self.array(index))
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        return SIDE, SIDE
+
+    def side(self, transform: Transform) -> int:
+        return min(SIDE, 2 * transform.resize)
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        if transform.size == transform.resize == SIDE:
+            return self._tensor(indices)
+        return super().plain(indices, transform)
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        if self.side(transform) == SIDE:
+            return self._tensor(indices), torch.ones(len(indices), 3)
+        return super().canvas(indices, transform)
+
+    def _tensor(self, indices: Sequence[int]) -> Tensor:
+        """uint8 (n, 3, SIDE, SIDE)."""
+        return torch.from_numpy(np.stack([self.array(i) for i in indices])).permute(0, 3, 1, 2).contiguous()
+
+
+def glyphs(
+    protocol: Protocol = "class",
+    classes: int | None = None,
+    sessions: int | None = None,
+    train: int = 20,
+    test: int = 10,
+    seed: int = 0,
+    size: int | None = None,
+    held_out: float = 0.0,
+) -> Stream:
+    """The glyphs stream; ``seed`` chooses the characters, their order and every picture.
+
+    ``class``: each session brings new characters (default 50 in 5 sessions). ``domain``: the same characters (default
+    30) in another style each session (default all of ``DOMAINS``). ``mixed``: like ``class``, and each session also
+    brings a few new pictures of every character known before. ``train``, ``test``: pictures of a class.
+    """
+    classes = classes if classes is not None else (30 if protocol == "domain" else 50)
+    sessions = sessions if sessions is not None else (len(DOMAINS) if protocol == "domain" else 5)
+    _check(protocol, classes, sessions, train, test)
+    order = [str(character) for character in class_order(POOL, seed)[:classes]]
+    if protocol == "domain":
+        parts = _domain_parts(order, sessions, train, test, seed)
+    else:
+        step = -(-classes // sessions)
+        training = GlyphPictures(order, range(train), seed)
+        testing = GlyphPictures(order, range(_FIRST_TEST, _FIRST_TEST + test), seed)
+        parts = class_incremental(training, testing, order, step, step)
+        if protocol == "mixed":
+            parts = _mixed_parts(parts, train, seed)
+    # Characters are never mirrored, and a small crop would leave a bare stroke.
+    return Stream("glyphs", parts, protocol, glyph_transform(size), held_out, seed)
+
+
+def glyph_transform(size: int | None = None) -> Transform:
+    """How drawn characters become inputs: hardly cropped, and never mirrored."""
+    return Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
+
+
+def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, seed: int) -> list[Part]:
+    """One style a session. Each has its own indices, so that no pose is seen in two styles."""
+    parts = []
+    for number, style in enumerate(DOMAINS[:sessions]):
+        first, first_test = number * train, _FIRST_TEST + number * test
+        parts.append(
+            Part(
+                name=style,
+                classes=tuple(order),
+                train=GlyphPictures(order, range(first, first + train), seed, style),
+                test=GlyphPictures(order, range(first_test, first_test + test), seed, style),
+            )
+        )
+    return parts
+
+
+def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:
+    """The class-incremental sessions, each with a quarter as many new pictures of every class before it."""
+    more = max(1, train // 4)
+    mixed: list[Part] = []
+    known: list[Label] = []
+    for number, part in enumerate(parts):
+        first = train + number * more
+        review = GlyphPictures([str(c) for c in known], range(first, first + more), seed)
+        mixed.append(Part(part.name, (*part.classes, *known), join([part.train, review]), part.test))
+        known.extend(part.classes)
+    return mixed
+
+
+def _check(protocol: str, classes: int, sessions: int, train: int, test: int) -> None:
+    """Refuse in one sentence what cannot be drawn."""
+    if protocol not in ("class", "domain", "mixed"):
+        raise unknown("stream.protocol =", protocol, ("class", "domain", "mixed"))
+    if not 1 <= classes <= len(POOL):
+        raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
+    most = len(DOMAINS) if protocol == "domain" else classes
+    if not 1 <= sessions <= most:
+        raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
+    if train < 1 or test < 1:
+        raise SafeclError("stream.train and stream.test of glyphs must be 1 or more.")
+    check_fonts()

@@ -1,0 +1,1 @@
+"""Pictures: decoded once, cached, cropped, read ahead in batches."""

@@ -1,0 +1,245 @@
+"""Decoded views kept on disk as uint8, so that each picture is decoded once.
+
+A store is a folder of memory-mapped arrays for one collection under one transform, keyed by its contents. Several
+runs may read and fill it at the same time: a view is used only if the checksum written after it fits, so what a
+killed run, a torn write or a full disk left behind is decoded again.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from safecl.errors import SafeclError
+from safecl.streams.pictures.images import Pictures, Transform, Wrapped, canvas_view, plain_view
+
+FOLDER = ".safecl-cache"
+VERSION = 3  # of the format; stores of another version are not used, and evicted
+GIB = 2**30
+_seeking = threading.Lock()
+
+
+class Store:
+    """Views of ``count`` pictures in one folder. ``sides``: the side of each view that is kept."""
+
+    def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
+        self.sides, self.count, self.broken = sides, count, False
+        # One checksum a view (0: not there), and the shape of the picture on its canvas.
+        self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
+        self.shapes = np.memmap(folder / "shapes", dtype=np.float32, mode="r+", shape=(count, 3))
+        self.views = {
+            view: np.memmap(folder / view, dtype=np.uint8, mode="r", shape=(count, 3, side, side))
+            for view, side in sides.items()
+        }
+        self._files = {view: os.open(folder / view, os.O_RDWR) for view in sides}
+        self._trusted = np.zeros((count, len(sides)), dtype=bool)
+
+    def __del__(self) -> None:
+        for file in getattr(self, "_files", {}).values():
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    def there(self, view: str, indices: np.ndarray) -> np.ndarray:
+        """Which views are there and whole: bool (n,). A checksum is compared once a process."""
+        column = list(self.sides).index(view)
+        inside = indices < self.count
+        trusted = self._trusted[np.where(inside, indices, 0), column] & inside
+        for row in np.flatnonzero(inside & ~trusted):
+            index = indices[row]
+            mark = int(self.marks[index, column])
+            trusted[row] = mark != 0 and mark == checksum(self.views[view][index])
+            self._trusted[index, column] = trusted[row]
+        return np.asarray(trusted)
+
+    def put(self, index: int, views: dict[str, np.ndarray], shape: np.ndarray) -> None:
+        if index >= self.count or self.broken:
+            return
+        try:
+            for column, view in enumerate(self.sides):
+                data = np.ascontiguousarray(views[view])
+                write_at(self._files[view], data, index * data.nbytes)
+                self.shapes[index] = shape
+                self.marks[index, column] = checksum(data)
+                self._trusted[index, column] = True
+        except OSError as error:  # a full disk: reading goes on without the cache
+            self.broken = True
+            warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
+
+
+class CachedPictures(Wrapped):
+    """Another collection read through a store; a picture that is not there is decoded and all its views are kept."""
+
+    def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
+        super().__init__(pictures, pictures.labels)
+        self.store, self.transform = store, transform
+        self._locks, self._process = new_locks(), os.getpid()
+
+    def identity(self) -> str | None:
+        return self.inner.identity()
+
+    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        if transform != self.transform or "plain" not in self.store.sides:
+            return super().plain(indices, transform)
+        return self._read("plain", indices)[0]
+
+    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        if transform != self.transform or "canvas" not in self.store.sides:
+            return super().canvas(indices, transform)
+        return self._read("canvas", indices)
+
+    def _read(self, view: str, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The views and the shapes of ``indices``."""
+        wanted = np.asarray(indices, dtype=np.int64)
+        there = self.store.there(view, wanted)
+        if there.all():
+            return torch.from_numpy(self.store.views[view][wanted]), torch.from_numpy(self.store.shapes[wanted])
+        side = self.store.sides[view]
+        views = np.empty((len(wanted), 3, side, side), dtype=np.uint8)
+        shapes = np.empty((len(wanted), 3), dtype=np.float32)
+        for row in np.flatnonzero(~there):
+            views[row], shapes[row] = self._fill(view, int(wanted[row]))
+        views[there] = self.store.views[view][wanted[there]]
+        shapes[there] = self.store.shapes[wanted[there]]
+        return torch.from_numpy(views), torch.from_numpy(shapes)
+
+    def _fill(self, view: str, index: int) -> tuple[np.ndarray, np.ndarray]:
+        with self._lock(index):
+            if self.store.there(view, np.array([index])).all():  # another thread was faster
+                return self.store.views[view][index], self.store.shapes[index]
+            image, views = self.inner.decode(index), dict[str, np.ndarray]()
+            shape = np.ones(3, dtype=np.float32)
+            if "canvas" in self.store.sides:
+                square, on_canvas = canvas_view(image, self.store.sides["canvas"])
+                views["canvas"], shape = square.numpy(), on_canvas.numpy()
+            if "plain" in self.store.sides:
+                views["plain"] = plain_view(image, self.transform).numpy()
+            self.store.put(index, views, shape)
+            return views[view], shape
+
+    def _lock(self, index: int) -> threading.Lock:
+        """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
+        if self._process != os.getpid():
+            self._locks, self._process = new_locks(), os.getpid()
+        return self._locks[index % len(self._locks)]
+
+
+def new_locks() -> list[threading.Lock]:
+    return [threading.Lock() for _ in range(64)]
+
+
+def cached(
+    pictures: Pictures,
+    transform: Transform,
+    folder: Path,
+    views: Sequence[str] = ("plain", "canvas"),
+    limit: int | None = None,
+) -> Pictures:
+    """``pictures`` through a store in ``folder``, which holds at most ``limit`` bytes; or as they are."""
+    identity = pictures.identity()
+    if identity is None or not len(pictures):
+        return pictures
+    sides = {view: transform.size if view == "plain" else pictures.side(transform) for view in views}
+    per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 3)
+    limit = default_limit() if limit is None else limit
+    key = hashlib.blake2b(f"{VERSION} {identity} {transform} {sides}".encode(), digest_size=12).hexdigest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            place = folder / key
+            if not place.exists():
+                free = shutil.disk_usage(folder).free - GIB  # leave some of the disk free
+                count = min(len(pictures), min(limit, free) // per_picture)
+                if count <= 0:
+                    return pictures
+                evict(folder, limit - count * per_picture)
+                create(place, sides, count)
+            os.utime(place)
+            count = (place / "shapes").stat().st_size // 12
+        return CachedPictures(pictures, Store(place, sides, count), transform)
+    except OSError as error:
+        warnings.warn(f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2)
+        return pictures
+
+
+def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | None:
+    """Where the cache lies: as asked, as ``SAFECL_CACHE`` says (a folder, or ``off``), beside the data, or at home."""
+    if cache is False or str(cache).lower() in ("off", "false", "no"):
+        return None
+    if cache is not True and str(cache).lower() not in ("on", "true", "yes"):
+        return Path(cache).expanduser()
+    said = os.environ.get("SAFECL_CACHE", "")
+    if said.lower() in ("off", "false", "no", "0"):
+        return None
+    if said:
+        return Path(said).expanduser()
+    if home is not None and os.access(home, os.W_OK):
+        return home / FOLDER
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "safecl" / "pictures"
+
+
+def default_limit() -> int:
+    said = os.environ.get("SAFECL_CACHE_GB", "32")
+    try:
+        return int(float(said) * GIB)
+    except ValueError:
+        raise SafeclError(f"SAFECL_CACHE_GB must be a number of gigabytes, not {said!r}.") from None
+
+
+def create(place: Path, sides: dict[str, int], count: int) -> None:
+    """An empty store; the files are sparse and take room as they fill. Appears by rename."""
+    fresh = Path(tempfile.mkdtemp(prefix="new-", dir=place.parent))
+    for view, side in sides.items():
+        with open(fresh / view, "wb") as file:
+            file.truncate(count * 3 * side * side)
+    # These two are written through the map, so their room is taken now.
+    (fresh / "marks").write_bytes(bytes(4 * count * len(sides)))
+    (fresh / "shapes").write_bytes(bytes(12 * count))
+    os.replace(fresh, place)
+
+
+def evict(folder: Path, room: int) -> None:
+    """Remove the stores used longest ago until the rest fit into ``room`` bytes."""
+    stores = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+    for store in stores:
+        room -= sum(taken(file) for file in store.iterdir())
+        if room < 0:
+            shutil.rmtree(store, ignore_errors=True)  # a process that has it open keeps reading it
+
+
+def taken(file: Path) -> int:
+    """Bytes on disk, less than the size of a file that is not full yet."""
+    found = file.stat()
+    return getattr(found, "st_blocks", found.st_size // 512) * 512
+
+
+def checksum(data: np.ndarray) -> int:
+    """Never 0, which means: not there."""
+    return zlib.crc32(np.ascontiguousarray(data).data) or 1
+
+
+def write_at(file: int, data: np.ndarray, offset: int) -> None:
+    """Through the file and not the map: a full disk is then an error and not a crash."""
+    left = data.reshape(-1).data
+    while left:
+        written = _write_at(file, left, offset)
+        left, offset = left[written:], offset + written
+
+
+def _write_at(file: int, data: memoryview, offset: int) -> int:
+    """Without the position of the file, which all threads and forked processes share."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file, data, offset)
+    with _seeking:  # Windows, which has no fork either
+        os.lseek(file, offset, os.SEEK_SET)
+        return os.write(file, data)

@@ -1,0 +1,80 @@
+"""Batches of pictures, read ahead by threads while the device computes."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from torch import Tensor
+
+from safecl.streams.pictures.images import Pictures, Transform
+
+View: TypeAlias = Literal["plain", "canvas"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``: of canvases."""
+
+    indices: list[int]
+    pictures: Tensor
+    shapes: Tensor | None = None
+
+
+def batches(
+    pictures: Pictures,
+    order: Sequence[int],
+    batch_size: int,
+    view: View = "plain",
+    transform: Transform | None = None,
+    workers: int | None = None,
+    pin: bool = False,
+) -> Iterator[Batch]:
+    """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads read ahead.
+
+    Threads, not processes: decoding and copying release Python's lock, nothing is started or sent between processes
+    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given; 0 reads in the calling thread.
+    ``pin``: into pinned memory, from which a copy to a GPU overlaps with its work.
+    """
+    transform = transform or Transform()
+    workers = readers() if workers is None else workers
+    chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
+    if workers < 1:
+        for chunk in chunks:
+            yield read(pictures, chunk, view, transform, pin)
+        return
+    pool, waiting, ahead = _pool(workers, os.getpid()), deque[Future[Batch]](), iter(chunks)
+    try:
+        for chunk in ahead:
+            waiting.append(pool.submit(read, pictures, chunk, view, transform, pin))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def read(pictures: Pictures, indices: list[int], view: View, transform: Transform, pin: bool = False) -> Batch:
+    shapes = None
+    if view == "plain":
+        found = pictures.plain(indices, transform)
+    else:
+        found, shapes = pictures.canvas(indices, transform)
+    return Batch(indices, found.pin_memory() if pin else found, shapes)
+
+
+def readers() -> int:
+    """How many pictures or batches to read at a time: one a usable core, 8 at most."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(usable or 1, 8)
+
+
+@cache
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """The same threads for every epoch, session and stream of one process: threads do not survive a fork."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="pictures")

@@ -1,0 +1,173 @@
+"""Read a folder of class folders.
+
+``PATH/class/picture``, ``PATH/train|test/class/picture`` or, with domains, ``PATH[/train|test]/domain/class/picture``.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safecl.errors import SafeclError
+from safecl.lines import counted
+from safecl.streams.collection import Collection, with_test
+from safecl.streams.pictures.clean import Refuse, clean, naming, refuse
+from safecl.streams.pictures.decode import EXTENSIONS, UNREAD
+from safecl.streams.pictures.files import File, FilePictures, as_text, printable
+from safecl.streams.settings import Duplicates, Unreadable
+
+TRAIN = ("train", "training")
+TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture file and the folders between the top and itself."""
+
+    folders: tuple[str, ...]
+    file: File
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    protocol: str | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    unreadable: Unreadable = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
+) -> Collection:
+    """The pictures below ``path``.
+
+    Without a test folder, ``test_fraction`` of every class is held out, drawn with ``split_seed``.
+    ``unreadable="skip"`` decodes every picture once to leave broken ones out; ``duplicates="allow"`` takes a picture
+    that is in two classes as it is. ``refuse``: see ``clean``.
+    """
+    top = Path(path).expanduser()
+    if not top.is_dir():
+        raise SafeclError(f"There is no folder {printable(top)}; give the folder that holds the class folders.")
+    train_at, test_at = split_folders(top)
+    train = list(scan(train_at))
+    test = list(scan(test_at)) if test_at else []
+    here = printable(train_at)
+    if not train:
+        raise SafeclError(f"There is no picture in a class folder of {here}; expected {here}/CLASS/PICTURE.")
+    if test_at and not test:
+        raise SafeclError(f"There is no picture in a class folder of {printable(test_at)}; fill it or remove it.")
+    by_domain = protocol in ("domain", "mixed") or (protocol is None and looks_like_domains(train))
+    depth = 1 if by_domain else 0
+    for found in train + test:
+        if len(found.folders) <= depth:
+            wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
+            raise SafeclError(
+                f"The picture {printable(found.file.path)} is in no class folder; expected {here}/{wanted}."
+            )
+    warn_of_empty_folders(train_at, {f.folders[: depth + 1] for f in train}, depth)
+    train_pictures, test_pictures = (
+        FilePictures([f.file for f in some], [f.folders[depth] for f in some], skippable=True) for some in (train, test)
+    )
+    keep_train, keep_test = clean(train_pictures, test_pictures, printable(top), unreadable, duplicates, refuse)
+    classes = tuple(sorted({train_pictures.labels[i] for i in keep_train}, key=str))
+    train_domains = tuple(train[i].folders[0] for i in keep_train) if by_domain else None
+    domains = sorted(set(train_domains or ()))
+    name = printable(top.resolve().name)
+    if not test_at:
+        return with_test(
+            name,
+            train_pictures.subset(keep_train),
+            classes,
+            domains=train_domains,
+            domain_order=domains,
+            fraction=test_fraction,
+            seed=split_seed,
+            home=top,
+        )
+    return Collection(
+        name=name,
+        train=train_pictures.subset(keep_train),
+        test=test_pictures.subset(keep_test),
+        classes=classes,
+        train_domains=train_domains,
+        test_domains=tuple(test[i].folders[0] for i in keep_test) if by_domain else None,
+        domains=tuple(domains),
+        split=f"the folders {train_at.name}/ and {test_at.name}/",
+        home=top,
+    )
+
+
+def split_folders(top: Path) -> tuple[Path, Path | None]:
+    """The training folder and, where there is one, the test folder."""
+    names = {entry.name.lower(): entry for entry in top.iterdir() if entry.is_dir()}
+    train = next((names[name] for name in TRAIN if name in names), None)
+    # Among other folders, one that holds no folders is a class: trains are photographed, too.
+    alone = names.keys() <= {*TRAIN, *TEST}
+    if train is None or not (alone or any(entry.is_dir() for entry in train.iterdir())):
+        return top, None
+    return train, next((names[name] for name in TEST if name in names), None)
+
+
+def scan(top: Path) -> Iterator[Found]:
+    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle.
+
+    Warns in the end of pictures in formats that are not read.
+    """
+    unread: list[str] = []
+    yield from _scan(os.fspath(top), (), (), unread)
+    if unread:
+        they = "It is" if len(unread) == 1 else "They are"
+        warnings.warn(
+            f"{counted(len(unread), 'picture is', 'pictures are')} left out, of a kind that is not read: "
+            f"{naming(map(printable, unread))}. {they} read when saved as JPEG or PNG.",
+            stacklevel=2,
+        )
+
+
+def _scan(
+    path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...], unread: list[str]
+) -> Iterator[Found]:
+    try:
+        here = os.stat(path)
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    except OSError as error:
+        raise SafeclError(f"The folder {printable(path)} cannot be read: {error.strerror or error}.") from None
+    identity = (here.st_dev, here.st_ino)
+    if identity in above:
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name == "__MACOSX":
+            continue
+        if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
+            yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity), unread)
+        elif (ending := os.path.splitext(entry.name)[1].lower()) in UNREAD:
+            unread.append(entry.path)
+        elif ending in EXTENSIONS:
+            yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
+
+
+def looks_like_domains(found: Sequence[Found]) -> bool:
+    """Every picture is two folders deep and the inner names come back under several outer ones."""
+    if any(len(f.folders) != 2 for f in found):
+        return False
+    outer: dict[str, set[str]] = {}
+    for f in found:
+        outer.setdefault(f.folders[1], set()).add(f.folders[0])
+    return any(len(places) > 1 for places in outer.values())
+
+
+def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -> None:
+    """Say which class folders hold no picture, and which links are to nothing where a class folder should be."""
+    empty = []
+    for path in sorted(top.glob("/".join(["*"] * (depth + 1)))):
+        inside = path.relative_to(top)
+        ignored = any(part.startswith(".") or part == "__MACOSX" for part in inside.parts)
+        broken = path.is_symlink() and not path.exists() and path.suffix.lower() not in EXTENSIONS
+        if not ignored and tuple(map(as_text, inside.parts)) not in filled and (broken or path.is_dir()):
+            empty.append(printable(inside))
+    if empty:
+        warnings.warn(
+            f"{counted(len(empty), 'class folder is', 'class folders are')} left out as empty in {printable(top)}: "
+            f"{naming(map(repr, empty))}.",
+            stacklevel=3,
+        )

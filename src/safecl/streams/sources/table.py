@@ -1,0 +1,152 @@
+"""A table of pictures: CSV or Parquet with the columns path, label and, if wanted, split and domain."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safecl.errors import SafeclError
+from safecl.streams.collection import Collection, with_test
+from safecl.streams.pictures.clean import Refuse, clean, refuse
+from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.images import Label
+from safecl.streams.settings import Duplicates, Unreadable
+from safecl.streams.sources.folder import TEST, TRAIN
+
+COLUMNS = ("path", "label", "split", "domain")
+
+
+@dataclass(frozen=True)
+class Row:
+    number: int  # as a person counts them, the header being row 1
+    path: str
+    label: Label
+    split: str
+    domain: str
+
+
+def read_manifest(
+    path: str | Path,
+    kind: Literal["csv", "parquet"] = "csv",
+    *,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    unreadable: Unreadable = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
+) -> Collection:
+    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words.
+
+    The other options are those of ``read_folder``.
+    """
+    table = Path(path).expanduser()
+    if not table.is_file():
+        raise SafeclError(f"There is no table {table}; give a CSV or Parquet file with the columns path and label.")
+    with open(table, "rb") as stream:
+        found = "parquet" if stream.read(4) == b"PAR1" else "csv"
+    if kind == "parquet" and found == "csv":
+        raise SafeclError(f"The table {table} is not Parquet; if it is CSV, write csv:{path}.")
+    if kind == "csv" and found == "parquet":
+        raise SafeclError(f"The table {table} is Parquet; write parquet:{path}.")
+    columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
+    for needed in COLUMNS[:2]:
+        if needed not in columns:
+            raise SafeclError(f"The table {table} has no column {needed!r}; its columns are: {', '.join(columns)}.")
+    rows = [row(record, number, table) for number, record in enumerate(records, start=2)]
+    if not rows:
+        raise SafeclError(f"The table {table} lists no picture.")
+    train, test = ([r for r in rows if is_test(r, table) == wanted] for wanted in (False, True))
+    if not train:
+        raise SafeclError(f"The table {table} has no row of the split train.")
+    with_domains = "domain" in columns
+    train_pictures, test_pictures = (pictures(some, table) for some in (train, test))
+    keep_train, keep_test = clean(train_pictures, test_pictures, str(table), unreadable, duplicates, refuse)
+    classes = sorted({train[i].label for i in keep_train}, key=lambda label: (isinstance(label, str), label))
+    train_domains = tuple(train[i].domain for i in keep_train) if with_domains else None
+    domains = tuple(dict.fromkeys(train_domains or ()))
+    if not test:
+        return with_test(
+            table.stem,
+            train_pictures.subset(keep_train),
+            classes,
+            domains=train_domains,
+            domain_order=domains,
+            fraction=test_fraction,
+            seed=split_seed,
+            home=table.parent,
+        )
+    return Collection(
+        name=table.stem,
+        train=train_pictures.subset(keep_train),
+        test=test_pictures.subset(keep_test),
+        classes=tuple(classes),
+        train_domains=train_domains,
+        test_domains=tuple(test[i].domain for i in keep_test) if with_domains else None,
+        domains=domains,
+        split=f"the split column of {table.name}",
+        home=table.parent,
+    )
+
+
+def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    try:
+        text = table.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise SafeclError(f"The table {table} is not UTF-8 text; save it as UTF-8.") from None
+    header = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=header.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    try:
+        columns = [name.strip() for name in reader.fieldnames or ()]
+        reader.fieldnames = columns
+        return columns, list(reader)
+    except csv.Error as error:
+        raise SafeclError(f"The table {table} is not CSV: {error} in row {reader.line_num}.") from None
+
+
+def read_parquet(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise SafeclError("Reading Parquet needs pyarrow: pip install pyarrow, or give a CSV table.") from None
+    try:
+        read = pyarrow.parquet.read_table(table)
+        return list(read.column_names), read.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise SafeclError(f"The table {table} is not Parquet: {reason}.") from None
+
+
+def row(record: dict[str, Any], number: int, table: Path) -> Row:
+    path, label = record.get("path"), record.get("label")
+    if not isinstance(path, str) or not path.strip():
+        raise SafeclError(f"Row {number} of the table {table} has no path.")
+    if isinstance(label, str):
+        label = label.strip()
+    if label is None or label == "" or label != label:
+        raise SafeclError(f"Row {number} of the table {table} has no label ({path}).")
+    if isinstance(label, bool) or not isinstance(label, str | int):
+        raise SafeclError(f"Row {number} of the table {table} has the label {label!r}; use words or whole numbers.")
+    split, domain = (str(record.get(column) or "").strip() for column in COLUMNS[2:])
+    if record.get("domain") is not None and not domain:
+        raise SafeclError(f"Row {number} of the table {table} has no domain ({path}).")
+    return Row(number, path.strip(), label, split.lower(), domain)
+
+
+def is_test(row: Row, table: Path) -> bool:
+    if row.split and row.split not in TRAIN + TEST:
+        known = ", ".join((TRAIN[0], TEST[0]))
+        raise SafeclError(f"Row {row.number} of the table {table} has the split {row.split!r}; use {known}.")
+    return row.split in TEST
+
+
+def pictures(rows: Sequence[Row], table: Path) -> FilePictures:
+    paths = [Path(r.path).expanduser() for r in rows]
+    return FilePictures(
+        [File.at(table.parent / path, "/".join(path.parts[-2:])) for path in paths],
+        [r.label for r in rows],
+        notes=[f"row {r.number} of {table.name}" for r in rows],
+        skippable=True,
+    )

@@ -1,0 +1,258 @@
+"""A sweep on real processes and on Ray, with a worker killed in each; and what the loop does with how workers end."""
+
+import csv
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from safecl.engine.folder import read_json
+from safecl.errors import SafeclError, Stopped
+from safecl.experiments.launch import launch
+from safecl.experiments.sweep import cluster as sweep_ray
+from safecl.experiments.sweep import sweep
+from safecl.experiments.sweep.plan import Cell, Plan, make_plan
+from safecl.experiments.sweep.progress import QuietBoard
+from safecl.experiments.sweep.sweep import RETRIES, is_done, run_sweep
+from safecl.experiments.sweep.table import Results, as_csv, collect
+from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
+from safecl.report.runs import read_run
+
+SMALL = {"stream": {"classes": 4, "sessions": 2, "train": 2, "test": 3}, "device": "cpu"}
+SEEDS = {"seed": [0, 1]}
+BASE = {**SMALL, "preset": "ranpac", "ridge.size": 50, "train.epochs": 1}
+
+
+def plan(tmp_path: Path, **parts: Any) -> Plan:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(parts, sort_keys=False))
+    return make_plan(str(file))
+
+
+@contextmanager
+def killer(folder: Path) -> Iterator[list[int]]:
+    """Sends SIGKILL to the worker of the run in ``folder`` as soon as it trains; gives whom it has killed."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            status = read_json(folder / STATUS) or {}
+            if status.get("session"):
+                killed.append(status["process"])
+                os.kill(killed[0], signal.SIGKILL)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield killed
+    over.set()
+    thread.join()
+
+
+def numbers(results: Results) -> list[dict[str, str]]:
+    """The table, without clocks."""
+    lines = csv.DictReader(as_csv(results).splitlines())
+    return [{key: value for key, value in line.items() if not key.startswith("seconds")} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, str]]]:
+    """Two runs, each made in one go and without a sweep: their folder, and their table."""
+    folder = tmp_path_factory.mktemp("straight")
+    cells = plan(folder, base=BASE, grid=SEEDS).cells
+    for cell in cells:
+        launch(cell.settings, folder / cell.name)
+    return folder, numbers(collect(cells, {cell.name: read_run(folder / cell.name) for cell in cells}))
+
+
+def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
+    with killer(folder / found.cells[0].name) as killed:
+        result = run_sweep(found, folder, jobs=2, show="plain", command="safecl sweep mine.yaml")
+    assert killed and "ended by SIGKILL; it goes on where it was." in capsys.readouterr().out
+    assert not result.failed and numbers(result.results) == straight[1]
+    assert "safecl sweep mine.yaml" in (folder / found.cells[0].name / "given.yaml").read_text()
+    assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
+    assert "standard deviation over seeds" in result.files[-1].read_text()
+    monkeypatch.setattr(sweep, "Local", None)  # what is done is not started again
+    monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
+    assert numbers(run_sweep(found, folder, show="quiet").results) == straight[1]
+
+
+def test_ray_with_a_killed_worker_gives_the_table_of_straight_runs(
+    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed; the extra ray brings it")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
+    found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
+    lost, there = (cell.name for cell in found.cells)
+    shutil.copytree(straight[0] / there, folder / there)  # done by an earlier sweep
+    with killer(folder / lost) as killed:
+        result = run_sweep(found, folder, on="ray", show="quiet")
+    assert killed and not result.failed and numbers(result.results) == straight[1]
+    assert (folder / lost / LOG).read_text().count("4 classes in 2 sessions") == 2  # started twice
+    assert not (folder / there / LOG).exists()  # not started
+
+
+def test_without_ray_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SafeclError, match=r"needs Ray, which is not installed; .*pip install safecl\[ray\]"):
+        run_sweep(plan(tmp_path, base=BASE, grid={"seed": [0]}), tmp_path / "all", on="ray")
+
+
+# The loop, with workers that only pretend
+
+
+class Pretended:
+    """An executor whose runs end, one a call, as told for their seeds; one that is done leaves a summary."""
+
+    def __init__(self, outcomes: dict[int, list[Outcome]], jobs: int = 1) -> None:
+        self.outcomes = {seed: deque(each) for seed, each in outcomes.items()}
+        self.jobs, self.threads, self.share = jobs, 1, 1.0
+        self.running: list[tuple[Cell, Path]] = []
+        self.started: list[int] = []
+        self.stopped: list[bool] = []
+
+    def room(self, cell: Cell) -> bool:
+        return len(self.running) < self.jobs
+
+    def start(self, cell: Cell, folder: Path, job: Job) -> None:
+        self.started.append(cell.settings.seed)
+        self.running.append((cell, folder))
+
+    def finished(self) -> list[tuple[Cell, Outcome]]:
+        if self.stopped:
+            ended, self.running = self.running, []
+            return [(cell, Outcome("stopped")) for cell, _ in ended]
+        cell, _ = self.running[0]
+        if not self.outcomes[cell.settings.seed]:
+            return []
+        self.running.pop(0)
+        return [(cell, self.outcomes[cell.settings.seed].popleft())]
+
+    def stop(self, at_once: bool = False) -> None:
+        self.stopped.append(at_once)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, str], Pretended]]:
+    """``loop({seed: outcomes})``: the failures by run, and what was started."""
+    monkeypatch.setattr(sweep, "POLL", 0.0)
+    monkeypatch.setattr(sweep, "BUSY", 0.0)
+
+    def run(outcomes: dict[int, list[Outcome]], jobs: int = 1) -> tuple[dict[str, str], Pretended]:
+        cells = plan(tmp_path, base=BASE, grid={"seed": list(outcomes)}).cells
+        executor = Pretended(outcomes, jobs)
+        failed = sweep._Loop(cells, tmp_path, executor, QuietBoard(), len(cells), "").run()
+        return {
+            next(cell.title for cell in cells if cell.name == name): text for name, text in failed.items()
+        }, executor
+
+    return run
+
+
+DONE, DIED, FAILED = (
+    Outcome("done"),
+    Outcome("died", "Its process was ended by SIGSEGV"),
+    Outcome("failed", "No picture."),
+)
+
+
+def test_a_failed_run_does_not_stop_the_others(loop: Any) -> None:
+    failed, executor = loop({0: [FAILED], 1: [DONE], 2: [DONE]})
+    assert failed == {"seed=0": "No picture."} and executor.started == [0, 1, 2]
+
+
+def test_a_run_whose_process_dies_is_started_again_some_times(loop: Any) -> None:
+    failed, executor = loop({0: [DIED] * RETRIES + [DONE], 1: [DIED] * (RETRIES + 1)})
+    assert executor.started == [0] * (RETRIES + 1) + [1] * (RETRIES + 1)
+    assert list(failed) == ["seed=1"] and f"SIGSEGV {RETRIES + 1} times; its log is " in failed["seed=1"]
+
+
+def test_a_run_that_another_sweep_works_on_is_waited_for(loop: Any) -> None:
+    failed, executor = loop({0: [Outcome("busy"), Outcome("busy"), DONE], 1: [DONE]})
+    assert not failed and executor.started[:2] == [0, 1] and executor.started.count(0) == 3
+
+
+def test_a_stop_has_every_run_save_and_starts_no_other(loop: Any) -> None:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    executors: list[Pretended] = []
+    before = Pretended.__init__
+
+    def keep(self: Pretended, *options: Any) -> None:
+        before(self, *options)
+        executors.append(self)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Pretended, "__init__", keep)
+        loop({0: [], 1: [], 2: []}, jobs=2)
+    assert executors[0].started == [0, 1] and executors[0].stopped == [False]
+
+
+def test_a_finished_run_of_other_settings_is_not_taken_for_done(tmp_path: Path) -> None:
+    one, other = plan(tmp_path, base=SMALL, grid={"preset": ["simplecil"], "seed": [0, 1]}).cells
+    launch(one.settings, tmp_path / "run")
+    assert is_done(tmp_path / "run", one) and not is_done(tmp_path / "run", other)
+    (tmp_path / "run" / "summary.json").unlink()
+    assert not is_done(tmp_path / "run", one)
+
+
+def test_a_ray_that_cannot_be_reached_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ray:
+        @staticmethod
+        def init(address: str, **_: Any) -> None:
+            raise ConnectionError(f"nothing at {address}.\nmore")
+
+    monkeypatch.setattr(sweep_ray, "require_ray", lambda: Ray)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(
+        SafeclError, match=r"^No Ray cluster could be reached at 10.0.0.1:6379 \(nothing at 10.0.0.1:6379\).$"
+    ):
+        run_sweep(plan(tmp_path, base=BASE, grid={"seed": [0]}), tmp_path / "all", on="ray")
+
+
+def test_a_file_stops_a_task_of_ray_also_where_the_signal_is_blocked_and_does_so_once(tmp_path: Path) -> None:
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as Ray does in its workers
+    try:
+        (tmp_path / "stop").touch()
+        sweep_ray._watch(tmp_path / "stop", threading.Event())
+        assert asked == [signal.SIGINT]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SafeclError, match="cannot be made"):
+        run_sweep(plan(tmp_path, base=BASE, grid={"seed": [0]}), tmp_path / "file" / "all")
+
+
+def test_a_run_whose_input_size_was_chosen_by_its_pictures_is_done(tmp_path: Path, class_folder: Any) -> None:
+    folder = class_folder({"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1})
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
+    base = {"stream": stream, "device": "cpu", "preset": "simplecil"}
+    (cell,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
+    assert cell.settings.backbone.image_size is None
+    launch(cell.settings, tmp_path / cell.name)
+    assert is_done(tmp_path / cell.name, cell)
+    (other,) = plan(tmp_path, base={**base, "backbone.image_size": 96}, grid={"seed": [0]}).cells
+    assert not is_done(tmp_path / cell.name, other)

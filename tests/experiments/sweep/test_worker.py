@@ -1,0 +1,68 @@
+"""A worker of a sweep: how it ends, what it notes, and what it does when the sweep is gone."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from safecl.engine.folder import read_json
+from safecl.experiments import launch as launching
+from safecl.experiments.config import load
+from safecl.experiments.sweep.progress import read_place
+from safecl.experiments.sweep.worker import LOCK, LOG, STATUS, Job, Status, work
+
+WORDS = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=1", "device=cpu"]
+
+
+def job(*words: str) -> Job:
+    return Job(load("simplecil", [*WORDS, *words]).model_dump(mode="json"), "# given\n", "safecl sweep x", 1)
+
+
+def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert work(tmp_path / "run", job()).state == "done"
+    assert read_json(tmp_path / "run" / "summary.json") and read_json(tmp_path / "run" / STATUS) == {
+        "state": "done", "sentence": "",
+    }  # fmt: skip
+    assert "Session 2 of 2" in (tmp_path / "run" / LOG).read_text() and capsys.readouterr().out == ""
+    assert (tmp_path / "run" / "given.yaml").read_text() == "# given\n"
+
+
+def test_a_run_that_another_worker_has_is_left_alone(tmp_path: Path) -> None:
+    with FileLock(tmp_path / LOCK):
+        assert work(tmp_path, job()).state == "busy"
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_a_worker_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = work(tmp_path / "a", job(f"backbone.weights={tmp_path}/none.npz"))
+    assert outcome.state == "failed" and "none.npz" in outcome.sentence
+    assert read_json(tmp_path / "a" / STATUS) == {"state": "failed", "sentence": outcome.sentence}
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug\nof ours")
+
+    monkeypatch.setattr(launching, "launch", broken)
+    outcome = work(tmp_path / "b", job())
+    assert outcome.state == "failed" and outcome.sentence.startswith("It ended with ZeroDivisionError: a bug; ")
+    assert "Traceback" in (tmp_path / "b" / LOG).read_text()
+
+
+def test_a_worker_ends_when_the_sweep_is_gone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "safecl.experiments.sweep.worker", str(tmp_path / "run")]
+    endless = job("stream.train=200", "stream.classes=100")
+    ran = subprocess.run(command, input=json.dumps(asdict(endless)) + "\n", text=True, timeout=60)  # closes stdin
+    assert ran.returncode in (-15, 130) and not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_place_is_noted_in_a_file_that_a_sweep_reads(tmp_path: Path) -> None:
+    (tmp_path / "facts.json").write_text(json.dumps({"stream": {"sessions": [{}, {}, {}, {}]}}))
+    assert str(read_place(tmp_path)) == "starting"
+    status = Status(tmp_path, every=0)
+    with status.phase("Session 2  fast", total=10, done=3) as phase:
+        phase.advance(2, "loss 1.0")
+    place = read_place(tmp_path)
+    assert str(place) == "session 2 of 4, fast 5/10" and place.share == (1 + 0.5) / 4

@@ -1,0 +1,146 @@
+"""Archives are not trusted, an unfinished folder is never seen, and what was interrupted goes on."""
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from safecl.errors import SafeclError
+from safecl.streams.datasets import DATASETS
+from safecl.streams.datasets.archive import Source, md5_of, open_source
+from safecl.streams.datasets.dataset import Archive
+from safecl.streams.datasets.prepare import prepare
+
+CUB = replace(DATASETS["cub"], archives=(Archive("cub.zip"),))
+
+
+def png(colour: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (4, 4), (colour, 0, 0)).save(out, "PNG")
+    return out.getvalue()
+
+
+def small_zip(path: Path, extra: dict[str, bytes] | None = None) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(6):
+            archive.writestr(f"cub/{'train' if i < 4 else 'test'}/bird{i % 2}/{i}.png", png(i))
+        for name, data in (extra or {}).items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.png", "/etc/evil.png", "cub/train/../../../evil.png", "C:/evil.png", "..\\evil.png"]
+)
+def test_a_zip_that_points_outside_is_refused_and_writes_nothing(tmp_path: Path, name: str) -> None:
+    archive = small_zip(tmp_path / "cub.zip", {name: png(9)})
+    with pytest.raises(SafeclError, match="points outside"):
+        prepare(CUB, archive, tmp_path / "root")
+    assert not list(tmp_path.rglob("evil*")) and not (tmp_path / "root/cub").exists()
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    archive = small_zip(tmp_path / "cub.zip")
+    with zipfile.ZipFile(archive, "a") as out:
+        link = zipfile.ZipInfo("cub/train/bird0/link.png")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        out.writestr(link, "/etc/passwd")
+    with pytest.raises(SafeclError, match="link or a device"):
+        prepare(CUB, archive, tmp_path / "root")
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        member = tarfile.TarInfo("n01/a.png")
+        member.type, member.linkname = kind, "/etc/passwd"
+        archive.addfile(member)
+    with pytest.raises(SafeclError, match="link or a device"):
+        open_source(tmp_path / "x.tar").names()
+
+
+def test_a_tar_that_points_outside_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        member = tarfile.TarInfo("../../evil.png")
+        archive.addfile(member, io.BytesIO())
+    with pytest.raises(SafeclError, match="points outside"):
+        open_source(tmp_path / "x.tar").names()
+
+
+def test_a_wrong_md5_is_refused_unless_one_insists(tmp_path: Path) -> None:
+    archive = small_zip(tmp_path / "cub.zip")
+    with pytest.raises(SafeclError, match=f"its md5 is {md5_of(archive)}, not 85e342a2d5f941e740193602057df7a5"):
+        prepare(DATASETS["cub"], archive, tmp_path / "root")
+    assert prepare(DATASETS["cub"], archive, tmp_path / "root", any_md5=True).is_dir()
+
+
+def test_what_was_killed_goes_on_and_is_seen_only_when_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, root = small_zip(tmp_path / "cub.zip"), tmp_path / "root"
+    original, written = os.replace, []
+
+    def dies_after_three(a: object, b: object) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        original(a, b)
+        written.append(b)
+
+    monkeypatch.setattr(os, "replace", dies_after_three)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(CUB, archive, root)
+    assert not (root / "cub").exists()
+    monkeypatch.setattr(os, "replace", lambda a, b: (original(a, b), written.append(b)))
+    prepare(CUB, archive, root)
+    pictures = [str(p) for p in written if str(p).endswith(".png")]
+    assert len(pictures) == len(set(pictures)) == 6
+    assert len(list((root / "cub").rglob("*.png"))) == 6
+    assert not list(root.rglob("*.partial"))
+
+
+def test_preparing_twice_does_nothing_the_second_time(tmp_path: Path) -> None:
+    archive, said = small_zip(tmp_path / "cub.zip"), []
+    place = prepare(CUB, archive, tmp_path / "root")
+    archive.unlink()
+    assert prepare(CUB, archive, tmp_path / "root", say=said.append) == place
+    assert "already" in said[0]
+
+
+def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
+    archive = small_zip(tmp_path / "cub.zip")
+    data = bytearray(archive.read_bytes())
+    data[60:70] = b"\0" * 10
+    archive.write_bytes(bytes(data))
+    with pytest.raises(SafeclError, match="damaged"):
+        prepare(CUB, archive, tmp_path / "root")
+    archive.write_bytes(bytes(data[:200]))
+    with pytest.raises(SafeclError, match="not whole"):
+        prepare(CUB, archive, tmp_path / "root")
+
+
+def test_an_archive_of_something_else_is_one_sentence(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "cub.zip", "w") as archive:
+        archive.writestr("holiday/beach.txt", b"sand")
+    with pytest.raises(SafeclError, match="no folders train/CLASS"):
+        prepare(CUB, tmp_path / "cub.zip", tmp_path / "root")
+    with pytest.raises(SafeclError, match="There is no archive or folder"):
+        prepare(CUB, tmp_path / "nothing.zip", tmp_path / "root")
+
+
+def test_a_disk_that_is_too_small_is_said_before_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 10})
+    monkeypatch.setattr("safecl.streams.datasets.prepare.shutil.disk_usage", lambda _: usage)
+    with pytest.raises(SafeclError, match="GB free"):
+        prepare(CUB, small_zip(tmp_path / "cub.zip"), tmp_path / "root")
+
+
+def test_a_folder_source_does_not_follow_links(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret.png").write_bytes(png(1))
+    os.symlink(tmp_path / "secret.png", tmp_path / "in" / "link.png")
+    source: Source = open_source(tmp_path / "in")
+    assert source.names() == []

@@ -1,0 +1,184 @@
+"""The embedded stream: what a picture depends on, which characters there are, and how sessions are cut."""
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.errors import SafeclError
+from safecl.streams.drawn import drawing
+from safecl.streams.drawn.drawing import FACES, STYLES, draw
+from safecl.streams.drawn.glyphs import DOMAINS, POOL, PRETRAINING_POOL, GlyphPictures, glyphs
+from safecl.streams.pictures.images import Transform
+
+SMALL = {"classes": 6, "sessions": 3, "train": 4, "test": 2}
+
+
+def random(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_a_picture_depends_on_seed_class_and_index_alone() -> None:
+    some = GlyphPictures(["A", "§"], range(3), seed=5)
+    other = GlyphPictures(["Ж", "§"], range(1, 4), seed=5)
+    assert np.array_equal(some.array(4), other.array(3))  # § number 1, whatever stands around it
+    assert not np.array_equal(some.array(4), some.array(5))
+    assert not np.array_equal(some.array(4), GlyphPictures(["§"], [1], seed=6).array(0))
+
+
+def test_both_views_are_the_drawing_itself_at_its_own_size() -> None:
+    pictures = GlyphPictures(["A", "B"], range(2))
+    transform = Transform(size=64, margin=1.0)
+    expected = torch.from_numpy(np.stack([pictures.array(i) for i in range(4)])).permute(0, 3, 1, 2)
+    assert torch.equal(pictures.plain(range(4), transform), expected)
+    canvas, shapes = pictures.canvas(range(4), transform)
+    assert torch.equal(canvas, expected)
+    assert torch.equal(shapes, torch.ones(4, 3))
+
+
+def test_other_sizes_are_resized() -> None:
+    pictures = GlyphPictures(["A"], range(1))
+    assert pictures.plain([0], Transform(size=32, margin=1.0)).shape == (1, 3, 32, 32)
+    assert pictures.canvas([0], Transform(size=96, margin=1.0))[0].shape == (1, 3, 64, 64)
+    assert pictures.canvas([0], Transform(size=24, margin=1.0))[0].shape == (1, 3, 48, 48)
+
+
+def test_pools_are_large_and_disjoint() -> None:
+    assert len(POOL) == len(set(POOL)) >= 200
+    assert len(PRETRAINING_POOL) == len(set(PRETRAINING_POOL)) >= 600
+    assert not set(POOL) & set(PRETRAINING_POOL)
+
+
+@pytest.mark.parametrize("face", [FACES[0], FACES[4], FACES[8]])
+def test_every_character_of_the_pool_has_ink_of_its_own(face: str) -> None:
+    missing = drawing._upright("\U0010fffd", face).tobytes()
+    images = [drawing._upright(character, face) for character in POOL]
+    drawn = [image.tobytes() for image in images]
+    assert min(np.asarray(image).sum() / 255 for image in images) > 20
+    assert len(set(drawn)) == len(POOL)
+    assert missing not in drawn
+
+
+def test_no_pretraining_character_looks_like_one_of_the_pool() -> None:
+    face = FACES[0]
+    missing = drawing._upright("\U0010fffd", face).tobytes()
+    others = {drawing._upright(character, face).tobytes() for character in PRETRAINING_POOL}
+    assert len(others) == len(PRETRAINING_POOL)
+    assert missing not in others
+    assert not others & {drawing._upright(character, face).tobytes() for character in POOL}
+
+
+@pytest.mark.parametrize("character", ["A", PRETRAINING_POOL[-1]])
+@pytest.mark.parametrize("style", STYLES)
+def test_every_style_shows_the_character(style: str, character: str) -> None:
+    """The picture differs from the one drawn, with the same dice, of an empty mask's neighbour character."""
+    picture = draw(character, random(1), style)
+    assert picture.shape == (64, 64, 3)
+    assert picture.dtype == np.uint8
+    assert np.abs(picture.astype(int) - draw("W", random(1), style).astype(int)).mean() > 1
+
+
+def test_styles_differ() -> None:
+    """Each style has its own mean colour and busyness: nearest style means tell most single pictures apart."""
+
+    def described(style: str, number: int) -> np.ndarray:
+        picture = draw(POOL[number], random(7, number), style).astype(float)
+        edges = np.abs(np.diff(picture, axis=0)).mean()
+        return np.array([*picture.mean((0, 1)), picture.std(), 3 * edges, *np.percentile(picture, [5, 50, 95])])
+
+    means = {style: np.mean([described(style, i) for i in range(12)], axis=0) for style in DOMAINS}
+    asked = [(style, described(style, i)) for style in DOMAINS for i in range(12, 20)]
+    right = [style == min(means, key=lambda s: float(np.linalg.norm(means[s] - x))) for style, x in asked]
+    assert len(DOMAINS) >= 6
+    assert np.mean(right) > 0.5  # chance is one in seven
+
+
+def test_class_incremental_sessions_bring_new_classes() -> None:
+    stream = glyphs()
+    classes = [names for _, names in stream.sessions]
+    assert [len(names) for names in classes] == [10] * 5
+    assert len({c for names in classes for c in names}) == 50
+    stream = glyphs(**SMALL)
+    for session in stream:
+        assert Counter(session.train.labels) == dict.fromkeys(session.classes, 4)
+        assert Counter(stream.test(session.number).labels) == dict.fromkeys(session.classes, 2)
+
+
+def test_the_seed_chooses_order_and_pictures() -> None:
+    assert glyphs(seed=1).sessions == glyphs(seed=1).sessions
+    assert glyphs(seed=1).sessions != glyphs(seed=2).sessions
+
+
+def test_domain_incremental_sessions_bring_new_styles_of_the_same_classes() -> None:
+    stream = glyphs("domain", train=1, test=1)
+    assert len(stream) >= 6
+    assert len({names for _, names in stream.sessions}) == 1
+    assert len(stream.sessions[0][1]) == 30
+    assert [name for name, _ in stream.sessions] == list(DOMAINS)
+
+
+def test_mixed_sessions_bring_new_classes_and_new_pictures_of_known_ones() -> None:
+    stream = glyphs("mixed", **SMALL)
+    seen: set[bytes] = set()
+    known: set[object] = set()
+    for session in stream:
+        new = set(session.classes) - known
+        assert len(new) == 2
+        assert set(session.classes) == new | known
+        assert Counter(session.train.labels) == {**dict.fromkeys(new, 4), **dict.fromkeys(known, 1)}
+        drawn = {session.train.decode(i).tobytes() for i in range(len(session.train))}
+        assert len(drawn) == len(session.train)
+        assert not drawn & seen
+        seen |= drawn
+        known |= new
+
+
+@pytest.mark.parametrize("protocol", ["class", "domain", "mixed"])
+def test_no_test_picture_is_trained_on(protocol: str) -> None:
+    stream = glyphs(protocol, **SMALL)  # type: ignore[arg-type]
+    trained, asked = set(), set()
+    for session in stream:
+        trained |= {session.train.decode(i).tobytes() for i in range(len(session.train))}
+        test = stream.test(session.number)
+        asked |= {test.decode(i).tobytes() for i in range(len(test))}
+    assert trained
+    assert asked
+    assert not trained & asked
+
+
+def test_characters_are_never_mirrored() -> None:
+    assert glyphs(**SMALL).transform.flip == 0
+
+
+@pytest.mark.parametrize("broken", ["missing", "unreadable"])
+def test_without_fonts_one_sentence_says_so(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if broken == "unreadable":
+        for face in FACES:
+            (tmp_path / face).write_bytes(b"no font")
+    monkeypatch.setattr(drawing, "font_folder", lambda: tmp_path)
+    with pytest.raises(SafeclError, match=r"needs the font .*DejaVuSans\.ttf.*reinstall matplotlib") as caught:
+        glyphs(**SMALL)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_matplotlib_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SafeclError, match="not installed"):
+        glyphs(**SMALL)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"classes": 100_000}, r"stream\.classes .* not 100000"),
+        ({"sessions": 0}, r"stream\.sessions .* not 0"),
+        ({"train": 0}, r"stream\.train and stream\.test"),
+        ({"protocol": "clas"}, "did you mean 'class'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(options: dict, said: str) -> None:
+    with pytest.raises(SafeclError, match=said):
+        glyphs(**options)

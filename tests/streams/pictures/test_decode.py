@@ -1,0 +1,171 @@
+"""Whatever the bytes of a file are, they become an RGB picture or one sentence that names the file."""
+
+import io
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from safecl.errors import SafeclError
+from safecl.streams.pictures import decode as decoding
+from safecl.streams.pictures.decode import decode, size_of
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def gradient(size: tuple[int, int] = (64, 48)) -> Image.Image:
+    return Image.linear_gradient("L").resize(size).convert("RGB")
+
+
+def sentence(data: bytes) -> str:
+    with pytest.raises(SafeclError) as caught:
+        decode(data, "cat/7.jpg")
+    text = str(caught.value)
+    assert "cat/7.jpg" in text and text.endswith(".") and "\n" not in text
+    return text
+
+
+def test_a_truncated_picture_is_named() -> None:
+    whole = encoded(gradient(), "JPEG")
+    assert "truncated" in sentence(whole[: len(whole) // 2]).lower()
+    png = encoded(gradient(), "PNG")
+    sentence(png[: len(png) // 2])
+
+
+def test_a_truncated_jpeg_is_filled_up_where_that_is_allowed() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    whole = encoded(Image.fromarray(noise), "JPEG")
+    part = np.asarray(decode(whole[: len(whole) * 4 // 5], "x", forgiving=True))
+    full = np.asarray(decode(whole, "x", forgiving=True))
+    assert part.shape == full.shape
+    assert (part[:8] == full[:8]).all() and not (part[-8:] == full[-8:]).all()
+    assert (full == np.asarray(decode(whole, "x"))).all()
+
+
+def test_an_empty_file_is_named() -> None:
+    assert "empty" in sentence(b"")
+
+
+def test_a_text_with_the_name_of_a_picture_is_named() -> None:
+    assert "not a picture" in sentence(b"<html>404 not found</html>")
+
+
+@settings(max_examples=60)
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0"]),
+)
+def test_no_bytes_at_all_lead_to_a_traceback(tail: bytes, head: bytes) -> None:
+    try:
+        assert decode(head + tail, "x").mode == "RGB"
+    except SafeclError as error:
+        assert "x" in str(error)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 900), st.integers(0, 255), st.sampled_from(["JPEG", "PNG", "GIF", "TIFF", "WEBP", "BMP"]))
+def test_a_damaged_byte_is_read_or_named(position: int, value: int, kind: str) -> None:
+    data = bytearray(encoded(gradient((24, 18)), kind))
+    data[position % len(data)] = value
+    try:
+        assert decode(bytes(data), "x").mode == "RGB"
+    except SafeclError as error:
+        assert "x" in str(error)
+
+
+@pytest.mark.parametrize("other", [None, 10, 10**9])
+def test_our_limit_of_pixels_holds_whatever_pillows_is(monkeypatch: pytest.MonkeyPatch, other: int | None) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", other)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 64 - 1)
+    assert "more than 4,095 pixels" in sentence(encoded(gradient((64, 64)), "PNG"))
+    assert decode(encoded(gradient((63, 65)), "PNG"), "x").size == (63, 65)
+
+
+def animation() -> bytes:
+    """A GIF whose first frame says how it is to be cleared away, for which Pillow checks its size again."""
+    frames = [Image.new("RGB", (64, 48), colour) for colour in ("red", "blue")]
+    return encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], disposal=2)
+
+
+@pytest.mark.parametrize("limit", [1000, 2000])  # Pillow would raise; Pillow would warn
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "PPM", "GIF", "TIFF", "WEBP", "animation"])
+def test_a_picture_we_allow_is_read_although_other_code_lowered_pillows_limit(
+    monkeypatch: pytest.MonkeyPatch, kind: str, limit: int
+) -> None:
+    data = animation() if kind == "animation" else encoded(gradient(), kind)
+    expected = np.asarray(decode(data, "x"))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (np.asarray(decode(data, "x")) == expected).all()
+    assert limit == Image.MAX_IMAGE_PIXELS
+
+
+def test_importing_and_reading_leave_the_warning_filters_alone() -> None:
+    script = "import warnings, torchvision, PIL.Image; before = warnings.filters[:]; import safecl.streams; "
+    script += "assert warnings.filters == before, 'changed'"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_a_long_strip_is_named() -> None:
+    assert "strip" in sentence(encoded(Image.new("L", (2000, 3)), "PNG"))
+
+
+def test_cmyk_keeps_its_colours() -> None:
+    red = Image.new("RGB", (32, 32), (200, 30, 30))
+    got = np.asarray(decode(encoded(red.convert("CMYK"), "JPEG", quality=95), "x")).mean((0, 1))
+    assert np.abs(got - (200, 30, 30)).max() < 6
+
+
+def test_palettes_and_their_transparency_are_resolved() -> None:
+    image = gradient().quantize(16)
+    plain = np.asarray(decode(encoded(image, "PNG"), "x"))
+    assert np.abs(plain.astype(int) - np.asarray(gradient()).astype(int)).mean() < 10
+    assert (np.asarray(decode(encoded(image, "PNG", transparency=bytes([0] * 8 + [255] * 8)), "x")) == plain).all()
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16)[None].repeat(8, 0)
+    got = np.asarray(decode(encoded(Image.fromarray(ramp), "PNG"), "x"))
+    assert (got[0, :, 0] == np.arange(256)).all()
+
+
+def test_floats_from_zero_to_one_are_scaled() -> None:
+    ramp = np.linspace(0, 1, 256, dtype=np.float32)[None].repeat(8, 0)
+    got = np.asarray(decode(encoded(Image.fromarray(ramp), "TIFF"), "x"))
+    assert (got[0, :, 0] == np.arange(256)).all()
+
+
+def test_one_bit_and_grey_with_alpha_become_rgb() -> None:
+    for mode in ("1", "L", "LA", "RGBA"):
+        assert decode(encoded(gradient().convert(mode), "PNG"), "x").mode == "RGB"
+
+
+def test_an_animation_gives_its_first_frame() -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert decode(data, "x").getpixel((3, 3)) == (255, 0, 0)
+
+
+def test_exif_rotation_is_applied_to_own_pictures_and_not_to_published_ones() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    data = encoded(gradient((64, 48)), "JPEG", exif=exif)
+    assert decode(data, "x").size == (48, 64)
+    assert decode(data, "x", upright=False).size == (64, 48)
+    assert size_of(data, "x") == (48, 64)
+    assert size_of(data, "x", upright=False) == (64, 48)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
+def test_the_size_is_known_without_decoding(kind: str) -> None:
+    assert size_of(encoded(gradient((64, 48)), kind), "x") == (64, 48)
