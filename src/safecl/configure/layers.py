@@ -111,8 +111,26 @@ def apply_variants(base: Values, given: Values) -> Values:
         chosen = _chosen(overlay(base, given))
         wanted = {key: value if isinstance(value, list) else [value] for key, value in variant["when"].items()}
         if all(chosen.get(key) in values for key, values in wanted.items()):
-            base = overlay(base, canonical({key: value for key, value in variant.items() if key != "when"}))
+            change = canonical({key: value for key, value in variant.items() if key != "when"})
+            changed = overlay(base, change)
+            _refuse_dropped(change, changed, given)
+            base = changed
     return base
+
+
+def _refuse_dropped(change: Values, changed: Values, given: Values) -> None:
+    """A variant's settings of one kind of PET or stream are lost where another kind is chosen on top of them."""
+    layers = (change, changed, given)
+    inside = {"pet": [values.get("method") or {} for values in layers], "stream": layers}
+    for group, places in inside.items():
+        new, now, top = (place.get(group) or {} for place in places)
+        kind = TAGS[group]
+        lost = sorted(new.keys() - {kind} - top.keys())
+        if lost and kind not in new and top.get(kind, now.get(kind)) != now.get(kind):
+            raise SafeclError(
+                f"A variant sets {group}.{lost[0]} without {group}.{kind}, so {group}={top[kind]} would drop it; "
+                f"write the kind in the variant: {group}: {{{kind}: {top[kind]}, {lost[0]}: {new[lost[0]]}}}."
+            )
 
 
 def _chosen(values: Values) -> dict[str, Any]:
