@@ -336,6 +336,16 @@ def test_what_is_wrong_with_one_picture_does_not_stop_the_others(
         assert ["error" in json.loads(line) for line in lines] == [False, True, True, True, False]
 
 
+def test_an_unknown_picture_has_no_percentage_that_could_be_read_as_how_sure(
+    say: Callable[..., tuple[int, str, str]], place: Path
+) -> None:
+    code, said, _ = say("predict", "two", "one", "--model", "m.safecl", "--unknown", "0.99")
+    unknown = [line for line in said.splitlines() if line.startswith("unknown ")]
+    assert code == 0 and unknown
+    assert all("%" not in line and "(most similar: " in line for line in unknown)
+    assert all("%" in line for line in said.splitlines() if line not in unknown)
+
+
 def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
     code, said, _ = say("predict", "one/a/000.png", "nowhere", "--model", "m.safecl", "-f", "csv", "--explain")
     head, row, bad = (line.split(",") for line in said.splitlines())
@@ -386,7 +396,7 @@ def test_classes_that_are_always_right_are_not_among_the_worst(
 
     monkeypatch.setattr("safecl.classifier.evaluate.evaluate", evaluate)
     code, said, _ = say("eval", "one", "--model", "m.safecl")
-    table = said[said.index("answered worst") :].splitlines()
+    table = said[said.index("lowest accuracy") :].splitlines()
     assert code == 0 and [line.split()[0] for line in table if "%" in line] == ["b"]
 
 

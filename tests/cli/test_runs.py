@@ -1,6 +1,7 @@
 """Runs beside each other on the terminal."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +56,16 @@ def test_what_is_not_shown_is_not_explained(tmp_path: Path, write_run: WriteRun)
     wide, narrow = (shown(list_runs, tmp_path, width=width) for width in (160, 40))
     assert "average: the mean over sessions" in " ".join(wide.split())
     assert "average: " not in narrow and "Not shown at this width" in narrow
+
+
+def test_a_run_killed_before_its_summary_shows_what_it_trains_and_keeps(tmp_path: Path, write_run: WriteRun) -> None:
+    folder = write_run(tmp_path / "a")
+    (folder / "summary.json").unlink()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines[-1]["parameters"] = {"learnable": 12_345, "stored": 67_890}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "parameters" not in json.loads((folder / "facts.json").read_text())
+    text = shown(show_run, folder)
+    assert row(text, "state") == ["state", "unfinished"]
+    assert row(text, "learnable") == ["learnable", "12,345", "numbers"]
+    assert row(text, "kept") == ["kept", "67,890", "numbers"]

@@ -398,3 +398,15 @@ def test_many_runs_stand_below_each_other(make_run: Any) -> None:
     (table,) = tables.after_each_session(all_series(runs))
     assert table.leads == ["Session", "1", "2", "3"] and len(table.rows) == 6 and not table.groups
     assert table.rows[2][3].value == runs[2].metrics[2].pooled["ranpac"]
+
+
+def test_cards_of_a_comparison_give_each_methods_own_sizes(make_run: Any, page: Any) -> None:
+    folders = [make_run("a", sessions=2), make_run("b", method="ranpac", sessions=2)]
+    lines = [json.loads(line) for line in (folders[1] / "metrics.jsonl").read_text().splitlines()]
+    lines[-1].update(parameters={"learnable": 777, "stored": 1}, bytes_kept=5_000_000)
+    (folders[1] / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cards = page(folders).text.partition("Accuracy as it learns")[0]
+    assert cards.index("12,345 learnable · 2.4 MB kept") < cards.index("777 learnable · 5.0 MB kept")
+    assert "learnable parameters" not in cards and "kept between sessions" not in cards
+    alone = page(folders[:1]).text.partition("Accuracy as it learns")[0]
+    assert "12,345" in alone and "learnable parameters" in alone and "kept between sessions" in alone

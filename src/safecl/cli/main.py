@@ -78,9 +78,6 @@ def run(
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
-    from safecl.cli.quick import import_timm
-
-    import_timm()
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
 

@@ -35,9 +35,9 @@ def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> It
         f"{skipped} in {lesson.seconds:.0f} s; {path} knows {len(model.classes_)} now."
     )
     if lesson.accuracy is not None and len(model.classes_) > 1:
-        yield f"Right on {100 * lesson.accuracy:.0f} % of pictures that are left out in turn, of all classes so far."
+        yield f"Leave-one-out accuracy {100 * lesson.accuracy:.0f} %, over the pictures of all classes so far."
     for true, said, count in lesson.confused[:3]:
-        yield f"  {true} is taken for {said} ({counted(count, 'picture')})."
+        yield f"  {true} is confused with {said} ({counted(count, 'picture')})."
     for where, label, said, sure in lesson.suspects:
         yield f"  {where} is labelled {label} and looks like {said} ({100 * sure:.0f} %): is the label right?"
     for warning in lesson.warnings:
@@ -127,9 +127,10 @@ class _Table:
         if isinstance(answer, str):
             _print(f"{'–':<24} {'':>6}  {printable(name)}: {answer}")
             return
-        label = "unknown" if answer.unknown else str(answer.label)
-        near = f"  (nearest: {answer.label})" if answer.unknown else ""
-        _print(f"{label:<24} {100 * answer.probability:>4.0f} %  {printable(name)}{near}")
+        if answer.unknown:  # without a number: the probability is among the known classes
+            _print(f"{'unknown':<24} {'':>6}  {printable(name)}  (most similar: {answer.label})")
+        else:
+            _print(f"{answer.label!s:<24} {100 * answer.probability:>4.0f} %  {printable(name)}")
         if self.explain:
             for output, top in answer.opinions.items():
                 weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
@@ -197,7 +198,7 @@ def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, p
         return
     console = make_console()
     if found["accuracy"] is not None:
-        say(f"Right on {100 * found['accuracy']:.1f} % of {counted(found['pictures'], 'picture')}.")
+        say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
         say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
         say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
     if found["unknown_pictures"]:
@@ -207,10 +208,10 @@ def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, p
         )
     worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
     if worst:
-        columns = [Column("class", folds=True), Column("right", right=True), Column("pictures", right=True)]
+        columns = [Column("class", folds=True), Column("accuracy", right=True), Column("pictures", right=True)]
         rows = [[str(label), f"{100 * share:.1f} %", f"{count:,}"] for label, share, count in worst]
-        print_table(console, "The classes answered worst", columns, rows)
+        print_table(console, "The classes with the lowest accuracy", columns, rows)
     for true, said, count in found["confused"][:5]:
-        say(f"{true} is taken for {said} ({counted(count, 'picture')}).")
+        say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
     if page is not None:
         say(str(page))

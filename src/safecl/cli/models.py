@@ -78,9 +78,6 @@ def predict(
     if not files:
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
     _check_model(model)
-    from safecl.cli.quick import import_timm
-
-    import_timm()
     from safecl.cli.model_words import predict_all
 
     if not predict_all(files, model, unknown, format_, explain, device or "auto"):
@@ -100,9 +97,6 @@ def evaluate(
     Example:  safecl eval photos/test --model pets.safecl
     """
     _check_model(model)
-    from safecl.cli.quick import import_timm
-
-    import_timm()
     from safecl.cli.model_words import evaluate_and_print
 
     evaluate_and_print(folder, model, unknown, json_, page, device or "auto")

@@ -96,7 +96,7 @@ def render(runs: Sequence[Run], title: str, first: Sequence[tables.Table] = ()) 
         left_out=_left_out(len(mains)),
         left_out_details=_left_out_details(len(mains)),
         tiles=_result_tiles(series, alone=len(mains) == 1),
-        small_tiles=_fact_tiles([one.run for one in mains], [one.name for one in mains]),
+        small_tiles=_fact_tiles([one.run for one in mains]),
         series=series,
         seeds=words.seeds(mains),
         tested=words.tested(every),
@@ -212,25 +212,33 @@ def _result_tiles(series: Sequence[Series], alone: bool) -> list[Tile]:
             time = f" · {words.duration(seconds)}" if one.main else ""
             ahead = f" · on all domains {words.percent(one.final)}" if one.final != one.final_seen else ""
             over = f" over {words.plural(len(one.runs), 'seed')}" if one.deviation("final_seen") is not None else ""
-            note = f"{words.plus_minus(one, 'final_seen')}{over} · {lost}{ahead}{time}"
+            note = (
+                f"{words.plus_minus(one, 'final_seen')}{over} · {lost}{ahead}{time}{'' if alone else _sizes(one.run)}"
+            )
             tiles.append(Tile(words.percent(one.final_seen), one.name, note, variable(one.colour.light)))
     return tiles
 
 
-def _fact_tiles(runs: Sequence[Run], names: Sequence[str]) -> list[Tile]:
-    """The measures of the stream, if all runs have the same, and of the first run under its name."""
+def _sizes(run: Run) -> str:
+    """What a method trains and keeps, on its own card where methods are compared."""
+    learnable, kept = run.parameters.learnable, run.last.bytes_kept if run.last else None
+    parts = [f"{words.count(learnable)} learnable"] if learnable is not None else []
+    parts += [f"{words.size(kept)} kept"] if kept is not None else []
+    return "".join(f" · {part}" for part in parts)
+
+
+def _fact_tiles(runs: Sequence[Run]) -> list[Tile]:
+    """What holds for all runs: the stream, the device; and what a single run trains and keeps."""
     run, tiles = runs[0], []
-    of = "" if len(runs) == 1 else names[0]
-    learnable, last = run.facts.parameters.learnable, run.last
     if len({stream_key(each) for each in runs}) == 1:
         done = max(each.done for each in runs)
         classes = max(each.last.classes_seen if each.last else 0 for each in runs)
         tiles.append(Tile(f"{done}" if done == run.total else f"{done}/{run.total}", "sessions", "learned one by one"))
         tiles.append(Tile(words.count(classes), "classes", "told apart at once"))
-    if learnable is not None:
-        tiles.append(Tile(words.count(learnable), "learnable parameters", of or (run.facts.pet or "")))
-    if last is not None and last.bytes_kept is not None:
-        tiles.append(Tile(words.size(last.bytes_kept), "kept between sessions", of or "statistics and small weights"))
+    if len(runs) == 1 and run.parameters.learnable is not None:
+        tiles.append(Tile(words.count(run.parameters.learnable), "learnable parameters", run.facts.pet or ""))
+    if len(runs) == 1 and run.last is not None and run.last.bytes_kept is not None:
+        tiles.append(Tile(words.size(run.last.bytes_kept), "kept between sessions", "statistics and small weights"))
     if run.facts.device and len({(each.facts.device, each.facts.hardware) for each in runs}) == 1:
         tiles.append(Tile(run.facts.device, "device", run.facts.hardware))
     return tiles

@@ -104,8 +104,8 @@ def kept(series: Sequence[Series]) -> Table:
     for one in series:
         run, first, last = one.run, one.run.metrics[0], one.run.metrics[-1]
         peak = max((line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None)
-        facts, seconds = run.facts.parameters, sum(value for _, value in one.seconds)
-        learnable, stored = last.parameters.learnable or facts.learnable, last.parameters.stored or facts.stored
+        learnable, stored = run.parameters.learnable, run.parameters.stored
+        seconds = sum(value for _, value in one.seconds)
         rows.append(
             [
                 Cell(one.name),

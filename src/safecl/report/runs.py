@@ -209,6 +209,14 @@ class Run:
         return "failed" if self.failed else "unfinished"
 
     @property
+    def parameters(self) -> ParameterFacts:
+        """As counted after the newest session; a run notes them in its facts only when it ends."""
+        last, facts = self.last.parameters if self.last else ParameterFacts(), self.facts.parameters
+        pairs = ((last.learnable, facts.learnable), (last.stored, facts.stored))
+        learnable, stored = (facts if counted is None else counted for counted, facts in pairs)
+        return ParameterFacts(learnable=learnable, stored=stored)
+
+    @property
     def tested(self) -> int:
         """How many test pictures there were after the newest session."""
         return sum(self.last.test_counts) if self.last else 0

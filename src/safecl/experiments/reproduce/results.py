@@ -133,7 +133,7 @@ def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
 def number(run: Run, output: str | None, measure: Measure) -> float | None:
     """One number of a run; ``output``: None is the method's own answer."""
     if measure == "learnable":
-        return run.facts.parameters.learnable
+        return run.parameters.learnable
     one = series(run, output)
     return _percent(one.final if measure == "final" else one.average_seen)
 

@@ -38,7 +38,7 @@ MEASURES = (
     Measure("final", "Final accuracy", lambda one: one.final, words.bare_percent, 100),
     Measure("average", "Average accuracy", lambda one: one.average_seen, words.bare_percent, 100),
     Measure("forgetting", "Forgetting", lambda one: one.forgetting, words.points, 100),
-    Measure("learnable", "Learnable", lambda one: one.run.facts.parameters.learnable, words.count),
+    Measure("learnable", "Learnable", lambda one: one.run.parameters.learnable, words.count),
     Measure("stored_bytes", "Stored", lambda one: one.run.last.bytes_kept if one.run.last else None, words.size),
     Measure("seconds", "Time", lambda one: one.run.seconds, words.duration),
 )
