@@ -2,7 +2,7 @@
 
     python benchmarks/first_session.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf train.epochs=10
 
-PICTURES and the options are those of memory.py. A line for each turn: the seconds of the whole session, and of every
+PICTURES and the options are those of cells.py. A line for each turn: the seconds of the whole session, and of every
 phase that trains; what is left is the reading of pictures, the questions to pilots, and statistics. The first turn sets
 up libraries and reads pictures for the first time: look at the last, on a machine that does nothing else. "ratio" is
 SAFE's time over RanPAC's.
@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import torch
-from memory import add_options, loaded, made, words_of
+from cells import add_options, loaded, made, words_of
 
 from safecl.engine.learn import learn
 from safecl.experiments.config import load

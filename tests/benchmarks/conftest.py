@@ -25,12 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def options(folder: Path) -> Callable[..., argparse.Namespace]:
-    """What the benchmarks of cells are asked for: four of the classes, two a session, unless ``given``."""
+    """The options of the benchmarks of cells: four classes, two in a session, unless ``given``."""
 
     def make(**given: Any) -> argparse.Namespace:
         usual = {"protocol": "class", "first": None, "step": 2, "classes": 4, "each": 4, "tested": 2}
         usual |= {"keep_split": False, "backbone": None, "weights": None, "image_size": None, "pet": "ssf"}
-        usual |= {"every": 0, "features": None, "no_ranpac": False}
+        usual |= {"every": 0, "no_ranpac": False}
         return argparse.Namespace(**{"folder": folder, "words": [], **usual, **given})
 
     return make

@@ -5,9 +5,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import first_session
+
+pytestmark = pytest.mark.slow  # run once before a release: a benchmark is no part of the package
 
 Options = Callable[..., argparse.Namespace]
 

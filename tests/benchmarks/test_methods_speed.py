@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import methods
 
+pytestmark = pytest.mark.slow  # run once before a release: a benchmark is no part of the package
+
 WORDS = ["--device", "cpu", "--classes", "2", "--sessions", "2", "--each", "3", "--epochs", "1", "--batch", "4",
          "--times", "1", "ridge.size=40"]  # fmt: skip
 

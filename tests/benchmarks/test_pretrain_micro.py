@@ -18,6 +18,8 @@ import safecl.backbone.micro as micro
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
 
+pytestmark = pytest.mark.slow  # run once before a release: a benchmark is no part of the package
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pretrain_micro.py"
 SHAPE = {"embed_dim": 48, "depth": 2, "num_heads": 2, "width": 12, "residual": [0, 0, 1]}
 

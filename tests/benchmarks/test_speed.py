@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import plain
 import speed
 
+pytestmark = pytest.mark.slow  # run once before a release: a benchmark is no part of the package
+
 WORK = {"backbone": "safecl_micro", "side": 64, "classes": 2, "train": 3, "test": 2, "epochs": 1, "later": 1,
         "size": 40, "batch": 4, "workers": 0}  # fmt: skip
 

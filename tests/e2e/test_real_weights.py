@@ -1,4 +1,4 @@
-"""Real weights on real pictures, at a size that fits a test; ``benchmarks/accuracy.py`` measures the same in full."""
+"""Real weights on real pictures, at a size that fits a test; ``benchmarks/cells.py`` measures the same in full."""
 
 import csv
 from collections.abc import Callable

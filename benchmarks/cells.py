@@ -1,23 +1,22 @@
-"""What should SAFE's fast learner remember? One training for each cell, and a head for every answer.
+"""Accuracy of SAFE, its learners and RanPAC on one cell: a stream, a backbone, a PET and a seed.
 
-    python benchmarks/memory.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf --seeds 0,1,2 \
-        --out memory.jsonl method.average=false
+    python benchmarks/cells.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf --seeds 0,1,2 \
+        --out cells.jsonl method.average=false
 
-PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol domain. What is kept changes nothing that is
-trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics of old sessions that are
+PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol domain. The statistics of old sessions
+change nothing that is trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics
+that are
 
     stale       as they were,
-    gaussians   those of the slow learner, taken after the fast one by points drawn from Gaussians,
-    features    made anew of the slow learner's features as int8, taken after the fast one,
-    bound       made anew of all pictures of all sessions, which no method may read again,
+    gaussians   those of the slow learner, moved to where the fast one is by points drawn from Gaussians,
+    bound       computed anew from all pictures of all sessions, which no method may read again,
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
 one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
 itself answered, "by test" has the pictures of each session apart. "left out" has, before each session, the
 leave-one-out errors on its pictures of a ridge head on the backbone, the slow and the fast learner, which have not
-learned them; --features keeps features for a study without a GPU. "memory_seconds" has the map and the new head, of the
-last session; "first" the optimiser steps and seconds of the first session, SAFE's and RanPAC's. Lines that are in --out
-already are not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
+learned them; "first" has the optimiser steps and seconds of the first session, SAFE's and RanPAC's. A line that --out
+has already is not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
 """
 
 import argparse
@@ -31,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
@@ -53,7 +51,7 @@ from safecl.streams.catalog import open_stream
 from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
-KINDS = ("stale", "gaussians", "features", "bound")
+KINDS = ("stale", "gaussians", "bound")
 
 
 def manifest(options: argparse.Namespace, seed: int) -> Path:
@@ -87,26 +85,23 @@ def manifest(options: argparse.Namespace, seed: int) -> Path:
             rows += [",".join([str(path), place[-1], part, *(place[:1] if domains else ())]) for path in paths]
     text = "\n".join(rows) + "\n"
     name = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    file = Path(tempfile.gettempdir()) / f"safecl_memory_{name}.csv"
+    file = Path(tempfile.gettempdir()) / f"safecl_cell_{name}.csv"
     file.write_text(text)
     return file
 
 
 class Watch:
-    """The heads beside a SAFE: what its fast learner would answer with each kind of memory."""
+    """The heads beside a SAFE: what its fast learner would answer with each kind of statistics."""
 
     def __init__(self, method: SAFE, stream: Stream, fit: Trainer) -> None:
         self.method, self.stream, self.fit = method, stream, fit
         d, device = method.backbone.width, method.backbone.device
         self.heads = {kind: RidgeHead(d, method.settings.ridge, method.seed, device) for kind in KINDS}
         self.untuned = RidgeHead(d, method.settings.ridge, method.seed, device)
-        kinds: Any = ("gaussians", "features")
-        self.memories = {kind: SlowMemory(d, kind, method.seed).to(device) for kind in kinds}
-        self.seconds: dict[str, float] = dict.fromkeys(kinds, 0.0)
+        self.memory = SlowMemory(d, "gaussians", method.seed).to(device)
+        self.plain: list[Tensor] = []
         self.left_out: list[list[float]] = []
         self.by_test: dict[str, list[float]] = {}
-        self.seen: dict[str, list[Tensor]] = {}
-        self.asked: dict[str, list[Tensor]] = {}
 
     def targets(self, pictures: Pictures) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
@@ -121,24 +116,13 @@ class Watch:
                 found.append(network.features(images))
         return [torch.cat(found) for found in parts]
 
-    def see(self, **values: Tensor) -> None:
-        for name, value in values.items():
-            self.seen.setdefault(name, []).append(value)
-
-    def save(self, path: Path) -> None:
-        """Features of the training pictures, as they were and as they are, and of the test pictures."""
-        parts = {"train": self.seen, "test": self.asked}
-        rows = {f"{part}_{name}": torch.cat(found) for part, kept in parts.items() for name, found in kept.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: (x.half() if x.is_floating_point() else x.short()).cpu() for name, x in rows.items()}, path)
-
     def look(self, number: int) -> None:
         """A session is about to begin: how far the networks that have not learned it can tell its pictures apart."""
         pictures = self.stream._parts[number - 1].train
         labels = {label: i for i, label in enumerate(sorted(set(pictures.labels), key=str))}
         y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
         found = self.features(pictures, self.method.backbone, self.method.slow, self.method.fast)
-        self.see(plain=found[0], fast_before=found[2])
+        self.plain.append(found[0])
         self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
 
     def add(self, number: int) -> None:
@@ -146,37 +130,25 @@ class Watch:
         pictures = self.stream._parts[number - 1].train
         y = self.targets(pictures)
         slow, fast = self.features(pictures, self.method.slow, self.method.fast)
-        self.see(slow=slow, fast=fast, targets=y, sessions=torch.full_like(y, number))
         self.heads["stale"].add(fast, y)
-        self.untuned.add(self.seen["plain"][-1], y)
-        for kind, memory in self.memories.items():
-            began = time.monotonic()
-            memory.add(slow, y)
-            if number > 1:
-                memory.move(slow, fast, y)
-            self.seconds[kind] = time.monotonic() - began
+        self.untuned.add(self.plain[-1], y)
+        self.memory.add(slow, y)
+        if number > 1:
+            self.memory.move(slow, fast, y)
 
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""
         bound = self.heads["bound"]
         bound.statistics.clear()
-        latest: list[Tensor] = []
         for part in self.stream._parts[:number]:
             (fast,) = self.features(part.train, self.method.fast)
             bound.accumulate(bound.statistics, fast, self.targets(part.train))
-            latest.append(fast)
-        self.seen["fast_last"] = latest
         for head in self.heads.values():
             head.errors = self.heads["stale"].errors  # the evidence for β is the same for all
-        for kind, memory in self.memories.items():
-            began = time.monotonic()
-            memory.follow(self.method.ridge_slow, self.heads[kind])
-            self.heads[kind].solve()
-            self.seconds[kind] += time.monotonic() - began
-        for head in (self.heads["stale"], bound, self.untuned):
+        self.memory.follow(self.method.ridge_slow, self.heads["gaussians"])
+        for head in (*self.heads.values(), self.untuned):
             head.solve()
         right: dict[str, list[Tensor]] = {}
-        self.asked = {}
         s = self.method.settings
         rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
         factor = 10.0 if s.temperature == "learned" else s.temperature
@@ -191,9 +163,6 @@ class Watch:
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
-            found = {"slow": f_slow, "fast": f_fast, "plain": plain, "targets": y, "sessions": torch.full_like(y, i)}
-            for name, value in found.items():
-                self.asked.setdefault(name, []).append(value)
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
         self.by_test = {name: [percent(found) for found in right[name]] for name in ("slow", "fast gaussians")}
@@ -248,15 +217,11 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         if asked(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
     line |= {"by test": watch.by_test, "left out": watch.left_out}
-    if options.features:
-        line["features"] = hashlib.blake2b(repr((words, options.words)).encode(), digest_size=6).hexdigest()
-        watch.save(options.features / f"{line['features']}.safetensors")
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}
     line |= {"sessions": len(stream), "classes": len(method.classes), "bytes_kept": method.facts()["bytes_kept"]}
-    line |= {"memory_bytes": {kind: kept(memory) for kind, memory in watch.memories.items()}}
-    line |= {"memory_seconds": {kind: round(seconds, 2) for kind, seconds in watch.seconds.items()}, "notes": notes}
+    line |= {"notes": notes}
     if not options.no_ranpac:
         rival = load("ranpac", [*words, *(word for word in options.words if not word.startswith("method."))])
         other, stream, fit = made(rival, backbone)
@@ -270,10 +235,6 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
                 line.setdefault("ranpac every", []).append(percent(found.main == found.targets))
         line["ranpac"] = line["ranpac every"][-1]
     return line
-
-
-def kept(memory: SlowMemory) -> int:
-    return sum(tensor.nbytes for tensor in memory.state_dict().values())
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -298,7 +259,7 @@ def write(options: argparse.Namespace, cell: Callable[[argparse.Namespace, int],
     """A line for every seed that --out has no line of."""
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     given = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    given = {key: value for key, value in given.items() if key not in ("seeds", "out", "features")}
+    given = {key: value for key, value in given.items() if key not in ("seeds", "out")}
     for seed in map(int, options.seeds.split(",")):
         if any(line["given"] == given and line["seed"] == seed for line in lines):
             continue
@@ -314,9 +275,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--every", type=int, default=0, help="accuracies after every so many sessions")
-    parser.add_argument("--features", type=Path, help="a folder for the features, 10 MB for 2,400 pictures of d = 384")
     parser.add_argument("--no-ranpac", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path("memory.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("cells.jsonl"))
     write(parser.parse_args(), cell)
 
 

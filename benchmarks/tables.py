@@ -1,0 +1,363 @@
+"""Write the tables of the documents from the raw lines in benchmarks/results.
+
+    python benchmarks/tables.py            # README.md and docs/*.md, in place
+    python benchmarks/tables.py --cells    # print each of the 48 cells instead
+
+A document holds a table between ``<!-- table NAME -->`` and ``<!-- end -->``; NAME is a function of this file.
+"""
+
+import argparse
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+STREAMS = {
+    ("cifar100_200x60_jpeg", 200): "CIFAR-100, 200 per class",
+    ("cifar100_50x10", 24): "CIFAR-100, 24 per class",
+    ("flowers102_20x12", 20): "Flowers-102",
+    ("pacs_30x15", 20): "PACS",
+}
+BACKBONES = {
+    "vit_tiny_augreg": "ViT-Tiny/16",
+    "dinov2_s14_reg4_b": "`reg4_b`",
+    "dinov2_s14_a": "`a`",
+    "vit_tiny_p8_64": "ViT-Tiny/8",
+}
+PETS = {"adapter": "adapter", "ssf": "SSF", "vpt_deep": "VPT-deep"}
+METHODS = {
+    "safe": "SAFE", "ranpac": "RanPAC", "slca": "SLCA", "ssiat": "SSIAT", "ease": "EASE", "lae": "LAE", "aper": "APER",
+    "simplecil": "SimpleCIL", "coda": "CODA-Prompt", "dualprompt": "DualPrompt", "l2p": "L2P",
+    "siprompts": "S-iPrompts", "finetune": "Fine-tuning", "finetune-full": "Fine-tuning, whole network",
+    "joint": "joint, SSF", "joint-full": "joint, whole network", "joint-linear": "joint, linear probe",
+}  # fmt: skip
+SCALES = ("24", "200")  # training pictures per class
+Run = dict[str, Any]
+
+
+def runs() -> list[Run]:
+    """The lines of cells.py with names for stream, backbone and PET; "last" is after the last session."""
+    found = []
+    for line in lines("cells_h200.jsonl"):
+        given = line["given"]
+        line["stream"] = STREAMS[given["folder"], given["each"]]
+        line["backbone"] = BACKBONES[Path(given["weights"]).stem]
+        line["pet"] = PETS[given["pet"]]
+        line["last"] = line["accuracy"][-1] | ({"ranpac": line["ranpac"]} if "ranpac" in line else {})
+        found.append(line)
+    return found
+
+
+def lines(name: str) -> list[Run]:
+    return [json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def grid() -> list[Run]:
+    """The 144 runs of 48 cells: all classes of a stream, ten in a session, or a domain."""
+    return [run for run in runs() if run["given"]["step"] == 10 and run["given"]["classes"] in (None, 50)]
+
+
+def special(step: int, backbone: str, every: int = 0) -> list[Run]:
+    """The runs with so few classes in a session."""
+    chosen = [run for run in runs() if run["given"]["step"] == step and run["given"]["every"] == every]
+    return [run for run in chosen if run["backbone"] == backbone and run["pet"] == "SSF"]
+
+
+def average(found: Iterable[Run], *names: str) -> list[float]:
+    found = list(found)
+    return [mean(run["last"][name] for run in found) for name in names]
+
+
+def minus(found: Iterable[Run], name: str, other: str) -> list[float]:
+    return [run["last"][name] - run["last"][other] for run in found]
+
+
+def row(*cells: Any) -> str:
+    return f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)} |"
+
+
+def head(*cells: str) -> list[str]:
+    return [row(*cells), "|" + "---|" * len(cells)]
+
+
+def spread(values: list[float]) -> str:
+    return f"{signed(mean(values))} ± {stdev(values):.1f}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return text if text.strip("+−0.") else text[1:]
+
+
+def cells() -> list[str]:
+    pets = ("SSF", "adapter", "VPT-deep")
+    table = head("stream", "backbone", "untuned", "RanPAC", "slow", "fast", "SAFE", "bound", *pets)
+    columns = ("untuned", "ranpac", "slow", "fast gaussians", "safe gaussians", "safe bound")
+
+    def add(stream: str, backbone: str, found: list[Run]) -> None:
+        gains = [mean(minus((run for run in found if run["pet"] == pet), "safe gaussians", "ranpac")) for pet in pets]
+        table.append(row(stream, backbone, *average(found, *columns), *map(signed, gains)))
+
+    for stream in STREAMS.values():
+        for backbone in BACKBONES.values():
+            add(stream, backbone, [run for run in grid() if (run["stream"], run["backbone"]) == (stream, backbone)])
+    add("mean of 48 cells", "", grid())
+    return table
+
+
+def every_cell() -> list[str]:
+    kinds = [f"{who} {kind}" for who in ("fast", "safe") for kind in ("stale", "gaussians", "bound")]
+    columns = ("untuned", "ranpac", "slow", *kinds)
+    table = head("stream", "backbone", "PET", *columns)
+    keys = dict.fromkeys((run["stream"], run["backbone"], run["pet"]) for run in grid())
+    for key in keys:
+        found = [run for run in grid() if (run["stream"], run["backbone"], run["pet"]) == key]
+        table.append(row(*key, *average(found, *columns)))
+    return table
+
+
+def summary() -> list[str]:
+    found = grid()
+    gains = minus(found, "safe gaussians", "ranpac")
+    by_backbone = (
+        f"{backbone} {signed(mean(minus((r for r in found if r['backbone'] == backbone), 'safe gaussians', 'ranpac')))}"
+        for backbone in BACKBONES.values()
+    )
+    unseen = [r for r in found if r["stream"] in ("CIFAR-100, 200 per class", "Flowers-102")]
+    slow, fast, both = average(found, "slow", "fast gaussians", "safe gaussians")
+    under = minus(found, "safe gaussians", "untuned")
+    under_ranpac = minus(found, "ranpac", "untuned")
+    return [
+        *head("claim", "number"),
+        row("SAFE − RanPAC", f"**{signed(mean(gains))}** ({', '.join(by_backbone)})"),
+        row("on the two streams that chose no default", signed(mean(minus(unseen, "safe gaussians", "ranpac")))),
+        row("pairs below RanPAC", f"{below(gains)} of {len(gains)}; {below(gains, 0.5)} by more than 0.5"),
+        row("largest gain, largest loss", f"{signed(max(gains))}, {signed(min(gains))}"),
+        row("SAFE against its learners", f"{both:.1f}; slow {slow:.1f}, fast {fast:.1f}"),
+        row(
+            "runs below the untuned backbone",
+            f"{below(under)} of {len(found)}, at worst by {-min(under):.1f}; RanPAC {below(under_ranpac)}, "
+            f"by {-min(under_ranpac):.1f}",
+        ),
+    ]
+
+
+def below(values: list[float], by: float = 0.0) -> int:
+    return sum(value < -by for value in values)
+
+
+def readme() -> list[str]:
+    gains = minus(grid(), "safe gaussians", "ranpac")
+    return [
+        f"On {len(gains)} pairs of runs (four backbones, three PETs, four streams, three seeds) `safe` is "
+        f"{mean(gains):.1f} points above RanPAC with the same PET",
+        f"on average. The best pair gains {max(gains):.1f}. {below(gains)} pairs are below RanPAC, at worst by "
+        f"{-min(gains):.1f}: [docs/results.md](docs/results.md).",
+    ]
+
+
+def statistics() -> list[str]:
+    kinds = ("stale", "gaussians", "features", "bound")
+    table = head("stream", *(f"fast: {kind}" for kind in kinds), *(f"SAFE: {kind}" for kind in kinds))
+    columns = [f"{who} {kind}" for who in ("fast", "safe") for kind in kinds]
+    for stream in STREAMS.values():
+        table.append(row(stream, *average((run for run in grid() if run["stream"] == stream), *columns)))
+    return [*table, row("mean of 48 cells", *average(grid(), *columns))]
+
+
+def sessions() -> list[str]:
+    table = head("backbone", "sessions", "RanPAC", "untuned", "slow", "fast", "SAFE", "SAFE, stale", "SAFE, bound")
+    columns = ("untuned", "slow", "fast gaussians", "safe gaussians", "safe stale", "safe bound")
+    for backbone in ("ViT-Tiny/16", "`reg4_b`"):
+        for place, number in ((0, 10), (1, 20), (4, 50)):
+            found = [run | {"last": run["accuracy"][place]} for run in special(2, backbone, every=10)]
+            rival = mean(run["ranpac every"][place] for run in special(2, backbone, every=10))
+            table.append(row(backbone, number, rival, *average(found, *columns)))
+    return table
+
+
+def losses() -> list[str]:
+    """Where SAFE's defaults are behind something simpler."""
+    table = head("where", "SAFE", "better", "difference")
+
+    def add(where: str, found: Iterable[Run], better: str, name: str) -> None:
+        ours, other = average(list(found), "safe gaussians", better)
+        table.append(row(where, ours, f"{name} {other:.1f}", signed(ours - other)))
+
+    def cell(stream: str, pet: str, backbone: str = "`a`") -> list[Run]:
+        return [run for run in grid() if (run["stream"], run["backbone"], run["pet"]) == (stream, backbone, pet)]
+
+    few, many, flowers, stale = "CIFAR-100, 24 per class", "CIFAR-100, 200 per class", "Flowers-102", "stale statistics"
+    add("50 sessions of two classes, `reg4_b`, SSF", special(2, "`reg4_b`", every=10), "safe stale", stale)
+    add("50 sessions of two classes, ViT-Tiny/16, SSF", special(2, "ViT-Tiny/16", every=10), "safe stale", stale)
+    add("20 sessions of three classes, `a`, SSF, one seed", special(3, "`a`"), "untuned", "untuned")
+    add(f"{flowers}, `a`, adapter", cell(flowers, "adapter"), "ranpac", "RanPAC")
+    add(f"{flowers}, `a`, VPT-deep", cell(flowers, "VPT-deep"), "untuned", "untuned")
+    add(f"{few}, `a`, VPT-deep", cell(few, "VPT-deep"), "untuned", "untuned")
+    add(f"{many}, `a`, adapter", cell(many, "adapter"), "untuned", "untuned")
+    add("PACS, `reg4_b`, adapter", cell("PACS", "adapter", "`reg4_b`"), "fast gaussians", "its fast learner")
+    return table
+
+
+def claims() -> list[str]:
+    """The six claims of the paper: as printed with ViT-Tiny/16, and SAFE's defaults over backbones and PETs."""
+    with (RESULTS / "claims_tiny_h200.csv").open(encoding="utf-8") as file:
+        found = {(one["pictures a class"], one["run"], one["seed"], one["output"]): one for one in csv.DictReader(file)}
+
+    def finals(scale: str, run: str, output: str) -> list[float]:
+        return [float(found[scale, run, seed, output]["final"]) for seed in "012"]
+
+    def printed(output: str, run: str, other: str) -> list[str]:
+        """The final accuracy of an output of SAFE as printed minus that of another run, seed by seed."""
+        pairs = [zip(finals(scale, "preset=paper", output), finals(scale, run, other), strict=True) for scale in SCALES]
+        return [spread([ours - theirs for ours, theirs in pair]) for pair in pairs]
+
+    def without(output: str, change: str) -> list[str]:
+        return [*printed(output, f"preset=paper method.{change}", output), "–", "–"]
+
+    def late(scale: str) -> str:
+        """The fast learner minus the slow one on the classes of the later half of the sessions."""
+        differences = []
+        for seed in "012":
+            lines = [found[scale, "preset=paper", seed, who]["by session"].split() for who in ("fast", "slow")]
+            fast, slow = (mean(map(float, line[len(line) // 2 :])) for line in lines)
+            differences.append(fast - slow)
+        return spread(differences)
+
+    def defaults(value: Callable[[Run], float]) -> list[str]:
+        texts = []
+        for scale in SCALES:
+            differences = [value(run) for run in grid() if run["stream"] == f"CIFAR-100, {scale} per class"]
+            texts.append(f"{signed(mean(differences))} ({sum(d > 0 for d in differences)})")
+        return texts
+
+    def later(run: Run) -> float:
+        half = run["sessions"] // 2
+        return mean(run["by test"]["fast gaussians"][half:]) - mean(run["by test"]["slow"][half:])
+
+    def of(name: str, other: str) -> Callable[[Run], float]:
+        return lambda run: run["last"][name] - run["last"][other]
+
+    paper, ranpac = "preset=paper", "preset=ranpac-published"
+    return [
+        *head("final accuracy", "as printed, 24", "200", "defaults, 24", "200"),
+        row("slow − RanPAC", *printed("slow", ranpac, "ranpac"), *defaults(of("slow", "ranpac"))),
+        row("fast − slow, classes of the later half", *map(late, SCALES), *defaults(later)),
+        row("SAFE − slow", *printed("safe", paper, "slow"), *defaults(of("safe gaussians", "slow"))),
+        row("SAFE − fast", *printed("safe", paper, "fast"), *defaults(of("safe gaussians", "fast gaussians"))),
+        row("fast − fast without L_cos", *without("fast", "lambda_cos=0")),
+        row("fast − fast without L_s↔f", *without("fast", "lambda_cross=0")),
+        row("fast: slow teacher − PTM", *without("fast", "teacher=ptm")),
+        row("fast: slow teacher − fast of t−1", *without("fast", "teacher=previous")),
+        row("SAFE: entropy − sum", *without("safe", "aggregation=add")),
+        row("SAFE: entropy − maximum", *without("safe", "aggregation=max")),
+        row("SAFE: entropy − concatenation", *without("safe", "aggregation=concat")),
+    ]
+
+
+def transfer() -> list[str]:
+    with (RESULTS / "table-slow.csv").open(encoding="utf-8") as file:
+        found = [line for line in csv.DictReader(file) if line["measure"] == "final"]
+    names = [re.sub(r"Baseline \+ | \(slow learner\)|Baseline \(|\)", "", line["row"]) for line in found]
+    ours = (f"{float(line['ours']):.1f} ± {float(line['std']):.1f}" for line in found)
+    return [*head("", *names), row("ours", *ours), row("paper", *(f"{float(line['paper']):.1f}" for line in found))]
+
+
+def methods() -> list[str]:
+    """Every method on two backbones."""
+    tables: list[dict[tuple[str, str], list[Run]]] = []
+    for name, method, stream in (("tiny", "preset", "stream.path"), ("reg4b", "method", "stream")):
+        found: dict[tuple[str, str], list[Run]] = {}
+        with (RESULTS / f"compare_{name}_h200.csv").open(encoding="utf-8") as file:
+            for line in csv.DictReader(file):
+                found.setdefault((line[method], Path(line[stream]).name), []).append(line)
+        tables.append(found)
+    streams = {"cifar100_50x10": "CIFAR-100", "flowers102_20x12": "Flowers-102", "pacs_30x15": "PACS"}
+    heads = [*(f"{stream}, {backbone}" for backbone in ("Tiny", "`reg4_b`") for stream in streams.values())]
+    table = head("method", *heads, "learnable, M", "kept, MB")
+    for method, title in METHODS.items():
+        if (method, "cifar100_50x10") not in tables[0]:
+            continue
+        texts = []
+        for found in tables:
+            for stream in streams:
+                final = [100 * float(line["final"]) for line in found.get((method, stream), ())]
+                texts.append(f"{mean(final):.1f} ± {stdev(final):.1f}" if final else "–")
+        kept = tables[0][method, "cifar100_50x10"]
+        learnable, stored = (mean(float(line[key]) for line in kept) / 1e6 for key in ("learnable", "stored_bytes"))
+        table.append(row(title, *texts, f"{learnable:.2f}", stored))
+    return table
+
+
+def first_session() -> list[str]:
+    table = head("first session", "RanPAC, s", "SAFE, s", "ratio", "pilots, s", "slow learner, s")
+    groups: dict[str, list[Run]] = {}
+    for line in lines("first_session.jsonl"):
+        where = f"{line['machine']}, {line['ranpac']['pictures']:,} pictures, {line['of']}"
+        groups.setdefault(where, []).append(line)
+    for where, found in groups.items():
+        ranpac, safe = (mean(line[name]["seconds"] for line in found) for name in ("ranpac", "safe"))
+        pilots = mean(line["safe"]["pilot1"] + line["safe"]["pilot2"] for line in found)
+        slow = mean(line["safe"]["slow"] for line in found)
+        table.append(row(where, ranpac, safe, f"{safe / ranpac:.2f}", pilots, slow))
+    return table
+
+
+def later_session() -> list[str]:
+    speed = json.loads((RESULTS / "speed_h200.json").read_text(encoding="utf-8"))
+    parts = ("training", "features", "heads", "evaluation", "saving", "whole")
+    table = head("network", "PET", *parts)
+    for workload, network in (("published", "ViT-B/16"), ("small", "ViT-S/16")):
+        for pet, measured in speed[workload].items():
+            for name, who in (("later session", PETS.get(pet, "")), ("plain later", "plain reference")):
+                if isinstance(measured, dict) and name in measured.get("rows", ()):
+                    table.append(row(network, who, *(f"{measured['rows'][name][part]:.2f}" for part in parts)))
+    return table
+
+
+def seconds() -> list[str]:
+    table = head("method", "session, s", "training, s", "passes", "ratio")
+    with (RESULTS / "methods_h200.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            numbers = [f"{float(line[key]):.2f}" for key in ("seconds", "training")]
+            title = METHODS.get(line["method"], line["method"])
+            table.append(row(title, *numbers, f"{float(line['passes']):,.0f}", f"{float(line['ratio']):.2f}"))
+    return table
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    function.__name__: function
+    for function in (
+        cells, summary, readme, statistics, sessions, losses, claims, transfer, methods, first_session, later_session,
+        seconds,
+    )
+}  # fmt: skip
+
+
+def written(text: str) -> str:
+    """A document with its tables as the raw lines have them."""
+    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", action="store_true", help="print each of the 48 cells")
+    if parser.parse_args().cells:
+        print("\n".join(every_cell()))
+        return
+    for path in documents():
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
