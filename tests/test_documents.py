@@ -1,4 +1,4 @@
-"""The documents point to files that exist."""
+"""The documents are short, point to files that exist, and name what the program has."""
 
 import ast
 import re
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from safecl.experiments.config import presets
+from safecl.methods.catalog import method_settings
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")] + sorted(ROOT.glob("docs/*.md"))
+MAX_WORDS = 20_000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
@@ -17,6 +21,21 @@ def test_every_relative_link_leads_to_a_file(document: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", text)
     missing = [link for link in links if "://" not in link and not (document.parent / link).exists()]
     assert not missing
+
+
+def test_all_documents_together_stay_short() -> None:
+    documents = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in documents) <= MAX_WORDS
+
+
+def test_the_readme_and_the_page_of_methods_name_every_method_and_preset() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/methods.md"))
+    rows = readme[readme.index("| preset |") :].split("\n\n")[0].splitlines()[2:]
+    named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    assert named <= set(presets()) and set(method_settings()) <= named
+    assert [name for name in presets() if f"`{name}`" not in page and name not in ("demo", "default")] == []
+    titles = [kind.title for kind in method_settings().values()]
+    assert [title for title in titles if f"**{title}**" not in page] == []
 
 
 def test_the_sentences_of_the_troubleshooting_page_are_those_of_the_program() -> None:
