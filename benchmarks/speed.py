@@ -151,36 +151,44 @@ class Clock:
         return seconds
 
 
-def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list[str]) -> dict[str, Any]:
-    """SAFE with its default settings over a stream of noise; the seconds of each part of each session."""
+def prepared(
+    work: dict[str, Any], pet: str, sessions: int, device: str, words: list[str], folder: Path | None = None
+) -> tuple[Stream, Trainer]:
+    """A stream of noise, and SAFE with its default settings in the hands of a trainer."""
     settings = load("safe", [f"pet={pet}", f"ridge.size={work['size']}", f"train.epochs={work['epochs']}",
                              f"train.later_epochs={work['later']}", f"train.batch_size={work['batch']}",
                              f"device={device}", *words])  # fmt: skip
     accelerator = make_accelerator(settings.device)
-    place = accelerator.device
     weights = None if work["backbone"] == "safecl_micro" else "random"
     backbone = load_backbone(BackboneSettings(name=work["backbone"], weights=weights))
-    backbone.to(place, choose_precision(settings.precision, place))
+    backbone.to(accelerator.device, choose_precision(settings.precision, accelerator.device))
     stream = make_stream(work, sessions, backbone.size)
     method = make_method(settings.method, backbone)
-    clock, lines = Clock(place), []
-    reset_peak(place)
-    with tempfile.TemporaryDirectory() as name, clock:
-        folder = Path(name)
+    return stream, Trainer(accelerator, method, settings.train, stream.transform, 0, Says(), folder)
+
+
+def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list[str]) -> dict[str, Any]:
+    """SAFE over a stream of noise; the seconds of each part of each session."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, lines = Path(name), []
         (folder / "state").mkdir()
-        fit = Trainer(accelerator, method, settings.train, stream.transform, 0, Says(), folder / "state")
-        for number in range(1, sessions + 1):  # what engine.run does
-            began = now(place)
-            learn(method, stream.open(number), fit)
-            learned = now(place)
-            evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
-            evaluated = now(place)
-            keep_state(folder, method, number, {})
-            saved = now(place)
-            rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
-            counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}
-            lines.append({**clock.read(), **rest, **counts})
-    return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method, "backbone": backbone}
+        stream, fit = prepared(work, pet, sessions, device, words, folder / "state")
+        method, place = fit.method, fit.processes.device
+        clock = Clock(place)
+        reset_peak(place)
+        with clock:
+            for number in range(1, sessions + 1):  # what engine.run does
+                began = now(place)
+                learn(method, stream.open(number), fit)
+                learned = now(place)
+                evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
+                evaluated = now(place)
+                keep_state(folder, method, number, {})
+                saved = now(place)
+                rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
+                counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}
+                lines.append({**clock.read(), **rest, **counts})
+    return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method}
 
 
 def reference(work: dict[str, Any], pet: str, device: torch.device, epochs: int) -> dict[str, float]:

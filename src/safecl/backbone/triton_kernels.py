@@ -8,7 +8,8 @@ import triton.language as tl
 
 # The fastest of those tried on an H200 with the activations of a ViT-B.
 NORM_ROWS, NORM_WARPS = 2, 2  # rows of a program
-SUM_ROWS, SUM_STEP, SUM_COLUMNS, SUM_WARPS = 128, 32, 128, 4  # of a program, and the rows it loads at once
+SUM_COLUMNS, SUM_WARPS = 128, 4  # of a program
+SUM_ROWS = {False: (128, 32), True: (64, 8)}  # of a program, and those it loads at once, without and with GELU
 
 
 def layer_norm(x, weight, bias, eps):
@@ -57,12 +58,12 @@ def scale_gradients(g, z, x, weight, bias, scale, shift, gelu_in, gelu_out, tiny
 
 
 def _sums(g, z, by_z, mean, spread, scale, norm, gelu):
-    """The sums of g and of g · z over ``SUM_ROWS`` rows each, (2, parts, width), with z normalised if ``norm``."""
-    width = g.shape[-1]
+    """The sums of g and of g · z over some rows each, (2, parts, width), with z normalised if ``norm``."""
+    width, (count, step) = g.shape[-1], SUM_ROWS[gelu]
     n = g.numel() // width
-    parts = triton.cdiv(n, SUM_ROWS)
+    parts = triton.cdiv(n, count)
     sums, grid = g.new_empty(2, parts, width, dtype=torch.float32), (triton.cdiv(width, SUM_COLUMNS), parts)
-    sizes = SUM_ROWS, SUM_STEP, SUM_COLUMNS
+    sizes = count, step, SUM_COLUMNS
     _sum[grid](g, z, by_z, mean, spread, sums, n, width, parts, norm, gelu, *sizes, num_warps=SUM_WARPS)
     return sums, parts
 

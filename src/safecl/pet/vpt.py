@@ -19,19 +19,22 @@ class Prompts(nn.Module):
     of other parameters the first steps are too long and training diverges. ``rate`` is the factor on their gradient.
     """
 
-    def __init__(self, tokens: int, width: int, rate: float = 1.0) -> None:
+    def __init__(self, tokens: int, width: int, rate: float = 1.0, replace: bool = False) -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.zeros(tokens, width))
-        self.rate = rate
+        self.rate, self.replace = rate, replace
 
     def forward(self, x: Tensor) -> Tensor:
-        """Append the tokens to every sequence: (N, L, d) → (N, L + n, d)."""
+        """Append the tokens to every sequence, (N, L, d) → (N, L + n, d), or replace its last n tokens."""
         tokens = torch.lerp(self.tokens.detach(), self.tokens, self.rate)  # the same numbers; scales the gradient
-        return torch.cat([x, tokens.to(x.dtype).expand(len(x), -1, -1)], dim=1)
+        rows = tokens.to(x.dtype).expand(len(x), -1, -1)
+        if self.replace:
+            return torch.slice_scatter(x, rows, dim=1, start=x.shape[1] - len(tokens))
+        return torch.cat([x, rows], dim=1)
 
 
 class PromptedBlock(nn.Module):
-    """Append prompts before a block, if it has its own, and cut the last ``drop`` tokens off after it."""
+    """Put prompts before a block, if it has its own, and cut the last ``drop`` tokens off after it."""
 
     def __init__(self, block: nn.Module, prompts: Prompts | None, drop: int) -> None:
         super().__init__()
@@ -57,8 +60,8 @@ def attach_vpt(pet: VptSettings, vit: VisionTransformer, seed: int) -> tuple[Vis
     for i, block in enumerate(layers):
         own = None
         if deep or i == 0:
-            prompts[str(i)] = own = Prompts(pet.tokens, view.embed_dim, pet.rate)
-        last = deep or i == len(layers) - 1
+            prompts[str(i)] = own = Prompts(pet.tokens, view.embed_dim, pet.rate, replace=i > 0)
+        last = i == len(layers) - 1
         if own is not None or last:
             view.blocks[i] = PromptedBlock(block, own, pet.tokens if last else 0)
     return view, prompts
