@@ -80,6 +80,6 @@ def test_no_two_parts_of_a_method_share_random_numbers(
     assert method.ridge_fast.projection is method.ridge_slow.projection  # shared on purpose, as in the paper
     if aggregation == "concat":
         note("projection of both", method.joint.projection)
-    note("order", torch.randperm(50, generator=generator(0, "order", 1, 0)).float())
-    note("crops", torch.rand(50, generator=generator(0, "augment", 1, 0, 0)))
+    note("order", torch.randperm(50, generator=generator(0, "order", 1, "slow", 0)).float())
+    note("crops", torch.rand(50, generator=generator(0, "augment", 1, "slow", 0)))
     assert len(seen) > 20

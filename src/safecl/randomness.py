@@ -8,7 +8,7 @@ import torch
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """A seed of its own for what ``names`` say, e.g. ``derive(0, "order", session, epoch)``."""
+    """A seed of its own for what ``names`` say, e.g. ``derive(0, "order", session, phase, epoch)``."""
     text = "/".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
 

@@ -167,6 +167,25 @@ def test_the_seed_decides_everything_and_the_global_generator_nothing(backbone: 
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
+def test_no_two_phases_of_a_session_share_orders_crops_or_dropout(backbone: Backbone, session: Session) -> None:
+    fit, seen = new_fit(TrainSettings(epochs=2, batch_size=9)), dict[str, list[tuple[Tensor, ...]]]()
+
+    def noted(name: str) -> Loss:
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            dropped = nn.functional.dropout(torch.ones(50))
+            seen.setdefault(name, []).append((batch.targets, batch.inputs.sort(dim=0).values, dropped))
+            return tuned.loss(batch)
+
+        return loss
+
+    for name in ("pilot", "slow"):
+        tuned = Tuned(backbone)
+        fit(name, tuned, session, noted(name))
+    for kind in range(3):
+        every = [batch[kind] for name in ("pilot", "slow") for batch in seen[name]]
+        assert not any(torch.equal(one, other) for i, one in enumerate(every) for other in every[:i])
+
+
 def test_every_picture_is_seen_once_an_epoch(backbone: Backbone, session: Session) -> None:
     learner = Tuned(backbone)
     seen: list[int] = []
@@ -359,7 +378,9 @@ def test_a_name_is_used_once_a_session(folder: bool, backbone: Backbone, session
     with pytest.raises(RuntimeError, match="twice with the name 'fast' in session 1"):
         fit("fast", second, session, second.loss)
     fit("faster", second, session, second.loss)
-    assert torch.equal(parameters(first), parameters(second))
+    expected = Tuned(backbone)
+    new_fit()("faster", expected, session, expected.loss)
+    assert torch.equal(parameters(expected), parameters(second))  # the call that was refused changed nothing
     fit.begin(2)
     fit("fast", second, session, second.loss)
     assert not torch.equal(parameters(first), parameters(second))

@@ -86,6 +86,18 @@ def test_where_no_rate_helps_the_pet_stays_and_the_rest_is_trained(backbone: Bac
     assert "what is tuned stays as it was" in fit.progress.lines[-1]  # type: ignore[attr-defined]
 
 
+def test_the_steps_of_a_tracker_only_rise_whatever_is_undone(
+    backbone: Backbone, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three attempts are undone, and a phase follows."""
+    tuned, fit, logged = Tuned(backbone, "ssf"), new_fit(), list[int]()
+    monkeypatch.setattr(fit.accelerator, "log", lambda values, step: logged.append(step))
+    fit("fast", tuned, session, tuned.loss, after_step=destroyer(tuned, fit, 2))
+    fit("next", tuned, session, tuned.loss)
+    assert logged == [3 * epoch for epoch in range(1, 9)]  # three steps an epoch, two epochs an attempt
+    assert fit.steps == logged[-1] and [phase["steps"] for phase in fit.phases] == [6, 6]
+
+
 def test_a_loss_that_is_never_finite_is_a_sentence_with_the_guard_too(backbone: Backbone, session: Session) -> None:
     tuned = Tuned(backbone, "ssf")
     with pytest.raises(SafeclError, match=r"diverged in session 1 .*; lower train\.lr\.$"):

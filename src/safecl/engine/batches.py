@@ -56,6 +56,7 @@ class PictureBatches:
         loader: DeviceLoader,
         targets: Tensor,
         session: int,
+        name: str,
         recipe: Recipe,
         seed: int,
         processes: Processes,
@@ -65,17 +66,18 @@ class PictureBatches:
         self.loader, self.targets, self.recipe, self.processes = loader, targets, recipe, processes
         # Where the network rounds its pictures to bfloat16, float16 is more than precise enough for the crops.
         self._dtype = torch.float32 if dtype == torch.float32 else torch.float16
-        self._names = seed, session
+        self._names = session, name  # no other phase draws the same orders and crops
+        self._seed = seed
         self.rows, self.per_epoch = len(targets), math.ceil(len(targets) / recipe.batch_size)
         self._piece = math.ceil(recipe.batch_size / accumulate)
 
     def inputs(self, start: int) -> Iterator[Inputs]:
         """(this process's canvases of the batch, their crops, all targets of it)."""
-        (seed, session), size, device = self._names, self.recipe.batch_size, self.targets.device
+        seed, size, device = self._seed, self.recipe.batch_size, self.targets.device
         for step in range(start, self.recipe.epochs * self.per_epoch):
             epoch, at = divmod(step, self.per_epoch)
             if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
-                order = torch.randperm(self.rows, generator=generator(seed, "order", session, epoch))
+                order = torch.randperm(self.rows, generator=generator(seed, "order", *self._names, epoch))
                 cut = [torch.split(rows, size)[at:] for rows in (order, self.targets[moved(order, device)])]
                 canvases = self.loader.canvases([batch[self._own(len(batch))].tolist() for batch in cut[0]])
                 labels = iter(cut[1])
@@ -83,7 +85,7 @@ class PictureBatches:
             # All crops of the batch are drawn, so that those of a picture do not depend on which process takes it.
             own = self._own(len(these))
             every = torch.ones(len(these), 3).index_copy(0, own, shapes)
-            crops = random_crops(every, self.loader.transform, generator(seed, "augment", session, step, 0))
+            crops = random_crops(every, self.loader.transform, generator(seed, "augment", *self._names, step))
             yield canvas, moved(crops[own], device), these
 
     def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:

@@ -17,7 +17,7 @@ from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.guard import Guard
 from safecl.engine.memory import peak, reset_peak
 from safecl.engine.optimiser import Optimiser, rate_factor
-from safecl.engine.phase import Means, PhaseCheckpoint
+from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
@@ -67,7 +67,7 @@ class Trainer:
         self.accelerator, self.method, self.settings = accelerator, method, settings
         self.transform, self.seed, self.progress, self.folder, self.stop = transform, seed, progress, folder, stop
         self.processes = Processes(accelerator)
-        self.steps = 0  # taken in all phases that are finished
+        self.steps = 0  # taken in the phases that are finished, attempts that were undone included
         self.begin(0)
 
     def begin(self, session: int) -> None:
@@ -143,7 +143,7 @@ class Trainer:
                         f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; "
                         "lower train.lr."
                     )
-                checkpoint.step, checkpoint.slower, checkpoint.means = 0, checkpoint.slower / 10, Means()
+                checkpoint.undo()
                 again = (
                     "what is tuned stays as it was" if checkpoint.slower < LEAST / 2 else "again at a tenth of the rate"
                 )
@@ -156,7 +156,7 @@ class Trainer:
         module.eval()
         module.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
-        self.steps += checkpoint.step
+        self.steps += checkpoint.undone + checkpoint.step
         seen, seconds = phase.batches.rows * recipe.epochs, max(checkpoint.seconds, 1e-9)
         times = {"steps": checkpoint.step, "seconds": seconds, "images": seen, "images_per_second": seen / seconds}
         self.phases.append({"phase": name, **times, "peak_memory": self.measure()})
@@ -202,11 +202,11 @@ class Trainer:
         with self.progress.phase(f"Session {self.session}  {phase.name}", phase.steps, here) as shown:
             while following is not None:
                 # Dropout draws from torch's own generator; each process draws the masks of its own pictures.
-                seed = derive(self.seed, "dropout", self.session, checkpoint.step) + processes.index
+                seed = derive(self.seed, "dropout", self.session, phase.name, checkpoint.step, processes.index)
                 default_generator(device).manual_seed(seed)
                 rate = recipe.lr * max(checkpoint.slower, LEAST) * rate_factor(recipe, checkpoint.step, per_epoch)
                 optimiser.set_rate(rate)
-                checkpoint.means.add(take(*following))
+                checkpoint.add(take(*following))
                 if held is not None:
                     held.hold()
                 if phase.after_step is not None:
@@ -215,12 +215,12 @@ class Trainer:
                 checkpoint.step += 1
                 look = checkpoint.step % NOTE == 0 or checkpoint.step % per_epoch == 0
                 if look:
-                    means = checkpoint.means.take()
+                    means = checkpoint.means()
                     if not math.isfinite(means["loss"]):
                         return False
                     epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
-                    self._note(phase.name, checkpoint.step, epoch, means, rate)
+                    self._note(phase.name, checkpoint, epoch, means, rate)
                     terms = "".join(f"  {key} {mean:z.3f}" for key, mean in means.items() if key != "loss")
                     note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:z.3f}  {speed:.0f} images/s{terms}"
                     shown.advance(0, note)
@@ -293,7 +293,7 @@ class Trainer:
         if isinstance(data, Session):
             loader, targets, dtype = self._open(data), self._targets(data), self.method.backbone.dtype
             shared = self.processes, self.settings.accumulate
-            return PictureBatches(loader, targets, self.session, recipe, self.seed, *shared, dtype)
+            return PictureBatches(loader, targets, self.session, name, recipe, self.seed, *shared, dtype)
         return FeatureBatches(data, self.session, name, recipe, self.seed, self.processes.device)
 
     def _open(self, session: Session) -> DeviceLoader:
@@ -314,12 +314,12 @@ class Trainer:
         if file is not None:
             self.processes.once(lambda: checkpoint.save(file, phase.module, optimiser, phase.steps))
 
-    def _note(self, name: str, step: int, epoch: int, means: dict[str, float], rate: float) -> None:
+    def _note(self, name: str, checkpoint: PhaseCheckpoint, epoch: int, means: dict[str, float], rate: float) -> None:
         terms = {key: value for key, value in means.items() if key != "loss"}
-        line = {"session": self.session, "phase": name, "step": step, "epoch": epoch, "lr": rate}
+        line = {"session": self.session, "phase": name, "step": checkpoint.step, "epoch": epoch, "lr": rate}
         self.losses.append({**line, "loss": means["loss"], "terms": terms})
         values = {f"{name}/{key}": value for key, value in means.items()}
-        self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + step)
+        self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + checkpoint.undone + checkpoint.step)
 
 
 def checked(terms: object, phase: str) -> dict[str, Tensor]:
