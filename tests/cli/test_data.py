@@ -71,7 +71,7 @@ def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, 
     assert result.exit_code == 1 and result.output.count("problem: ") == 2
     result = run.invoke(app, ["check", *name, "stream.unreadable=skip"])
     assert result.exit_code == 1 and result.output.count("problem: ") == 1
-    assert "warning: 1 picture is left out as unreadable" in result.output
+    assert "warning: 1 picture is omitted as unreadable" in result.output
     result = run.invoke(app, ["check", *name, "stream.unreadable=skip", "stream.duplicates=allow"])
     assert result.exit_code == 0 and "warning: 1 picture is in more than one class" in result.output
     result = run.invoke(app, ["check", *name, "stream.unreadible=skip"])

@@ -207,7 +207,7 @@ def test_the_usual_way(
     assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
     monkeypatch.setattr(sys, "stdin", iter(["one/a/000.png\n", "unreadable/y/000.png\n"]))
     code, said, error = say("predict", "-", "--model", model, "--format", "csv")
-    assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (it is not a picture)" in error
+    assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (not a picture)" in error
     assert [line.split(",")[0] for line in said.splitlines()][1:] == ["one/a/000.png", "unreadable/y/000.png"]
     code, said, _ = say("eval", "two", "--model", model, "--json", "--page", str(tmp_path / "page.html"))
     assert code == 0 and json.loads(said)["pictures"] == 10 and "svg" in (tmp_path / "page.html").read_text()
@@ -314,11 +314,11 @@ def test_pictures_that_cannot_be_read_are_skipped_and_named(
     code, said, error = say("learn", str(folder), "--model", str(tmp_path / "m.safecl"), *MAKE)
     assert code == 0 and "Learned 2 classes from 6 pictures" in said
     notes = error.splitlines()
-    assert [note.split(":")[1][:24] for note in notes] == [" 2 pictures are left out"] * 2
+    assert [note.split(":")[1][:24] for note in notes] == [" 2 pictures are omitted "] * 2
     assert "a.HEIC" in error and "b.avif" in error and "y/001.png" in error and "notes.txt" not in error
     assert "stream." not in error
     code, said, error = say("predict", str(folder / "z"), "--model", str(tmp_path / "m.safecl"))
-    assert code == 0 and len(said.splitlines()) == 4 and "2 pictures are left out" in error
+    assert code == 0 and len(said.splitlines()) == 4 and "2 pictures are omitted" in error
     code, said, error = say("eval", str(folder), "--model", str(tmp_path / "m.safecl"), "--json")
     assert code == 0 and json.loads(said)["pictures"] == 6
 

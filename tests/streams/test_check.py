@@ -53,7 +53,7 @@ def test_one_line_names_every_broken_picture_with_its_reason(class_folder) -> No
         ("bee/loop.jpg", "a link"),
     ):
         assert f"{name} ({why}" in line
-    assert line.endswith("; remove or replace them, or set stream.unreadable=skip to leave them out")
+    assert line.endswith("; remove or replace them, or set stream.unreadable=skip to omit them")
     for i in range(4):
         (top / "ant" / f"more{i}.png").touch()
     (line,) = check_stream(parse_stream(f"folder:{top}")).problems

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from safecl.streams.drawn.glyphs import GlyphPictures
 from safecl.streams.pictures.cache import cached
 from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join
-from safecl.streams.sources.arrays import from_hugging_face, from_torch
+from safecl.streams.sources.arrays import Images
 from safecl.streams.sources.folder import read_folder
+from safecl.streams.sources.hub import from_hugging_face
 from safecl.streams.sources.table import read_manifest
+from safecl.streams.sources.torch import from_torch
 from safecl.streams.stream import Part, Stream
 
 
@@ -156,13 +159,46 @@ def test_glyphs_are_known_by_what_defines_them() -> None:
     assert not GlyphPictures(["A"], range(2))._drawn
 
 
-def test_torch_datasets_are_known_by_their_labels() -> None:
-    def of(labels: list[int], seed: int) -> str:
-        pictures = torch.rand(len(labels), 3, 4, 4, generator=torch.Generator().manual_seed(seed))
-        data = torch.utils.data.TensorDataset(pictures, torch.tensor(labels))
-        return str(from_torch(data).fingerprint())
+@pytest.mark.parametrize("changed", [0, 37, 99])
+def test_torch_datasets_and_lists_of_pictures_with_equal_labels_are_known_by_every_picture(changed: int) -> None:
+    labels: list[Any] = [i % 3 for i in range(100)]
 
-    assert of([0, 1, 0, 1], 0) == of([0, 1, 0, 1], 1) != of([0, 1, 1, 1], 0)
+    def of_torch(pictures: torch.Tensor, labels: list[Any] = labels) -> str:
+        return str(from_torch(torch.utils.data.TensorDataset(pictures, torch.tensor(labels))).fingerprint())
+
+    def of_list(pictures: torch.Tensor, labels: list[Any] = labels) -> str:
+        return Images(list(pictures), labels).fingerprint()
+
+    pictures = torch.rand(100, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    other = pictures.clone()
+    other[changed, 0, 0, 0] = 1 - other[changed, 0, 0, 0].round()
+    for of in (of_torch, of_list):
+        assert of(pictures) == of(pictures.clone()) != of(other)
+        assert of(pictures) != of(pictures, [0, 0, *labels[2:]])
+
+
+def test_a_list_is_known_by_its_pixels_whatever_holds_them() -> None:
+    array = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    forms = [array, Image.fromarray(array), torch.from_numpy(array).permute(2, 0, 1)]
+    assert len({Images([form], ["a"]).fingerprint() for form in forms}) == 1
+    assert Images([array.reshape(6, 4, 3)], ["a"]).fingerprint() != Images([array], ["a"]).fingerprint()
+
+
+def test_a_picture_of_a_torch_dataset_is_made_once_for_its_fingerprint() -> None:
+    made: list[int] = []
+
+    class Slow(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+        targets = (0, 1, 0, 1)
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+            made.append(index)
+            return torch.full((3, 2, 2), index / 4), index % 2
+
+    stream = from_torch(Slow(), test_fraction=0)
+    assert stream.fingerprint() == stream.joint().fingerprint() and sorted(made) == [0, 1, 2, 3]
 
 
 def test_hugging_face_datasets_are_known_by_their_own_fingerprint() -> None:
@@ -181,12 +217,13 @@ def test_hugging_face_datasets_are_known_by_their_own_fingerprint() -> None:
     assert of("a") == of("a") != of("b")
 
 
-def test_pictures_of_an_unknown_kind_are_known_by_their_labels() -> None:
+def test_pictures_of_an_unknown_kind_are_known_by_labels_and_pixels() -> None:
     class Other(Pictures):
-        def __init__(self, labels: list[str]) -> None:
-            self.labels = labels
+        def __init__(self, labels: list[str], grey: int = 0) -> None:
+            self.labels, self.grey = labels, grey
 
         def decode(self, index: int) -> Any:
-            raise AssertionError
+            return Image.new("RGB", (2, 2), (self.grey,) * 3)
 
     assert Other(["a", "bc"]).fingerprint() != Other(["ab", "c"]).fingerprint() == Other(["ab", "c"]).fingerprint()
+    assert Other(["a"], 1).fingerprint() != Other(["a"]).fingerprint()

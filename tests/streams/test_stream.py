@@ -1,7 +1,9 @@
 """What a stream promises: each picture in one session, each session once, the order the field uses."""
 
+import itertools
 import json
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -187,9 +189,19 @@ def test_a_finished_session_cannot_be_read() -> None:
     first.train.decode(0)
     some = first.train.subset([0, 1])
     stream.open(2)
-    for read in (first.train.decode, some.decode):
+    reads: tuple[Callable[[Pictures], object], ...] = (
+        lambda pictures: pictures.decode(0),
+        lambda pictures: pictures.size_of(0),
+        lambda pictures: pictures.digest(0),
+        lambda pictures: pictures.plain([0], stream.transform),
+        lambda pictures: pictures.canvas([0], stream.transform),
+        lambda pictures: pictures.side(stream.transform),
+        lambda pictures: pictures.shorter_side,
+        lambda pictures: pictures.fingerprint(),
+    )
+    for pictures, read in itertools.product((first.train, some), reads):
         with pytest.raises(SessionClosedError):
-            read(0)
+            read(pictures)
     with pytest.raises(SessionClosedError):
         stream.open(1)
 

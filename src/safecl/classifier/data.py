@@ -1,6 +1,5 @@
 """Pictures from anything a person holds: a folder, a table, paths, arrays, images, a torch or Hugging Face dataset."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,23 +14,15 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import cache_folder, cached
 from safecl.streams.pictures.decode import EXTENSIONS
 from safecl.streams.pictures.files import File, FilePictures, printable
-from safecl.streams.pictures.images import Label, Pictures, Transform, Wrapped
-from safecl.streams.sources.arrays import HuggingFacePictures, TorchPictures, array_pictures, as_image, plain_label
+from safecl.streams.pictures.images import Pictures, Transform, Wrapped
+from safecl.streams.sources.arrays import Images, array_pictures, plain_label
 from safecl.streams.sources.folder import read_folder, scan
+from safecl.streams.sources.hub import HuggingFacePictures
 from safecl.streams.sources.table import read_manifest
+from safecl.streams.sources.torch import TorchPictures
 
 HELD = 512 << 20  # bytes of decoded pictures that are held in memory
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
-
-
-class Images(Pictures):
-    """Images, arrays or tensors in a list, each of its own size."""
-
-    def __init__(self, items: Sequence[Any], labels: Sequence[Label]) -> None:
-        self.items, self.labels = items, labels
-
-    def decode(self, index: int) -> Image.Image:
-        return as_image(self.items[index], self.where(index))
 
 
 class Held(Wrapped):
@@ -134,15 +125,8 @@ def ready(pictures: Pictures, transform: Transform, home: Path | None = None) ->
 
 def hashes(pictures: Pictures) -> Tensor:
     """64 bits of each picture's content: (N,)."""
-
-    def number(index: int) -> int:
-        content = pictures.content(index)
-        if not content:
-            image = pictures.decode(index)
-            content = f"{image.size}".encode() + image.tobytes()
-        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
-
-    return torch.tensor([number(i) for i in range(len(pictures))], dtype=torch.int64)
+    numbers = [int.from_bytes(pictures.digest(i)[:8], "little", signed=True) for i in range(len(pictures))]
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def _from_path(path: Path) -> tuple[Pictures, str]:

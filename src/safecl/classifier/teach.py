@@ -27,10 +27,9 @@ from safecl.engine.progress import Progress, Quiet
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import counted
 from safecl.methods.method import Method
-from safecl.streams.labels import check_name, label_problems
-from safecl.streams.pictures.clean import naming
+from safecl.streams.check import naming
+from safecl.streams.labels import check_name, label_problems, sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
-from safecl.streams.sources.arrays import sorted_classes
 from safecl.streams.stream import Session
 
 FEW, TINY = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning

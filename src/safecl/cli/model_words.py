@@ -16,7 +16,8 @@ from safecl.classifier.data import labelled, picture_files
 from safecl.cli.terminal import Column, make_console, print_table, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, spelt
-from safecl.streams.pictures.clean import naming
+from safecl.streams.check import naming
+from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import File, FilePictures, printable
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _named(words: Iterable[str]) -> Iterator[str | _Unfit]:
         try:
             yield from picture_files(Path(word))
         except SafeclError as error:
-            yield _Unfit(word, _why(str(error), word))
+            yield _Unfit(word, str(error).rstrip("."))
 
 
 def _answers(
@@ -104,17 +105,11 @@ def _answers(
             try:
                 pictures.decode(i)
             except SafeclError as error:
-                answers.setdefault(i, _why(str(error), pictures.where(i)))
+                answers.setdefault(i, error.reason if isinstance(error, UnreadableError) else str(error))
         ask()
     rest = iter(range(len(files)))
     for name in names:
         yield (name.name, name.why) if isinstance(name, _Unfit) else (name, answers[next(rest)])
-
-
-def _why(sentence: str, name: str) -> str:
-    """Why, out of "The picture NAME cannot be read (it is not a picture); remove it …"."""
-    clause = sentence.partition(";")[0].rstrip(".").removeprefix(f"The picture {name} ").removeprefix("cannot be read")
-    return clause.strip(" :").removeprefix("(").removesuffix(")") or sentence
 
 
 class _Table:

@@ -1,19 +1,17 @@
 """Open a stream by its settings or by a short form of them."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from safecl.errors import SafeclError
-from safecl.streams.check import Report, check, wrong_counts
+from safecl.streams.check import Report, Rules, check, wrong_counts
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.dataset import SPLITS, Dataset, record
 from safecl.streams.drawn.glyphs import glyph_transform, glyphs
 from safecl.streams.pictures.cache import cache_folder, cached
-from safecl.streams.pictures.clean import refuse
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform
 from safecl.streams.settings import (
     DatasetSettings,
@@ -26,8 +24,8 @@ from safecl.streams.settings import (
     parse_stream,
     short_form,
 )
-from safecl.streams.sources.arrays import hugging_face
 from safecl.streams.sources.folder import read_folder
+from safecl.streams.sources.hub import hugging_face
 from safecl.streams.sources.table import read_manifest
 from safecl.streams.stream import Stream
 
@@ -97,13 +95,20 @@ def transform_of(stream: StreamSettings | None, size: int | None = None) -> Tran
     return Transform(**given)
 
 
-def read(stream: StreamSettings, refuse: Callable[[str], None] = refuse) -> Collection:
-    """The pictures of a stream, not yet cut into sessions. ``refuse`` is told, in a sentence, what must not be used."""
+def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
+    """The pictures of a stream, not yet cut into sessions; ``rules`` replace those of a folder or table."""
     if isinstance(stream, FolderSettings | TableSettings):
-        how = {key: getattr(stream, key) for key in ("test_fraction", "split_seed", "unreadable", "duplicates")}
+        own = Rules(
+            test_fraction=stream.test_fraction,
+            split_seed=stream.split_seed,
+            unreadable=stream.unreadable,
+            duplicates=stream.duplicates,
+        )
+        own.update(rules)
+        own.update(rules)
         if isinstance(stream, FolderSettings):
-            return read_folder(stream.path, protocol=stream.protocol, refuse=refuse, **how)
-        return read_manifest(stream.path, stream.kind, refuse=refuse, **how)
+            return read_folder(stream.path, protocol=stream.protocol, **own)
+        return read_manifest(stream.path, stream.kind, **own)
     if isinstance(stream, HuggingFaceSettings):
         return hugging_face(
             stream.name, stream.image, stream.label, test_fraction=stream.test_fraction, split_seed=stream.split_seed
@@ -129,13 +134,13 @@ def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
     if isinstance(stream, DatasetSettings):
         return check(*read_dataset(stream), workers=workers)
     found: list[str] = []
-    allowed = isinstance(stream, FolderSettings | TableSettings) and stream.duplicates == "allow"
+    rules, allowed = Rules(refuse=found.append), False
     if isinstance(stream, FolderSettings | TableSettings):  # duplicates and broken pictures are counted by the check
-        kept = "keep" if stream.unreadable == "refuse" else stream.unreadable
-        stream = stream.model_copy(update={"duplicates": "allow", "unreadable": kept})
+        allowed = stream.duplicates == "allow"
+        rules |= {"duplicates": "allow", "unreadable": "keep" if stream.unreadable == "refuse" else "skip"}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        data = read(stream, found.append)
+        data = read(stream, **rules)
     report = check(data, workers=workers, duplicates_allowed=allowed)
     report.warnings.extend(str(w.message).rstrip(".") for w in said)
     report.problems[:0] = [sentence.rstrip(".") for sentence in found]

@@ -1,8 +1,15 @@
-"""Check a collection: counts, unreadable pictures, pictures in training and test or in two classes."""
+"""Which pictures may come in: what is wrong with them is found before anything is learned.
 
-from collections.abc import Iterator, Sequence
+``collect`` makes a collection of a user's pictures; ``check`` reads a whole collection and reports on it.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
@@ -10,10 +17,161 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import SEEDED, Dataset
-from safecl.streams.pictures.clean import naming, same_content, unreadable_files
+from safecl.streams.labels import label_problems, sorted_classes
+from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import File, FilePictures
-from safecl.streams.pictures.images import ArrayPictures, Label, Pictures, Wrapped
+from safecl.streams.pictures.images import Delegated, Label, Pictures
 from safecl.streams.pictures.load import readers
+from safecl.streams.settings import Duplicates, Unreadable
+from safecl.streams.stream import split as draw_split
+
+Refuse: TypeAlias = Callable[[str], None]
+One: TypeAlias = tuple[Pictures, int]
+T = TypeVar("T")
+MAX_NAMES = 5  # names that a sentence lists
+TAIL = 4096  # bytes at the end of a file: headers are often equal, ends are not
+
+
+def refuse(sentence: str) -> None:
+    raise SafeclError(sentence)
+
+
+class Rules(TypedDict, total=False):
+    """What every source passes on to ``collect``."""
+
+    test_fraction: float
+    split_seed: int
+    unreadable: Unreadable | Literal["keep"]
+    duplicates: Duplicates
+    refuse: Refuse
+
+
+def collect(
+    name: str,
+    train: Pictures,
+    test: Pictures | None = None,
+    *,
+    place: str = "",
+    classes: Sequence[Label] = (),
+    train_domains: Sequence[str] | None = None,
+    test_domains: Sequence[str] | None = None,
+    split: str = "the test pictures given",
+    home: Path | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    unreadable: Unreadable | Literal["keep"] = "refuse",
+    duplicates: Duplicates = "refuse",
+    refuse: Refuse = refuse,
+) -> Collection:
+    """The pictures that may be used; ``refuse`` is given a sentence on what must not be, anything omitted is a warning.
+
+    ``place``: the data in messages. ``classes``: in their natural order, where that is not the sorted one. Without
+    ``test``, ``test_fraction`` of every class (and domain) is drawn with ``split_seed``. ``unreadable``: whether files
+    that cannot be opened are refused; skip decodes every picture to omit broken ones, and keep looks at none, for
+    ``check`` to read. ``duplicates``: whether one file in two classes is refused.
+    """
+    place = place or name
+    if not 0 <= test_fraction < 1:
+        raise SafeclError(f"stream.test_fraction must be at least 0 and below 1, not {test_fraction}.")
+    given = train.subset([]) if test is None else test
+    for sentence in label_problems([*train.labels, *given.labels], place):
+        refuse(sentence)
+    keep, hold = (usable(pictures, unreadable, refuse) for pictures in (train, given))
+    for pictures, kept, part in ((train, keep, ""), (given, hold, " test")):
+        if len(pictures) and not kept:
+            raise SafeclError(
+                f"No{part} picture of {place} can be read, the first of {len(pictures)} is {pictures.where(0)}."
+            )
+    shown = {train.labels[i] for i in keep}
+    missing = sorted({str(given.labels[i]) for i in hold if given.labels[i] not in shown})
+    if missing:
+        refuse(f"The class {missing[0]!r} of {place} has test pictures but no training picture.")
+    lost = sorted({str(label) for label in train.labels if label not in shown})
+    if lost:
+        warnings.warn(
+            f"{counted(len(lost), 'class is', 'classes are')} omitted from {place}, with no picture that can be read: "
+            f"{naming(map(repr, lost))}.",
+            stacklevel=3,
+        )
+    learned = omit_duplicates(train, keep, given, hold, place, duplicates, refuse)
+    hold = [i for i in hold if i not in learned]
+    domains = None if train_domains is None else [train_domains[i] for i in keep]
+    tested = None if test_domains is None else [test_domains[i] for i in hold]
+    if test is None:
+        strata = [train.labels[i] if domains is None else (domains[n], train.labels[i]) for n, i in enumerate(keep)]
+        first, second = draw_split(strata, test_fraction, np.random.default_rng([split_seed, 1]))
+        given, hold, keep = train, [keep[n] for n in second], [keep[n] for n in first]
+        if domains is not None:
+            domains, tested = [domains[n] for n in first], [domains[n] for n in second]
+        split = f"{test_fraction:.0%} of every class held out for testing, seed {split_seed}"
+    return Collection(
+        name=name,
+        train=train.subset(keep),
+        test=given.subset(hold),
+        classes=tuple(label for label in classes or sorted_classes(shown) if label in shown),
+        train_domains=None if domains is None else tuple(domains),
+        test_domains=None if tested is None else tuple(tested),
+        domains=tuple(dict.fromkeys(domains or ())),
+        split=split,
+        home=home,
+    )
+
+
+def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse) -> list[int]:
+    """Positions of the pictures to use."""
+    if unreadable == "keep":
+        bad: dict[int, str] = {}
+    elif unreadable == "skip":
+        bad = broken(pictures)
+    else:
+        files = ((i, file_of(pictures, i)) for i in range(len(pictures)))
+        bad = {i: file.problem for i, file in files if file is not None and file.problem}
+    if bad and unreadable == "refuse":
+        refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
+    elif 0 < len(bad) < len(pictures):  # with none left, an error follows
+        warnings.warn(
+            f"{counted(len(bad), 'picture is', 'pictures are')} omitted as unreadable: "
+            f"{naming(map(pictures.where, bad))}.",
+            stacklevel=4,
+        )
+    return [i for i in range(len(pictures)) if i not in bad]
+
+
+def omit_duplicates(
+    train: Pictures,
+    keep: Sequence[int],
+    test: Pictures,
+    hold: Sequence[int],
+    place: str,
+    duplicates: Duplicates,
+    refuse: Refuse,
+) -> set[int]:
+    """Positions of test files that are training files as well; a file in two classes is refused.
+
+    Pictures that are not files would all have to be decoded to be compared; only ``check`` does that.
+    """
+    overlap: dict[int, str] = {}
+    for group in same_pictures(
+        [one for one in [*((train, i) for i in keep), *((test, i) for i in hold)] if is_file(one)]
+    ):
+        (a, i), *others = group
+        other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
+        if duplicates == "refuse" and other is not None:
+            b, j = other
+            refuse(
+                f"The same picture is in two classes: {a.where(i)} ({a.labels[i]}) and {b.where(j)} ({b.labels[j]}); "
+                "remove the wrong one, or set stream.duplicates=allow."
+            )
+        if a is train:
+            overlap |= {j: a.where(i) for b, j in others if b is test}
+    if overlap:
+        pairs = [f"{test.where(position)} = {twin}" for position, twin in overlap.items()]
+        warnings.warn(
+            f"{counted(len(overlap), 'picture is', 'pictures are')} omitted from the test of {place}, because the same "
+            f"picture is in training: {naming(pairs)}.",
+            stacklevel=4,
+        )
+    return set(overlap)
 
 
 @dataclass
@@ -45,17 +203,28 @@ def check(
     counts = dict.fromkeys(data.classes, 0)
     for label in data.train.labels:
         counts[label] += 1
-    lonely = [c for c, n in counts.items() if n == 1]
-    if lonely:
-        report.warnings.append(f"{_classes(lonely)} a single training picture: {naming(map(repr, lonely))}")
     tested = set(data.test.labels)
-    untested = [c for c in data.classes if c not in tested]
-    if untested:
-        report.warnings.append(f"{_classes(untested)} no test picture: {naming(map(repr, untested))}")
-    report.problems.extend(unreadable((data.train, data.test), workers))
-    both, mislabelled = duplicates(data.train, data.test)
-    report.problems.extend(both)
-    (report.warnings if duplicates_allowed else report.problems).extend(mislabelled)
+    for what, labels in (
+        ("a single training picture", [label for label, count in counts.items() if count == 1]),
+        ("no test picture", [label for label in data.classes if label not in tested]),
+    ):
+        if labels:
+            have = counted(len(labels), "class has", "classes have")
+            report.warnings.append(f"{have} {what}: {naming(map(repr, labels))}")
+    parts = (data.train, data.test)
+    bad = {(pictures, i): why for pictures in parts for i, why in broken(pictures, workers).items()}
+    if bad:
+        report.problems.append(unreadable_pictures(list(bad.items())))
+    everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
+    groups = list(same_pictures([one for one in everything if one not in bad]))
+    mislabelled = report.warnings if duplicates_allowed else report.problems
+    for to, what, found in (
+        (report.problems, "in training and in test", [g for g in groups if len({p is data.train for p, _ in g}) > 1]),
+        (mislabelled, "in more than one class", [g for g in groups if len({p.labels[i] for p, i in g}) > 1]),
+    ):
+        if found:
+            names = naming(" = ".join(pictures.where(i) for pictures, i in group) for group in found)
+            to.append(f"{counted(len(found), 'picture is', 'pictures are')} {what}: {names}")
     return report
 
 
@@ -73,71 +242,83 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         )
 
 
-def _classes(labels: Sequence[Label]) -> str:
-    return f"{counted(len(labels), 'class', 'classes')} {'has' if len(labels) == 1 else 'have'}"
+def broken(pictures: Pictures, workers: int | None = None) -> dict[int, str]:
+    """Why pictures cannot be read, by position; every one is decoded."""
 
-
-def unreadable(parts: Sequence[Pictures], workers: int | None) -> Iterator[str]:
-    """One sentence on all pictures that cannot be decoded; none where there is none."""
-    everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
-
-    def error_of(one: tuple[Pictures, int]) -> str | None:
+    def reason(index: int) -> str:
         try:
-            one[0].decode(one[1])
-        except SafeclError as error:
-            return str(error)
-        return None
+            pictures.decode(index)
+        except UnreadableError as error:
+            return error.reason
+        return ""
 
     with ThreadPoolExecutor(workers or readers()) as pool:
-        errors = list(pool.map(error_of, everything, chunksize=64))
-    bad = [(pictures.where(i), error) for (pictures, i), error in zip(everything, errors, strict=True) if error]
-    if bad:
-        skippable = any("stream.unreadable=skip" in error for _, error in bad)
-        yield unreadable_files([(where, reason(where, error)) for where, error in bad], skippable)
+        return {i: why for i, why in enumerate(pool.map(reason, range(len(pictures)))) if why}
 
 
-def reason(where: str, error: str) -> str:
-    """Why, out of "The picture X cannot be read (it is not a picture); …"."""
-    clause = error.removeprefix(f"The picture {where} ").partition(";")[0].removeprefix("cannot be read")
-    return clause.strip(" :.").removeprefix("(").removesuffix(")").removeprefix("is ")
+def unreadable_pictures(bad: Sequence[tuple[One, str]]) -> str:
+    """A sentence on pictures that cannot be read, and why."""
+    origins = [origin(*one)[0] for one, _ in bad]
+    skippable = any(isinstance(pictures, FilePictures) and pictures.skippable for pictures in origins)
+    them = "it" if len(bad) == 1 else "them"
+    hint = f", or set stream.unreadable=skip to omit {them}" if skippable else ""
+    named = [(pictures.where(i), why) for (pictures, i), why in bad]
+    names = naming(f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})" for where, why in named)
+    return f"{counted(len(bad), 'picture', 'pictures')} cannot be read: {names}; remove or replace {them}{hint}"
 
 
-def duplicates(train: Pictures, test: Pictures) -> tuple[list[str], list[str]]:
-    """Sentences on pictures with the same bytes in training and test, and on those in two classes."""
-    everything = [(train, i) for i in range(len(train))] + [(test, i) for i in range(len(test))]
-    both, mislabelled = [], []
-    for group in groups(everything):
-        members = [everything[g] for g in group]
-        if len({pictures is train for pictures, _ in members}) > 1:
-            both.append(members)
-        if len({pictures.labels[i] for pictures, i in members}) > 1:
-            mislabelled.append(members)
-
-    def said(found: Sequence[Sequence[tuple[Pictures, int]]], what: str) -> list[str]:
-        names = [" = ".join(pictures.where(i) for pictures, i in members) for members in found]
-        return [f"{counted(len(found), 'picture is', 'pictures are')} {what}: {naming(names)}"] if found else []
-
-    return said(both, "in training and in test"), said(mislabelled, "in more than one class")
+def naming(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
+    return ", ".join(listed[:MAX_NAMES]) + more
 
 
-def groups(everything: Sequence[tuple[Pictures, int]]) -> Iterator[list[int]]:
-    files = [file_of(pictures, i) for pictures, i in everything]
-    if all(file is not None for file in files):
-        yield from same_content([file for file in files if file is not None])
-        return
-    found: dict[bytes, list[int]] = {}
-    for position, (pictures, i) in enumerate(everything):
-        found.setdefault(np.asarray(content(pictures, i)).tobytes(), []).append(position)
-    yield from (group for group in found.values() if len(group) > 1)
+def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:
+    """Groups of pictures with the same content; of files, only those of one size and ending are read as a whole."""
+    groups: Iterable[list[One]] = [list(everything)]
+    for key in (_size, _tail, lambda one: one[0].digest(one[1])):
+        groups = [finer for group in groups for finer in _grouped(group, key).values() if len(finer) > 1]
+    return groups
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, list[T]]:
+    found: dict[Hashable, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def _size(one: One) -> int:
+    file = file_of(*one)
+    return -1 if file is None else file.size
+
+
+def _tail(one: One) -> bytes:
+    file = file_of(*one)
+    if file is None:
+        return b""
+    try:
+        with open(file.path, "rb") as stream:
+            stream.seek(max(0, file.size - TAIL))
+            return hashlib.blake2b(stream.read(), digest_size=16).digest()
+    except OSError as error:
+        raise UnreadableError(one[0].where(one[1]), error.strerror or str(error)) from None
+
+
+def origin(pictures: Pictures, index: int) -> One:
+    """The collection that reads a picture itself, and its position there."""
+    while isinstance(pictures, Delegated):
+        pictures, index = pictures.find(index)
+    return pictures, index
 
 
 def file_of(pictures: Pictures, index: int) -> File | None:
-    if isinstance(pictures, Wrapped):
-        return file_of(pictures.inner, pictures.at(index))
+    pictures, index = origin(pictures, index)
     return pictures.files[index] if isinstance(pictures, FilePictures) else None
 
 
-def content(pictures: Pictures, index: int) -> np.ndarray:
-    if isinstance(pictures, ArrayPictures):
-        return np.asarray(pictures.arrays[index])
-    return np.asarray(pictures.decode(index))
+def is_file(one: One) -> bool:
+    """Whether it is a file that can be opened."""
+    file = file_of(*one)
+    return file is not None and not file.problem

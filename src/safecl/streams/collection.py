@@ -6,19 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
-
 from safecl.errors import SafeclError, unknown
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.settings import Protocol
-from safecl.streams.stream import (
-    Part,
-    Stream,
-    class_incremental,
-    class_order,
-    domain_incremental,
-    split,
-)
+from safecl.streams.stream import Part, Stream, class_incremental, class_order, domain_incremental
 
 
 @dataclass(frozen=True)
@@ -44,39 +35,6 @@ class Collection:
             shown.setdefault(domain, set()).add(label)
         every = set(self.classes)
         return "domain" if all(found == every for found in shown.values()) else "mixed"
-
-
-def with_test(
-    name: str,
-    pictures: Pictures,
-    classes: Sequence[Label],
-    *,
-    domains: Sequence[str] | None = None,
-    domain_order: Sequence[str] = (),
-    fraction: float = 0.2,
-    seed: int = 0,
-    home: Path | None = None,
-) -> Collection:
-    """A collection without a test split gets one: ``fraction`` of every class (and domain), drawn with ``seed``."""
-    if not 0 <= fraction < 1:
-        raise SafeclError(f"stream.test_fraction must be at least 0 and below 1, not {fraction}.")
-    strata = (
-        list(pictures.labels)
-        if domains is None
-        else [f"{d}\0{c}" for d, c in zip(domains, pictures.labels, strict=True)]
-    )
-    keep, hold = split(strata, fraction, np.random.default_rng([seed, 1]))
-    return Collection(
-        name=name,
-        train=pictures.subset(keep),
-        test=pictures.subset(hold),
-        classes=tuple(classes),
-        train_domains=None if domains is None else tuple(domains[i] for i in keep),
-        test_domains=None if domains is None else tuple(domains[i] for i in hold),
-        domains=tuple(domain_order),
-        split=f"{fraction:.0%} of every class held out for testing, seed {seed}",
-        home=home,
-    )
 
 
 def make_stream(
@@ -113,7 +71,7 @@ def make_stream(
     ):
         if value is not None and (needed == "class") != (chosen == "class"):
             raise SafeclError(
-                f"stream.{key} has no effect where stream.protocol is {chosen}, as for {data.name}; leave it away."
+                f"stream.{key} has no effect where stream.protocol is {chosen}, as for {data.name}; omit it."
             )
     parts = (
         class_sessions(data, first, step, order_seed, order)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from safecl.errors import SafeclError
 
 Label: TypeAlias = str | int
-LONGEST = 200  # characters of a class name
+MAX_NAME_LENGTH = 200  # characters of a class name
 
 
 def check_name(label: Label) -> None:
@@ -16,12 +16,17 @@ def check_name(label: Label) -> None:
         return
     if not label.strip():
         raise SafeclError("A class needs a name; an empty one was given.")
-    if len(label) > LONGEST:
-        raise SafeclError(f"The class name {label[:40]}… has {len(label)} characters; use {LONGEST} at most.")
+    if len(label) > MAX_NAME_LENGTH:
+        raise SafeclError(f"The class name {label[:40]}… has {len(label)} characters; use {MAX_NAME_LENGTH} at most.")
     if "/" in label or "\\" in label or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in label):
         raise SafeclError(f"The class name {label!r} holds a slash or a control character; use another name.")
     if label != label.strip():
         raise SafeclError(f"The class name {label!r} begins or ends with a space; use another name.")
+
+
+def sorted_classes(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Each class once: numbers by value, then words by spelling."""
+    return tuple(sorted(set(labels), key=lambda label: (isinstance(label, str), label)))
 
 
 def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:

@@ -1,19 +1,19 @@
 """A stream: an ordered list of sessions, each readable only while it is current, with test pictures."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image
-from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.pictures.images import Label, Pictures, Transform, Wrapped, join
 from safecl.streams.settings import Protocol
+
+L = TypeVar("L", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _heads(labels: Sequence[Label], wanted: Sequence[Label], count: int) -> list
     return [i for label in wanted for i in where.get(label, [])[:count]]
 
 
-def split(labels: Sequence[Label], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:
+def split(labels: Sequence[Hashable], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:
     """Positions to keep and positions to hold out, the same fraction of every class; a class keeps at least one."""
     if fraction <= 0:
         return list(range(len(labels))), []
@@ -244,9 +244,9 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     return parts
 
 
-def positions(labels: Iterable[Label]) -> dict[Label, list[int]]:
+def positions(labels: Iterable[L]) -> dict[L, list[int]]:
     """The positions of each label."""
-    found: dict[Label, list[int]] = {}
+    found: dict[L, list[int]] = {}
     for i, label in enumerate(labels):
         found.setdefault(label, []).append(i)
     return found
@@ -278,28 +278,16 @@ def domain_incremental(
 
 
 class _WhileOpen(Wrapped):
-    """A session's pictures: every read checks that the session is still open."""
+    """A session's pictures: whatever is read of them, the session must still be open."""
 
     def __init__(self, session: Session, pictures: Pictures) -> None:
         super().__init__(pictures, pictures.labels)
         self._session = session
 
-    def trace(self, index: int) -> bytes:
+    def find(self, index: int) -> tuple[Pictures, int]:
         self._session.check_open()
-        return super().trace(index)
+        return super().find(index)
 
-    def content(self, index: int) -> bytes:
+    def side(self, transform: Transform) -> int:
         self._session.check_open()
-        return super().content(index)
-
-    def decode(self, index: int) -> Image.Image:
-        self._session.check_open()
-        return super().decode(index)
-
-    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        self._session.check_open()
-        return super().plain(indices, transform)
-
-    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        self._session.check_open()
-        return super().canvas(indices, transform)
+        return super().side(transform)

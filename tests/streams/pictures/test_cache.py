@@ -107,6 +107,18 @@ def test_a_damaged_view_is_decoded_again(tmp_path: Path, pictures: Counting) -> 
     assert pictures.decoded == 1
 
 
+def test_a_damaged_shape_is_computed_again(tmp_path: Path, pictures: Counting) -> None:
+    expected = store(tmp_path, pictures).canvas(range(10), SMALL)
+    (shapes,) = (tmp_path / "cache").glob("*/shapes")
+    data = bytearray(shapes.read_bytes())
+    data[5 * 12 + 1] ^= 255
+    shapes.write_bytes(bytes(data))
+    pictures.decoded = 0
+    for got, wanted in zip(store(tmp_path, pictures).canvas(range(10), SMALL), expected, strict=True):
+        assert torch.equal(got, wanted)
+    assert pictures.decoded == 1
+
+
 FILL = """
 import sys
 from pathlib import Path

@@ -76,7 +76,7 @@ def test_folders_inside_a_class_belong_to_it(class_folder) -> None:
 
 
 def test_an_empty_class_folder_is_left_out_and_said(class_folder) -> None:
-    with pytest.warns(UserWarning, match="1 class folder is left out as empty in .*: 'unicorn'"):
+    with pytest.warns(UserWarning, match="1 class folder is omitted as empty in .*: 'unicorn'"):
         data = read_folder(class_folder({"cat": 3, "dog": 3, "unicorn": 0}))
     assert data.classes == ("cat", "dog")
 
@@ -126,7 +126,7 @@ def test_a_test_picture_that_was_learned_is_left_out_and_said(class_folder, pain
     top = class_folder({"train/cat": 3, "train/dog": 3, "test/cat": 2, "test/dog": 2})
     paint(top / "train/cat/a.png", seed=1)
     paint(top / "test/cat/b.png", seed=1)
-    with pytest.warns(UserWarning, match=r"left out of the test .*b\.png.*a\.png"):
+    with pytest.warns(UserWarning, match=r"omitted from the test .*b\.png.*a\.png"):
         data = read_folder(top)
     assert len(data.test) == 4
 
@@ -166,7 +166,7 @@ def test_a_link_that_leads_nowhere_is_an_unreadable_picture(class_folder, target
     os.symlink(target, top / "cat" / "odd.png")
     with pytest.raises(SafeclError, match=rf"odd\.png \({reason}\).*set stream\.unreadable=skip"):
         read_folder(top)
-    with pytest.warns(UserWarning, match=r"1 picture is left out as unreadable: .*odd\.png"):
+    with pytest.warns(UserWarning, match=r"1 picture is omitted as unreadable: .*odd\.png"):
         assert len(read_folder(top, unreadable="skip", test_fraction=0).train) == 6
 
 
@@ -181,7 +181,7 @@ def test_a_class_folder_that_is_a_link_to_nothing_is_said(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3})
     os.symlink("gone", top / "bird")
     os.symlink("fish", top / "fish")
-    with pytest.warns(UserWarning, match=r"2 class folders are left out as empty in .*: 'bird', "):
+    with pytest.warns(UserWarning, match=r"2 class folders are omitted as empty in .*: 'bird', "):
         assert read_folder(top).classes == ("cat", "dog")
 
 
@@ -204,7 +204,7 @@ def test_a_folder_without_a_readable_picture_is_one_sentence(class_folder, broke
 def test_a_class_without_a_readable_picture_is_left_out_and_said(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3, "emu": 0})
     (top / "emu" / "x.png").write_text("hello")
-    with pytest.warns(UserWarning, match=r"1 class is left out of .*, with no picture that can be read: 'emu'"):
+    with pytest.warns(UserWarning, match=r"1 class is omitted from .*, with no picture that can be read: 'emu'"):
         assert read_folder(top, unreadable="skip").classes == ("cat", "dog")
 
 
@@ -247,7 +247,7 @@ def test_unreadable_pictures_can_be_skipped(class_folder) -> None:
     top = class_folder({"cat": 3, "dog": 3})
     (top / "cat" / "zero.jpg").touch()
     (top / "dog" / "text.jpg").write_text("hello")
-    with pytest.warns(UserWarning, match="2 pictures are left out as unreadable"):
+    with pytest.warns(UserWarning, match="2 pictures are omitted as unreadable"):
         assert len(read_folder(top, unreadable="skip", test_fraction=0).train) == 6
 
 

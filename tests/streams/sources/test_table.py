@@ -76,7 +76,7 @@ def test_a_missing_picture_is_named_with_its_row(tmp_path: Path, paint) -> None:
     (tmp_path / "b.png").unlink()
     with pytest.raises(SafeclError, match=r"b\.png \(row 3 of m\.csv; no such file\); .*stream\.unreadable=skip"):
         read_manifest(path)
-    with pytest.warns(UserWarning, match=r"1 picture is left out as unreadable: .*row 3"):
+    with pytest.warns(UserWarning, match=r"1 picture is omitted as unreadable: .*row 3"):
         assert read_manifest(path, unreadable="skip").classes == ("x",)
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path) -> None:
 
 def test_the_same_row_in_train_and_test_is_left_out_of_the_test(tmp_path: Path, paint) -> None:
     rows = ["a.png,x,train", "a.png,x,test", "b.png,x,test"]
-    with pytest.warns(UserWarning, match="left out of the test"):
+    with pytest.warns(UserWarning, match="omitted from the test"):
         assert len(read_manifest(table(tmp_path, paint, rows, "path,label,split")).test) == 1
 
 

@@ -1,6 +1,6 @@
 """The embedded stream: pictures of characters, drawn when they are first read. Nothing is downloaded."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -42,8 +42,8 @@ class GlyphPictures(Pictures):
             self._drawn[position] = draw(character, random, self._style)
         return self._drawn[position]
 
-    def trace(self, index: int) -> bytes:
-        return f"{self._seed} {self._index(index)} {self._style} {DIFFICULTY}".encode()
+    def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
+        return (f"{self._seed} {self._index(i)} {self._style} {DIFFICULTY}".encode() for i in indices)
 
     def _index(self, position: int) -> int:
         return self._indices[position % len(self._indices)]

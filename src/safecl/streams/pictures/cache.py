@@ -25,7 +25,7 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.images import Pictures, Transform, Wrapped, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
-VERSION = 3  # of the format; stores of another version are not used, and evicted
+VERSION = 4  # of the format; stores of another version are not used, and evicted
 GIB = 2**30
 _seeking = threading.Lock()
 
@@ -35,7 +35,7 @@ class Store:
 
     def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
         self.sides, self.count, self.broken = sides, count, False
-        # One checksum a view (0: not there), and the shape of the picture on its canvas.
+        # One checksum per view (0: not there) of the view and of the picture's shape on its canvas.
         self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
         self.shapes = np.memmap(folder / "shapes", dtype=np.float32, mode="r+", shape=(count, 3))
         self.views = {
@@ -58,7 +58,7 @@ class Store:
         for row in np.flatnonzero(inside & ~trusted):
             index = indices[row]
             mark = int(self.marks[index, column])
-            trusted[row] = mark != 0 and mark == checksum(self.views[view][index])
+            trusted[row] = mark != 0 and mark == checksum(self.views[view][index], self.shapes[index])
             self._trusted[index, column] = trusted[row]
         return np.asarray(trusted)
 
@@ -70,7 +70,7 @@ class Store:
                 data = np.ascontiguousarray(views[view])
                 write_at(self._files[view], data, index * data.nbytes)
                 self.shapes[index] = shape
-                self.marks[index, column] = checksum(data)
+                self.marks[index, column] = checksum(data, self.shapes[index])
                 self._trusted[index, column] = True
         except OSError as error:  # a full disk: reading goes on without the cache
             self.broken = True
@@ -223,9 +223,9 @@ def taken(file: Path) -> int:
     return getattr(found, "st_blocks", found.st_size // 512) * 512
 
 
-def checksum(data: np.ndarray) -> int:
+def checksum(view: np.ndarray, shape: np.ndarray) -> int:
     """Never 0, which means: not there."""
-    return zlib.crc32(np.ascontiguousarray(data).data) or 1
+    return zlib.crc32(np.ascontiguousarray(shape).data, zlib.crc32(np.ascontiguousarray(view).data)) or 1
 
 
 def write_at(file: int, data: np.ndarray, offset: int) -> None:

@@ -15,33 +15,42 @@ from safecl.errors import SafeclError
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 )
-# Endings of pictures that are not read; files with any other ending are taken for something else than pictures.
+# Endings of pictures that are not read; files with any other ending are not taken for pictures.
 UNREAD = frozenset(
     (".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".eps", ".ico", ".tga", ".exr",
      ".hdr", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw")
 )  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
-MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would fill the memory
-
-REMEDY = "remove it or fetch it again"
+MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
 # Formats whose readers never consult Pillow's limit themselves; it is Image.open that does, which is not used here.
 UNLIMITED = ("BMP", "JPEG", "MPO", "PNG", "PPM")
 
 
+class UnreadableError(SafeclError):
+    """A picture that cannot be used: ``where`` it is, the ``reason`` in a few words, and the ``remedy``."""
+
+    def __init__(self, where: str, reason: str, remedy: str = "remove it or fetch it again") -> None:
+        super().__init__(where, reason, remedy)
+        self.where, self.reason, self.remedy = where, reason, remedy
+
+    def __str__(self) -> str:
+        return f"The picture {self.where} cannot be read ({self.reason}); {self.remedy}."
+
+
 def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
-    """The picture in ``data`` as RGB; whatever is not a picture is a SafeclError that names ``name``.
+    """The picture in ``data`` as RGB; whatever is not a picture is an UnreadableError that names ``name``.
 
     ``upright``: rotate as the EXIF orientation says. ``forgiving``: fill up a JPEG that breaks off with grey.
     """
     if not data:
-        raise SafeclError(f"The picture {name} is an empty file; {REMEDY}.")
+        raise UnreadableError(name, "an empty file")
     if forgiving and data[:2] == b"\xff\xd8":
         # An end marker: what is missing before it becomes grey; after a whole picture it is ignored.
         data += b"\xff\xd9"
     with explained(name):
         image = opened(data)
-        check_shape(image, name)
+        check_shape(image.size, name)
         with lifted(0 if image.format in UNLIMITED else image.width * image.height):
             image.load()
         return rgb(ImageOps.exif_transpose(image) if upright else image)
@@ -51,7 +60,7 @@ def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
     """Width and height of the picture in ``data``, read from its header alone."""
     with explained(name):
         image = opened(data)
-        check_shape(image, name)
+        check_shape(image.size, name)
         turned = upright and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations that swap the sides
         return (image.height, image.width) if turned else image.size
 
@@ -123,21 +132,21 @@ def explained(name: str) -> Iterator[None]:
     except Image.DecompressionBombError:
         raise too_large(name) from None
     except Exception as error:  # Pillow's readers raise almost anything on broken data
-        reason = "it is not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
-        raise SafeclError(f"The picture {name} cannot be read ({reason}); {REMEDY}.") from None
+        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
+        raise UnreadableError(name, reason) from None
 
 
-def check_shape(image: Image.Image, name: str) -> None:
-    """Refuse what would fill the memory."""
-    width, height = image.size
+def check_shape(size: tuple[int, int], name: str) -> None:
+    """Refuse a width and height that would exhaust the RAM."""
+    width, height = size
     if width * height > MAX_PIXELS:
         raise too_large(name)
     if max(width, height) > MAX_ASPECT * min(width, height):
-        raise SafeclError(f"The picture {name} is a strip of {width} × {height} pixels; cut it to a usual shape first.")
+        raise UnreadableError(name, f"a strip of {width} × {height} pixels", "crop it to a usual shape first")
 
 
-def too_large(name: str) -> SafeclError:
-    return SafeclError(f"The picture {name} has more than {MAX_PIXELS:,} pixels; make it smaller first.")
+def too_large(name: str) -> UnreadableError:
+    return UnreadableError(name, f"more than {MAX_PIXELS:,} pixels", "make it smaller first")
 
 
 def rgb(image: Image.Image) -> Image.Image:

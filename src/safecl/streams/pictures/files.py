@@ -1,19 +1,18 @@
-"""Labelled picture files, read and decoded when they are asked for."""
+"""Labelled picture files, read and decoded on demand."""
 
 import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.decode import decode, size_of
-from safecl.streams.pictures.images import Label, Pictures
+from safecl.streams.pictures.decode import UnreadableError, decode, size_of
+from safecl.streams.pictures.images import Label, Pictures, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +39,18 @@ class File:
         except OSError as error:
             return cls(path, name, -1, 0, problem(path, error))
         except ValueError:  # a NUL, or a letter that this locale's file names do not have
-            return cls(path, name, -1, 0, "no file can have this name")
+            return cls(path, name, -1, 0, "not a possible file name")
         if not stat.S_ISREG(found.st_mode):
-            return cls(path, name, -1, 0, "it is not a plain file")
-        return cls(path, name, found.st_size, found.st_mtime_ns, "" if found.st_size else "it is an empty file")
+            return cls(path, name, -1, 0, "not a plain file")
+        return cls(path, name, found.st_size, found.st_mtime_ns, "" if found.st_size else "an empty file")
 
 
 def problem(path: str, error: OSError) -> str:
     """Why a file cannot be opened."""
     if error.errno == errno.ELOOP:
-        return "it is a link to itself"
+        return "a link to itself"
     if error.errno == errno.ENOENT:
-        return "it is a link to nothing" if os.path.islink(path) else "there is no such file"
+        return "a link to nothing" if os.path.islink(path) else "no such file"
     return (error.strerror or str(error)).lower()
 
 
@@ -86,27 +85,31 @@ class FilePictures(Pictures):
             )
         return digest.hexdigest()
 
-    def trace(self, index: int) -> bytes:
-        file = self.files[index]
-        return f"{file.name}\0{file.size}\0{self.upright}\0{self.forgiving}".encode(errors="surrogateescape")
+    def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
+        """The name and size of every file, and the content of a sample of them: reading all would take minutes."""
+        sampled = {indices[i] for i in spread(len(indices))}
+        for i in indices:
+            known = f"{self.files[i].name}\0{self.files[i].size}\0{self.upright}\0{self.forgiving}"
+            yield known.encode(errors="surrogateescape") + (self.digest(i) if i in sampled else b"")
 
-    def content(self, index: int) -> bytes:
-        return self.read(index)
+    def digest(self, index: int) -> bytes:
+        return hashlib.blake2b(self.read(index), digest_size=16).digest()
 
     def size_of(self, index: int) -> tuple[int, int]:
         return size_of(self.read(index), self.where(index), upright=self.upright)
 
     def decode(self, index: int) -> Image.Image:
-        data = self.read(index)
-        with self._hint():
-            return decode(data, self.where(index), upright=self.upright, forgiving=self.forgiving)
+        try:
+            return decode(self.read(index), self.where(index), upright=self.upright, forgiving=self.forgiving)
+        except UnreadableError as error:
+            hint = ", or set stream.unreadable=skip to omit such pictures" if self.skippable else ""
+            raise UnreadableError(error.where, error.reason, error.remedy + hint) from None
 
     def read(self, index: int) -> bytes:
         """The bytes of a file, if it is still the file that was found."""
         file, where = self.files[index], self.where(index)
         if file.problem:
-            with self._hint():
-                raise SafeclError(f"The picture {where} cannot be read ({file.problem}); remove it or fetch it again.")
+            raise UnreadableError(where, file.problem)
         try:
             with open(file.path, "rb") as stream:
                 now = os.fstat(stream.fileno())
@@ -116,22 +119,12 @@ class FilePictures(Pictures):
                 f"The picture {where} has gone since its folder was listed; leave the data alone during a run."
             ) from None
         except OSError as error:
-            raise SafeclError(f"The picture {where} cannot be read: {error.strerror or error}.") from None
+            raise UnreadableError(where, problem(file.path, error)) from None
         if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != file.size:
             raise SafeclError(
                 f"The picture {where} has changed since its folder was listed; leave the data alone during a run."
             )
         return data
-
-    @contextmanager
-    def _hint(self) -> Iterator[None]:
-        try:
-            yield
-        except SafeclError as error:
-            if not self.skippable:
-                raise
-            text = str(error).removesuffix(".")
-            raise SafeclError(f"{text}, or set stream.unreadable=skip to leave such pictures out.") from None
 
 
 def as_text(name: str) -> str:

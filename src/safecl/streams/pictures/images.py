@@ -8,9 +8,11 @@ import contextlib
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ from torchvision.transforms import functional as TF
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label as Label
 
-SAMPLE = 64  # pictures that are looked at where a sample will do
+SAMPLE = 64  # pictures that are read where a sample will do
 
 
 @dataclass(frozen=True)
@@ -69,25 +71,21 @@ class Pictures(ABC):
         """Where the picture at ``index`` comes from, for messages."""
         return f"picture {index}"
 
-    def trace(self, index: int) -> bytes:
-        """What is known of the picture at ``index`` without reading it, wherever it lies."""
-        return b""
+    def digest(self, index: int) -> bytes:
+        """16 bytes that identify the content of the picture at ``index``: its size and pixels, or its file."""
+        image = self.decode(index)
+        return hashlib.blake2b(f"{image.size}".encode() + image.tobytes(), digest_size=16).digest()
 
-    def content(self, index: int) -> bytes:
-        """The bytes of the picture at ``index`` as it is stored, where that is always the same."""
-        return b""
+    def traces(self, indices: Sequence[int]) -> Iterable[bytes]:
+        """What identifies each picture wherever it lies: its content, or whatever determines that without reading."""
+        return map(self.digest, indices)
 
     def fingerprint(self) -> str:
-        """A digest of the pictures that does not depend on where they lie: for checks that data is still the same.
-
-        Covers every label and trace, and the contents of up to ``SAMPLE`` pictures spread evenly.
-        """
+        """A digest of every label and trace, to tell whether data is still the same; where it lies does not matter."""
         digest = hashlib.blake2b(digest_size=16)
-        for i, label in enumerate(self.labels):
-            for part in (repr(label).encode(), self.trace(i)):
+        for label, trace in zip(self.labels, self.traces(range(len(self))), strict=True):
+            for part in (repr(label).encode(), trace):
                 digest.update(len(part).to_bytes(8, "little") + part)
-        for i in spread(len(self)):
-            digest.update(hashlib.blake2b(self.content(i)).digest())
         return digest.hexdigest()
 
     def size_of(self, index: int) -> tuple[int, int]:
@@ -141,38 +139,51 @@ class Pictures(ABC):
         return Subset(self, indices)
 
 
-class Wrapped(Pictures):
-    """Pictures of another collection, each at the position that ``at`` gives; a cache below is used."""
+class Delegated(Pictures):
+    """Pictures that lie in other collections: whatever is read of one is read where ``find`` says."""
+
+    @abstractmethod
+    def find(self, index: int) -> tuple[Pictures, int]:
+        """The collection with the picture at ``index``, and its position there."""
+
+    def where(self, index: int) -> str:
+        inner, position = self.find(index)
+        return inner.where(position)
+
+    def digest(self, index: int) -> bytes:
+        inner, position = self.find(index)
+        return inner.digest(position)
+
+    def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
+        for inner, found in groupby(map(self.find, indices), key=itemgetter(0)):
+            yield from inner.traces([position for _, position in found])
+
+    def decode(self, index: int) -> Image.Image:
+        inner, position = self.find(index)
+        return inner.decode(position)
+
+    def size_of(self, index: int) -> tuple[int, int]:
+        inner, position = self.find(index)
+        return inner.size_of(position)
+
+
+class Wrapped(Delegated):
+    """Pictures of one other collection; a cache below is used."""
 
     def __init__(self, inner: Pictures, labels: Sequence[Label]) -> None:
         self.inner, self.labels = inner, labels
 
-    def at(self, index: int) -> int:
-        return index
-
-    def where(self, index: int) -> str:
-        return self.inner.where(self.at(index))
-
-    def trace(self, index: int) -> bytes:
-        return self.inner.trace(self.at(index))
-
-    def content(self, index: int) -> bytes:
-        return self.inner.content(self.at(index))
-
-    def decode(self, index: int) -> Image.Image:
-        return self.inner.decode(self.at(index))
-
-    def size_of(self, index: int) -> tuple[int, int]:
-        return self.inner.size_of(self.at(index))
+    def find(self, index: int) -> tuple[Pictures, int]:
+        return self.inner, index
 
     def side(self, transform: Transform) -> int:
         return self.inner.side(transform)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        return self.inner.plain([self.at(i) for i in indices], transform)
+        return self.inner.plain([self.find(i)[1] for i in indices], transform)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        return self.inner.canvas([self.at(i) for i in indices], transform)
+        return self.inner.canvas([self.find(i)[1] for i in indices], transform)
 
 
 class Subset(Wrapped):
@@ -182,8 +193,8 @@ class Subset(Wrapped):
         self.indices = [int(i) for i in indices]
         super().__init__(inner, [inner.labels[i] for i in self.indices])
 
-    def at(self, index: int) -> int:
-        return self.indices[index]
+    def find(self, index: int) -> tuple[Pictures, int]:
+        return self.inner, self.indices[index]
 
     def subset(self, indices: Sequence[int]) -> Pictures:
         return Subset(self.inner, [self.indices[i] for i in indices])
@@ -196,7 +207,7 @@ class Subset(Wrapped):
         return hashlib.blake2b(inner.encode() + chosen, digest_size=16).hexdigest()
 
 
-class Joined(Pictures):
+class Joined(Delegated):
     """Several collections, one after the other."""
 
     def __init__(self, members: Sequence[Pictures]) -> None:
@@ -205,29 +216,8 @@ class Joined(Pictures):
         self._starts = np.cumsum([0, *(len(member) for member in members)])
 
     def find(self, index: int) -> tuple[Pictures, int]:
-        """The member with the picture at ``index``, and its position there."""
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
         return self.members[number], index - int(self._starts[number])
-
-    def where(self, index: int) -> str:
-        member, position = self.find(index)
-        return member.where(position)
-
-    def trace(self, index: int) -> bytes:
-        member, position = self.find(index)
-        return member.trace(position)
-
-    def content(self, index: int) -> bytes:
-        member, position = self.find(index)
-        return member.content(position)
-
-    def decode(self, index: int) -> Image.Image:
-        member, position = self.find(index)
-        return member.decode(position)
-
-    def size_of(self, index: int) -> tuple[int, int]:
-        member, position = self.find(index)
-        return member.size_of(position)
 
     def side(self, transform: Transform) -> int:
         return max(member.side(transform) for member in self.members)
@@ -249,7 +239,7 @@ class Joined(Pictures):
         return squares, shapes
 
     def _grouped(self, indices: Sequence[int]) -> Iterator[tuple[Pictures, Tensor, list[int]]]:
-        """Each member asked for, the rows of ``indices`` that are its own, and their positions in it."""
+        """Each member, the rows of ``indices`` that belong to it, and their positions in it."""
         wanted = np.asarray(indices, dtype=np.int64)
         numbers = np.searchsorted(self._starts, wanted, side="right") - 1
         for number in np.unique(numbers):
@@ -273,9 +263,6 @@ class ArrayPictures(Pictures):
 
     def decode(self, index: int) -> Image.Image:
         return Image.fromarray(self.arrays[index])
-
-    def trace(self, index: int) -> bytes:
-        return str(self.arrays.shape[1:]).encode() + bytes(self.arrays[index].tobytes())
 
     def identity(self) -> str:
         digest = hashlib.blake2b(str(self.arrays.shape).encode(), digest_size=16)
@@ -303,14 +290,10 @@ class ArrayPictures(Pictures):
         height, width, side = *self.arrays.shape[1:3], self.side(transform)
         if max(height, width) > side:
             return super().canvas(indices, transform)
-        squares = self._chosen(indices)
+        squares = torch.from_numpy(self.arrays[_index(indices)]).permute(0, 3, 1, 2)
         if height != width:
             squares = F.pad(squares, (0, side - width, 0, side - height))
         return squares, torch.tensor([width / height, width / side, height / side]).expand(len(squares), 3)
-
-    def _chosen(self, indices: Sequence[int]) -> Tensor:
-        """uint8 (n, 3, H, W)."""
-        return torch.from_numpy(self.arrays[_index(indices)]).permute(0, 3, 1, 2)
 
 
 def _index(indices: Sequence[int]) -> np.ndarray:

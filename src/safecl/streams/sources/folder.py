@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.streams.collection import Collection, with_test
-from safecl.streams.pictures.clean import Refuse, clean, naming, refuse
+from safecl.streams.check import Rules, collect, naming
+from safecl.streams.collection import Collection
 from safecl.streams.pictures.decode import EXTENSIONS, UNREAD
 from safecl.streams.pictures.files import File, FilePictures, as_text, printable
-from safecl.streams.settings import Duplicates, Unreadable
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split
@@ -29,22 +29,8 @@ class Found:
     file: File
 
 
-def read_folder(
-    path: str | Path,
-    *,
-    protocol: str | None = None,
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
-    unreadable: Unreadable = "refuse",
-    duplicates: Duplicates = "refuse",
-    refuse: Refuse = refuse,
-) -> Collection:
-    """The pictures below ``path``.
-
-    Without a test folder, ``test_fraction`` of every class is held out, drawn with ``split_seed``.
-    ``unreadable="skip"`` decodes every picture once to leave broken ones out; ``duplicates="allow"`` takes a picture
-    that is in two classes as it is. ``refuse``: see ``clean``.
-    """
+def read_folder(path: str | Path, *, protocol: str | None = None, **rules: Unpack[Rules]) -> Collection:
+    """The pictures below ``path``; ``rules``: see ``collect``, which draws a test split if there is no test folder."""
     top = Path(path).expanduser()
     if not top.is_dir():
         raise SafeclError(f"There is no folder {printable(top)}; give the folder that holds the class folders.")
@@ -68,32 +54,16 @@ def read_folder(
     train_pictures, test_pictures = (
         FilePictures([f.file for f in some], [f.folders[depth] for f in some], skippable=True) for some in (train, test)
     )
-    keep_train, keep_test = clean(train_pictures, test_pictures, printable(top), unreadable, duplicates, refuse)
-    classes = tuple(sorted({train_pictures.labels[i] for i in keep_train}, key=str))
-    train_domains = tuple(train[i].folders[0] for i in keep_train) if by_domain else None
-    domains = sorted(set(train_domains or ()))
-    name = printable(top.resolve().name)
-    if not test_at:
-        return with_test(
-            name,
-            train_pictures.subset(keep_train),
-            classes,
-            domains=train_domains,
-            domain_order=domains,
-            fraction=test_fraction,
-            seed=split_seed,
-            home=top,
-        )
-    return Collection(
-        name=name,
-        train=train_pictures.subset(keep_train),
-        test=test_pictures.subset(keep_test),
-        classes=classes,
-        train_domains=train_domains,
-        test_domains=tuple(test[i].folders[0] for i in keep_test) if by_domain else None,
-        domains=tuple(domains),
-        split=f"the folders {train_at.name}/ and {test_at.name}/",
+    return collect(
+        printable(top.resolve().name),
+        train_pictures,
+        test_pictures if test_at else None,
+        place=printable(top),
+        train_domains=[f.folders[0] for f in train] if by_domain else None,
+        test_domains=[f.folders[0] for f in test] if by_domain else None,
+        split=f"the folders {train_at.name}/ and {test_at.name}/" if test_at else "",
         home=top,
+        **rules,
     )
 
 
@@ -118,7 +88,7 @@ def scan(top: Path) -> Iterator[Found]:
     if unread:
         they = "It is" if len(unread) == 1 else "They are"
         warnings.warn(
-            f"{counted(len(unread), 'picture is', 'pictures are')} left out, of a kind that is not read: "
+            f"{counted(len(unread), 'picture is', 'pictures are')} omitted, of a kind that is not read: "
             f"{naming(map(printable, unread))}. {they} read when saved as JPEG or PNG.",
             stacklevel=2,
         )
@@ -167,7 +137,7 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
             empty.append(printable(inside))
     if empty:
         warnings.warn(
-            f"{counted(len(empty), 'class folder is', 'class folders are')} left out as empty in {printable(top)}: "
+            f"{counted(len(empty), 'class folder is', 'class folders are')} omitted as empty in {printable(top)}: "
             f"{naming(map(repr, empty))}.",
             stacklevel=3,
         )

@@ -5,14 +5,13 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from safecl.errors import SafeclError
-from safecl.streams.collection import Collection, with_test
-from safecl.streams.pictures.clean import Refuse, clean, refuse
+from safecl.streams.check import Rules, collect
+from safecl.streams.collection import Collection
 from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import Label
-from safecl.streams.settings import Duplicates, Unreadable
 from safecl.streams.sources.folder import TEST, TRAIN
 
 COLUMNS = ("path", "label", "split", "domain")
@@ -27,19 +26,10 @@ class Row:
     domain: str
 
 
-def read_manifest(
-    path: str | Path,
-    kind: Literal["csv", "parquet"] = "csv",
-    *,
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
-    unreadable: Unreadable = "refuse",
-    duplicates: Duplicates = "refuse",
-    refuse: Refuse = refuse,
-) -> Collection:
+def read_manifest(path: str | Path, kind: Literal["csv", "parquet"] = "csv", **rules: Unpack[Rules]) -> Collection:
     """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words.
 
-    The other options are those of ``read_folder``.
+    ``rules``: see ``collect``, which draws a test split where the table has none.
     """
     table = Path(path).expanduser()
     if not table.is_file():
@@ -60,33 +50,17 @@ def read_manifest(
     train, test = ([r for r in rows if is_test(r, table) == wanted] for wanted in (False, True))
     if not train:
         raise SafeclError(f"The table {table} has no row of the split train.")
-    with_domains = "domain" in columns
-    train_pictures, test_pictures = (pictures(some, table) for some in (train, test))
-    keep_train, keep_test = clean(train_pictures, test_pictures, str(table), unreadable, duplicates, refuse)
-    classes = sorted({train[i].label for i in keep_train}, key=lambda label: (isinstance(label, str), label))
-    train_domains = tuple(train[i].domain for i in keep_train) if with_domains else None
-    domains = tuple(dict.fromkeys(train_domains or ()))
-    if not test:
-        return with_test(
-            table.stem,
-            train_pictures.subset(keep_train),
-            classes,
-            domains=train_domains,
-            domain_order=domains,
-            fraction=test_fraction,
-            seed=split_seed,
-            home=table.parent,
-        )
-    return Collection(
-        name=table.stem,
-        train=train_pictures.subset(keep_train),
-        test=test_pictures.subset(keep_test),
-        classes=tuple(classes),
-        train_domains=train_domains,
-        test_domains=tuple(test[i].domain for i in keep_test) if with_domains else None,
-        domains=domains,
+    domains = "domain" in columns
+    return collect(
+        table.stem,
+        pictures(train, table),
+        pictures(test, table) if test else None,
+        place=str(table),
+        train_domains=[r.domain for r in train] if domains else None,
+        test_domains=[r.domain for r in test] if domains else None,
         split=f"the split column of {table.name}",
         home=table.parent,
+        **rules,
     )
 
 
