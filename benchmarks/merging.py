@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from safecl import ContinualClassifier
-from safecl.classifier import merge as merging
 from safecl.classifier.data import unlabelled
+from safecl.heads import protocol
 from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
@@ -41,7 +41,7 @@ def main() -> None:
 
         def accuracy(model: ContinualClassifier, asked=asked) -> dict[str, float]:  # type: ignore[no-untyped-def]
             right: dict[str, list[bool]] = {}
-            labels, names = iter(asked.labels), model.classes_.tolist()
+            labels, names = iter(asked.labels), model._fitted.classes
             for logits, main in model._logits(unlabelled(asked)):
                 wanted = [next(labels) for _ in main]
                 for output, rows in logits.items():
@@ -58,7 +58,7 @@ def main() -> None:
         whole.learn(lessons[2])
         found: dict[str, dict[str, float]] = {"in turn": accuracy(whole)}
         for share in SHARES:
-            merging.SHARE = share
+            protocol.SECOND_SHARE = share
             found[f"share {share}"] = accuracy(one.merged(other))
         line = json.dumps({"pictures": options.pictures.name, "seed": seed, **found})
         print(line, flush=True)

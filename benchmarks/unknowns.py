@@ -50,7 +50,7 @@ def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, *
         pictures = data.test.subset([i for c in classes for i in test[c]])
         labels[name] = pictures.labels
         logits[name] = torch.cat([main for _, main in model._logits(unlabelled(pictures))])
-    index = {label: i for i, label in enumerate(model.classes_.tolist())}
+    index = {label: i for i, label in enumerate(model._fitted.classes)}
     targets = torch.tensor([index[label] for label in labels["known"]])
     calibration = model._fitted.header["calibration"]
     right = logits["known"].argmax(dim=1) == targets

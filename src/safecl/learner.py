@@ -1,13 +1,14 @@
 """A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
+from safecl.heads import protocol
 from safecl.pet.attach import attach, merge
 from safecl.pet.settings import PetSettings
 
@@ -20,6 +21,8 @@ class Learner(nn.Module):
     While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is
     made on the first use and dropped when the PET changes.
     """
+
+    by_difference: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, backbone: Backbone, pet: PetSettings, seed: int = 0) -> None:
         super().__init__()
@@ -59,6 +62,13 @@ class Learner(nn.Module):
         """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
         self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
         self._merged_at = None
+
+    def drop_class(self, index: int) -> None:
+        """A tuning is the same for every class."""
+
+    def merge(self, now: "Learner", before: "Learner", index: Tensor) -> None:
+        """Average the tunings; where they are the same, nothing changes."""
+        self.interpolate(self.tuning(), now.tuning(), protocol.SECOND_SHARE)
 
     def freeze(self) -> None:
         """No more training."""

@@ -19,7 +19,7 @@ Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 def slow(model: ContinualClassifier, images: np.ndarray) -> dict[Any, torch.Tensor]:
     """The slow learner's logits by class."""
     found = torch.cat([logits["slow"] for logits, _ in model._logits(_pictures(images))])
-    return {label: found[:, i] for i, label in enumerate(model.classes_.tolist())}
+    return {label: found[:, i] for i, label in enumerate(model._fitted.classes)}
 
 
 def _pictures(images: np.ndarray) -> Any:
@@ -145,21 +145,27 @@ def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New
         both = ContinualClassifier.of(merge(one._fitted, other._fitted, one._backbone()), device="cpu")
         one.learn(*lesson("da", seed=1))
         images = lesson("abcd", seed=5)[0]
-        assert both.classes_.tolist() == ["a", "b", "c", "d"]
+        assert both._fitted.classes == ["a", "b", "c", "d"]
         found, wanted = (torch.cat([main for _, main in model._logits(_pictures(images))]) for model in (both, one))
         assert torch.allclose(found, wanted, atol=1e-4)
     one.forget("c")
     assert "c" not in one.classes_.tolist() and len(one.predict(lesson("ab")[0])) == 10
 
 
-@pytest.mark.parametrize(
-    ("memory", "replayed", "keep"), [("statistics", 512, 3), ("statistics", 0, 3), ("features", 0, 1)]
-)
+def added_up(model: ContinualClassifier) -> dict[str, torch.Tensor]:
+    """What a SAFE model has of sums over pictures beside the Gram matrix, rows in the order of ``classes_``."""
+    fitted, places = model._fitted, [model._fitted.classes.index(label) for label in model.classes_]
+    rows = ("w_slow.counts", "w_slow.sums", "memory.kept.counts", "memory.kept.means")
+    found = {name: fitted.state.tensors[name][places] for name in rows}
+    return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "release.errors")}
+
+
+@pytest.mark.parametrize(("memory", "keep"), [("statistics", 3), ("features", 0)])
 def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
-    memory: str, replayed: int, keep: int, new_model: New, lesson: Lesson, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
+    memory: str, keep: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beyond the sessions that can be rolled back, where all features are kept."""
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     base = new_model(memory=memory, keep=keep)
     base.learn(*lesson("abcd"))
     base.save(tmp_path / "base.safecl")
@@ -178,13 +184,62 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
     for pair in ((a, b), (b, a)):
         both = ContinualClassifier.of(merge(*pair, whole._backbone()), device="cpu")
         assert same(slow(both, images), slow(whole, images))
-        if memory == "statistics":  # so that the beginning of both can be had again
-            found, wanted = (each._fitted.state.tensors["release.errors"] for each in (both, whole))
-            assert wanted.any() and torch.allclose(found, wanted)
+        wanted = added_up(whole)
+        for name, found in added_up(both).items():
+            assert wanted[name].any() and torch.allclose(found, wanted[name], atol=1e-4), name
+        assert not both._fitted.state.undo and both._fitted.method(whole._backbone()).sessions == 5
         again = reopened(both, tmp_path / "both.safecl")
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
         again.learn(*lesson("j", seed=6))  # and it goes on learning
         assert len(again.classes_) == 10
+
+
+def test_models_whose_common_beginning_is_unknown_are_refused(new_model: New, lesson: Lesson) -> None:
+    base = new_model("ranpac", keep=0)
+    base.learn(*lesson("ab"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("c"))
+    other.learn(*lesson("d"))
+    with pytest.raises(SafeclError, match="Neither model still holds"):
+        one.merged(other)
+
+
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+def test_what_is_forgotten_or_merged_keeps_no_record_that_nothing_needs(
+    memory: str, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    base = new_model("ranpac", memory=memory)
+    base.learn(*lesson("ab"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("c"))
+    other.learn(*lesson("d"))
+    both = one.merged(other)
+    one.forget("a")
+    for model, kept in ((both, 3), (one, 2)):
+        state = model._fitted.state
+        assert not state.chain and not state.undo and len(state.records) == (kept if memory == "features" else 0)
+
+
+@pytest.mark.parametrize("replayed", [0, 512])
+def test_a_session_is_taken_back_to_the_bit_with_all_that_learning_needs(
+    replayed: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For every session of the last ``keep``, whatever their sizes, and from file to file."""
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
+    model, states = new_model(keep=2, settings={"method.ridge": {"size": 30}}), []
+    for number, (classes, each) in enumerate([("ab", 5), ("c", 2), ("ad", 40), ("e", 3)]):
+        model.learn(*lesson(classes, each, seed=number))
+        states.append(model._fitted.method(model._backbone(), learning=True).state_dict())
+    for wanted in (states[2], states[1]):
+        model = reopened(model, tmp_path / "m.safecl")
+        model.rollback()
+        found = model._fitted.method(model._backbone(), learning=True).state_dict()
+        assert found.keys() == wanted.keys()
+        for name, value in wanted.items():
+            assert torch.equal(found[name], value), name
+    with pytest.raises(SafeclError, match="no earlier session is kept"):
+        model.rollback()
 
 
 def test_models_that_do_not_belong_together_are_refused(new_model: New, lesson: Lesson) -> None:

@@ -59,7 +59,7 @@ def test_merged_models_remember_what_either_has_learned(
     both = one.merged(other)
     found, expected = method_of(both).memory, method_of(whole).memory
     assert found is not None and expected is not None
-    places = [both.classes_.tolist().index(label) for label in whole.classes_.tolist()]
+    places = [both._fitted.classes.index(label) for label in whole._fitted.classes]
     (counts, sums), (wanted, of_whole) = (totals(memory) for memory in (found, expected))
     assert torch.equal(counts[places], wanted)
     assert torch.allclose(sums[places], of_whole, atol=0.02 * float(of_whole.abs().max()))

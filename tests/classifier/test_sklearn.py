@@ -5,18 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
+import sklearn.metrics
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from safecl.classifier.classifier import ContinualClassifier
-
-sklearn = pytest.importorskip("sklearn", minversion="1.6")
-
-from sklearn.base import clone, is_classifier  # noqa: E402
-from sklearn.model_selection import cross_val_score  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import FunctionTransformer  # noqa: E402
-from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
-from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import validate_data  # noqa: E402
 
 TINY = {"backbone.weights": "random"}
 
@@ -111,3 +110,25 @@ def test_partial_fit_is_a_session_and_fit_starts_anew(new_model: Any, lesson: An
     with pytest.raises(Exception, match="no picture"):
         model.fit([], [])
     assert model.classes_.tolist() == ["d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("sessions", "classes"),
+    [(["cd", "ab"], list("abcd")), ([[10, 3], [2]], [2, 3, 10]), ([["b", 2], ["a", 1]], [1, 2, "a", "b"])],
+)
+def test_classes_are_sorted_as_columns_are_whatever_the_order_they_were_learned_in(
+    sessions: list[Any], classes: list[Any], new_model: Any, lesson: Any
+) -> None:
+    model = new_model("ranpac")
+    for session in sessions:
+        model.partial_fit(*lesson(session, 6))
+    images, labels = lesson(classes, 4, seed=1)
+    p = model.predict_proba(images)
+    assert model.classes_.tolist() == classes and model._fitted.classes[-1] != classes[-1]
+    assert model.predict(images).tolist() == [classes[i] for i in p.argmax(axis=1)] == labels
+    columns = [classes.index(label) for label in labels]
+    loss = sklearn.metrics.log_loss(columns, p)
+    assert loss == pytest.approx(-np.log(p[np.arange(len(p)), columns]).mean(), rel=1e-4) and loss < 0.5
+    if len({type(label) for label in classes}) == 1:  # scikit-learn refuses labels of two types
+        assert model.classes_.tolist() == np.unique(labels).tolist()
+        assert sklearn.metrics.log_loss(labels, p) == pytest.approx(loss)

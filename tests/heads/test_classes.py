@@ -54,7 +54,7 @@ def test_what_was_observed_apart_is_added_whatever_the_order_of_classes() -> Non
             one.add(third, torch.full((8,), 3))
             other.add(last, torch.full((8,), 3))
             one.statistics.merge(other.statistics, base.statistics, index)
-            one.merge(other, base)
+            one.merge(other, base, index)
             one.solve()
             assert torch.allclose(one.logits(FEATURES), ridge().logits(FEATURES), atol=1e-4)
             assert int(one.statistics.count) == 40

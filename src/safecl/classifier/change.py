@@ -1,7 +1,6 @@
 """Take the last session back, or a class out."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -9,27 +8,29 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import calibrate, left_out_logits, some
-from safecl.classifier.history import counts, step
+from safecl.classifier.history import check_not_frozen, check_rollback, counts, step
 from safecl.classifier.model import Model
 from safecl.classifier.rename import find
-from safecl.classifier.state import State, changed_by, grams, names, ridge_heads, roll_back, statistics
+from safecl.classifier.state import (
+    State,
+    ridge_heads,
+    roll_back,
+    set_grams,
+    settled,
+    statistics,
+    tensors_of,
+    with_added,
+)
 from safecl.errors import SafeclError
-from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label
 
 
-def rollback(model: Model, backbone: Callable[[], Backbone]) -> Model:
-    """The model before its last session; its predictions are those it gave then, to the bit."""
-    _check(model, "be rolled back")
-    if not model.state.undo:
-        learned = [entry for entry in model.header["history"] if entry["what"] == "learn"]
-        why = "no earlier session is kept; take a copy of its file, or teach a new model"
-        if len(learned) == 1:
-            why = "it has learned one session only; delete its file to begin anew"
-        raise SafeclError(f"The model cannot be rolled back: {why}.")
-    settings = model.settings
-    state, said = roll_back(model.state, lambda: make_method(settings.method, backbone(), settings.seed))
+def rollback(model: Model) -> Model:
+    """The model before its last session, to the bit."""
+    check_not_frozen(model.header, "be rolled back")
+    check_rollback(model.header, sum(one.whole for one in model.state.undo))
+    state, said = roll_back(model.state)
     past = model.header["history"]
     renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in said["classes"]]  # it stays
     header = {
@@ -41,31 +42,31 @@ def rollback(model: Model, backbone: Callable[[], Backbone]) -> Model:
     return Model(header, state)
 
 
-def forget(model: Model, label: Label, backbone: Callable[[], Backbone]) -> tuple[Model, str]:
+def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     """The model without a class, and a sentence on what stays of it. Earlier sessions cannot be rolled back then."""
-    _check(model, "forget a class")
+    check_not_frozen(model.header, "forget a class")
     label = find(model.header, label)
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")
-    method, state, index = model.method(backbone(), learning=True), model.state, model.classes.index(label)
-    state, removed = _without(state, method, index)
-    taught = counts(model.header)[label]
+    method, index = model.method(backbone, learning=True), model.classes.index(label)
+    state, removed = _without(model.state, method, index)
     method.drop_class(index)
-    for name, gram in grams(method, state).items():
-        statistics(method)[name].gram = gram
-        statistics(method)[name].count -= removed.get(name, 0)
+    set_grams(method, state)
+    for name, own in statistics(method).items():
+        own.count -= removed[name]
     method.classes.remove(label)
     method.refresh()
-    state = refreshed(state, method)
-    if _answers(method, state).shape[1] != len(method.classes):
+    side = backbone.size
+    if method.logits(torch.zeros(1, 3, side, side, device=backbone.device)).shape[1] != len(method.classes):
         raise SafeclError(f"{method.settings.title} cannot forget a single class.")
-    entry = step("forget", str(label))
+    state = settled(replace(state, tensors=tensors_of(method), undo=()), method, model.settings)
     history = copy.deepcopy(model.header["history"])
     for past in history:
         past["classes"] = [pair for pair in past["classes"] if pair[0] != label]
         past["new"] = [one for one in past["new"] if one != label]
         past["pictures"] = sum(count for _, count in past["classes"])
         past["confused"] = [pair for pair in past.get("confused", []) if label not in pair[:2]]
+    entry = step("forget", str(label))
     header = {
         **model.header,
         "classes": list(method.classes),
@@ -73,15 +74,8 @@ def forget(model: Model, label: Label, backbone: Callable[[], Backbone]) -> tupl
         "history": [*history, entry],
         "changed": entry["date"],
     }
+    taught = counts(model.header)[label]
     return Model(header, state), _sentence(label, taught, min(removed.values(), default=0), method)
-
-
-def refreshed(state: State, method: Method) -> State:
-    """The state with the tensors that ``method`` has now, and nothing to roll back."""
-    tensors = {name: tensor.detach() for name, tensor in method.state_dict().items()}
-    for name in names(method):
-        del tensors[f"{name}.gram"]
-    return replace(state, tensors=tensors, undo=())
 
 
 def recalibrated(method: Method, state: State) -> dict[str, object] | None:
@@ -96,28 +90,22 @@ def recalibrated(method: Method, state: State) -> dict[str, object] | None:
 
 def _without(state: State, method: Method, index: int) -> tuple[State, dict[str, int]]:
     """(the state without the features of a class, how many of its pictures have left each Gram matrix)."""
-    heads, unique = ridge_heads(method), statistics(method)
-    base, removed = dict(state.base), dict.fromkeys(unique, 0)
-    for session, added in state.records.items():
-        own = [replace(one, features=one.features[rows], targets=one.targets[rows], scale=_rows(one.scale, rows))
-               for one in added for rows in [one.targets == index]]  # fmt: skip
-        own = [one for one in own if len(one.targets)]
-        for one in own:
-            name = next(name for name, module in unique.items() if module is heads[one.head].statistics)
-            removed[name] += len(one.targets)
-        if own and session not in state.chain and base:
-            gone = changed_by(method, {name: torch.zeros(0, 0) for name in unique}, own)
-            base = {
-                name: (gram.double() - gone[name].to(gram).double()).float() if len(gone[name]) else gram
-                for name, gram in base.items()
-            }
+    own = [(session, one.only(one.targets == index)) for session, added in state.records.items() for one in added]
+    heads = ridge_heads(method)
+    removed = {
+        name: sum(len(one.targets) for _, one in own if heads[one.head].statistics is module)
+        for name, module in statistics(method).items()
+    }
+    base = state.base
+    if base:  # sessions that are part of it leave it by subtraction
+        gone = with_added(method, {}, [one for session, one in own if session not in state.chain])
+        base = {
+            name: (gram.double() - gone[name].to(gram).double()).to(gram) if len(gone[name]) else gram
+            for name, gram in base.items()
+        }
     records = {session: [one.without(index) for one in added] for session, added in state.records.items()}
     kept, seen = _dropped(state.kept, "targets", index), _dropped(state.seen, "classes", index)
     return replace(state, base=base, records=records, kept=kept, seen=seen), removed
-
-
-def _rows(values: Tensor | None, rows: Tensor) -> Tensor | None:
-    return None if values is None else values[rows]
 
 
 def _dropped(rows: dict[str, Tensor], key: str, index: int) -> dict[str, Tensor]:
@@ -128,12 +116,6 @@ def _dropped(rows: dict[str, Tensor], key: str, index: int) -> dict[str, Tensor]
     found = {name: values[stay] for name, values in rows.items()}
     found[key] = found[key] - (found[key] > index).long()
     return found
-
-
-@torch.no_grad()
-def _answers(method: Method, state: State) -> Tensor:
-    side = method.backbone.size
-    return method.logits(torch.zeros(1, 3, side, side, device=method.backbone.device))
 
 
 def _sentence(label: Label, taught: int, removed: int, method: Method) -> str:
@@ -147,8 +129,3 @@ def _sentence(label: Label, taught: int, removed: int, method: Method) -> str:
         f"{gone}; {taught - removed} of its {taught} pictures stay in the Gram matrix, a sum over all classes from "
         f"which they cannot be read{tuned}. A model made with --memory features forgets wholly."
     )
-
-
-def _check(model: Model, what: str) -> None:
-    if model.frozen:
-        raise SafeclError(f"This model is frozen: it only predicts and cannot {what}; use the model it was made from.")

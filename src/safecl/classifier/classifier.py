@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
@@ -14,7 +16,6 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Answer, answers_of, logits_of
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.estimator import Estimator
 from safecl.classifier.history import sessions
 from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, resolve
@@ -26,13 +27,19 @@ from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.method import Method
+from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
+from safecl.streams.sources.arrays import plain_label
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson
 
 
-class ContinualClassifier(Estimator):
+class NothingLearned(NotFittedError, SafeclError):  # type: ignore[misc]
+    """Nothing was learned yet."""
+
+
+class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of pictures that goes on learning: new classes, or more pictures of known ones, and no old ones.
 
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
@@ -109,11 +116,30 @@ class ContinualClassifier(Estimator):
         self.prepare()
         return lesson
 
+    def fit(self, X: Any, y: Sequence[Any] | None = None) -> Self:
+        """Forget everything and learn these pictures."""
+        before, self._model = self._model, None
+        try:
+            self.learn(X, y, again=True)
+        except BaseException:
+            self._model = before
+            raise
+        return self
+
+    def partial_fit(self, X: Any, y: Sequence[Any] | None = None, classes: Sequence[Any] | None = None) -> Self:
+        """Learn these pictures as a session; ``classes`` is not needed and only checked."""
+        if classes is not None and y is not None:
+            allowed = {plain_label(label, "classes") for label in classes}
+            for label in y:
+                if plain_label(label, "y") not in allowed:
+                    raise ValueError(f"y holds {label!r}, which is not in classes")
+        self.learn(X, y, again=True)
+        return self
+
     @property
     def classes_(self) -> np.ndarray:
-        """The classes in the order in which they were learned; columns of ``predict_proba`` are in this order."""
-        classes = self._fitted.classes
-        return np.array(classes, dtype=None if len({type(label) for label in classes}) == 1 else object)
+        """The classes, sorted: numbers by value, then words by spelling. So are the columns of ``predict_proba``."""
+        return _array(sorted_classes(self._fitted.classes))
 
     @property
     def history_(self) -> list[dict[str, Any]]:
@@ -132,7 +158,7 @@ class ContinualClassifier(Estimator):
 
         ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
         """
-        limit, classes, found = self._limit(unknown), self.classes_, [np.zeros(0, dtype=int)]
+        limit, classes, found = self._limit(unknown), _array(self._fitted.classes), [np.zeros(0, dtype=int)]
         strange = [np.zeros(0, dtype=bool)]
         for _, main in self._logits(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
@@ -144,9 +170,11 @@ class ContinualClassifier(Estimator):
         return answers
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
-        """Calibrated probabilities: (N, C)."""
+        """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
+        known = self._fitted.classes
+        columns = [known.index(label) for label in sorted_classes(known)]
         found = [probabilities(main, self._calibration).numpy() for _, main in self._logits(unlabelled(pictures))]
-        return np.concatenate(found) if found else np.zeros((0, len(self._fitted.classes)))
+        return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
         """For each picture the answer, the opinion of each output, and their weights."""
@@ -209,13 +237,13 @@ class ContinualClassifier(Estimator):
         """Go back to before the last session."""
         from safecl.classifier.change import rollback
 
-        self._model, self._asked = rollback(self._fitted, self._backbone), None
+        self._model, self._asked = rollback(self._fitted), None
 
     def forget(self, label: Label) -> str:
         """Remove a class; gives a sentence on what stays."""
         from safecl.classifier.change import forget
 
-        self._model, said = forget(self._fitted, label, self._backbone)
+        self._model, said = forget(self._fitted, label, self._backbone())
         self._asked = None
         return said
 
@@ -248,8 +276,23 @@ class ContinualClassifier(Estimator):
 
     # Inside
 
+    _model: Model | None = None
     _asked: Method | None = None
     _loaded: tuple[Any, Backbone] | None = None
+
+    @property
+    def _fitted(self) -> Model:
+        if self._model is None:
+            raise NothingLearned("This model has learned nothing yet; call learn first.")
+        return self._model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        return tags
 
     @property
     def _calibration(self) -> dict[str, Any] | None:
@@ -308,6 +351,10 @@ class ContinualClassifier(Estimator):
             "backbone": {"name": self.backbone, **size}, "method": method, "train": {"save_seconds": 10},
         }  # fmt: skip
         return resolve(overlay(values, canonical(nested(self.settings or {}))))
+
+
+def _array(labels: Sequence[Label]) -> np.ndarray:
+    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
 
 
 def _embedded(backbone: str) -> bool:

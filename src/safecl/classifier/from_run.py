@@ -9,7 +9,7 @@ from safecl.backbone.load import load_backbone
 from safecl.classifier.history import step
 from safecl.classifier.model import Model, new_header
 from safecl.classifier.settings import resolve_saved
-from safecl.classifier.state import State, names
+from safecl.classifier.state import State, sizes_of
 from safecl.engine.checkpoint import load_state
 from safecl.errors import SafeclError
 from safecl.methods.catalog import make_method
@@ -35,7 +35,7 @@ def model_of_run(folder: Path) -> Model:
     transform = transform_of(None if stream["kind"] == "python" else parse_stream(stream), backbone.size)
     method = make_method(settings.method, backbone, settings.seed)
     method.restore(tensors, facts["classes"])
-    sizes = names(method)
+    sizes = sizes_of(method)
     state = State(
         tensors={k: v for k, v in tensors.items() if k not in {f"{name}.gram" for name in sizes}},
         base={name: tensors[f"{name}.gram"] for name in sizes},

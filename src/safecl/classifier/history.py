@@ -8,6 +8,7 @@ from typing import Any
 
 import safecl
 from safecl.classifier.store import Header
+from safecl.errors import SafeclError
 from safecl.streams.labels import Label
 
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
@@ -29,6 +30,24 @@ def step(what: str, name: str, **more: Any) -> dict[str, Any]:
 def sessions(header: Header) -> int:
     """How many sessions were learned; those of a run count, too."""
     return sum(entry.get("sessions", 1) for entry in header["history"] if entry["what"] in ("learn", "run"))
+
+
+def check_not_frozen(header: Header, what: str) -> None:
+    """Refuse a change of a model that only predicts."""
+    if header.get("frozen"):
+        raise SafeclError(f"This model is frozen: it only predicts and cannot {what}; use the model it was made from.")
+
+
+def check_rollback(header: Header, kept: int | None = None) -> None:
+    """Refuse a model without a session to roll back. ``kept``: how many there are; as the file says if not given."""
+    if kept is None:
+        kept = sum(one["whole"] for one in header["undo"])
+    if kept:
+        return
+    why = "no earlier session is kept; take a copy of its file, or teach a new model"
+    if sum(entry["what"] == "learn" for entry in header["history"]) == 1:
+        why = "it has learned one session only; delete its file to begin anew"
+    raise SafeclError(f"The model cannot be rolled back: {why}.")
 
 
 def counts(header: Header) -> dict[Label, int]:

@@ -15,6 +15,7 @@ from safecl.classifier.state import State, build
 from safecl.classifier.store import Header, ModelFile, write_model
 from safecl.engine.device import choose_device, choose_precision
 from safecl.errors import SafeclError
+from safecl.methods.catalog import method_class
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label, Transform
 
@@ -92,9 +93,9 @@ class Model:
     def save(self, path: str | Path, *, frozen: bool = False) -> None:
         """Put it at ``path`` in one step. ``frozen``: only what predictions need."""
         sizes = self.header["statistics"]
-        make = members.frozen_members if frozen or self.frozen else members.to_members
-        parts, said = make(self.predicting if self.frozen else self.state, sizes)
-        write_model(Path(path).expanduser(), {**self.header, **said, "frozen": frozen or self.frozen}, parts)
+        learning, frozen = method_class(self.settings.method).learning, frozen or self.frozen
+        parts, said = members.to_members(self.predicting if self.frozen else self.state, sizes, learning, frozen)
+        write_model(Path(path).expanduser(), {**self.header, **said, "frozen": frozen}, parts)
 
 
 def settings_of(header: Header) -> ModelSettings:

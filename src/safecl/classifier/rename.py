@@ -1,6 +1,7 @@
 """Another name for a class. Names stand in the header alone, so no torch is needed."""
 
 import copy
+import re
 from typing import Any
 
 from safecl.classifier.history import step
@@ -18,6 +19,12 @@ def find(header: Header, label: Label) -> Label:
     if match is None:
         raise unknown("class", str(label), map(str, classes))
     return match
+
+
+def as_label(header: Header, old: Label, word: str) -> Label:
+    """What a word of the command line means as another name for a class: a number, where the class is one."""
+    number = isinstance(find(header, old), int) and re.fullmatch("-?[0-9]+", word)
+    return int(word) if number else word
 
 
 def renamed(header: Header, old: Label, new: Label) -> Header:

@@ -1,11 +1,11 @@
 """What a model has learned, as tensors: to make a method of it, to add a session to it, to take the last one back.
 
-The Gram matrix of a ridge head is large, and the features it was made from are few as long as a model is young. So a
-state holds a base matrix and the features that were added to it since (``chain``), until these are more than
-``REPLAYED`` pictures; then the matrix becomes the new base. The same additions in the same order give the same bits.
+A Gram matrix is large, and the features that were added to it in a session are few. So a state holds the matrices as
+they were before the sessions that can be rolled back (``base``), and the features of the sessions since (``chain``).
+The same additions in the same order give the same bits, so taking a session back is to leave its features out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,14 +16,14 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.settings import Memory, ModelSettings
 from safecl.heads.packing import rounded
+from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label
 
-MEMORY = "memory."  # where the state of a method has what it keeps of pictures in order to learn
-REPLAYED = 512  # pictures whose features are kept in place of a Gram matrix
+REPLAYED = 512  # pictures of sessions that cannot be rolled back whose features may stand in for a Gram matrix
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,38 @@ class Added:
         """What the head was given: (n, d)."""
         return self.features if self.scale is None else self.features.float() * self.scale
 
+    def only(self, rows: Tensor) -> "Added":
+        """The pictures at ``rows``."""
+        return Added(
+            self.head, self.features[rows], self.targets[rows], None if self.scale is None else self.scale[rows]
+        )
+
     def without(self, index: int) -> "Added":
         """Without the pictures of a class; those after it move up by one."""
-        rows = self.targets != index
-        targets = self.targets[rows]
-        scale = None if self.scale is None else self.scale[rows]
-        return Added(self.head, self.features[rows], targets - (targets > index).long(), scale)
+        rest = self.only(self.targets != index)
+        return replace(rest, targets=rest.targets - (rest.targets > index).long())
 
 
 @dataclass(frozen=True)
 class Undo:
-    """How to take one session back: values before it, names it brought, and what the header said."""
+    """The state before a session: values that it changed, names that it brought, and what the header said.
+
+    ``whole``: the session can be rolled back; otherwise there is only what a merge needs.
+    """
 
     session: str
     tensors: dict[str, Tensor]
     shapes: dict[str, list[int]]  # of tensors that the session only appended to
     absent: list[str]
-    grams: dict[str, Tensor]  # Gram matrices before it, where its features are not kept
     header: dict[str, Any]
+    whole: bool = True
+
+    def before(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors before the session, from those after it."""
+        found = {name: tensor for name, tensor in tensors.items() if name not in self.absent}
+        for name, shape in self.shapes.items():
+            found[name] = found[name][_block(shape)].clone()
+        return found | self.tensors
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,16 @@ class State:
     undo: tuple[Undo, ...] = ()  # the oldest first
     kept: dict[str, Tensor] = field(default_factory=dict)  # features of some pictures, to calibrate with
     seen: dict[str, Tensor] = field(default_factory=dict)  # hashes and classes of all pictures that were learned
+
+    def before(self, sessions: Sequence[str]) -> dict[str, Tensor] | None:
+        """The tensors that a merge needs as they were before these last sessions; None where they are not known."""
+        undo = self.undo[len(self.undo) - len(sessions) :]
+        if [one.session for one in undo] != list(sessions):
+            return None
+        found = self.tensors
+        for one in reversed(undo):
+            found = one.before(found)
+        return found
 
 
 @contextmanager
@@ -104,22 +128,21 @@ def ridge_heads(method: Method) -> dict[str, RidgeHead]:
     return {name: module for name, module in method.named_modules() if isinstance(module, RidgeHead)}
 
 
-def statistics(method: Method) -> dict[str, Statistics]:
-    """Every statistics that is part of the state once, by its first name."""
-    found = method.named_modules()
+def statistics(method: Method, every_name: bool = False) -> dict[str, Statistics]:
+    """The statistics that are part of the state by their first name, or shared ones under each of their names."""
+    found = method.named_modules(remove_duplicate=not every_name)
     return {name: module for name, module in found if isinstance(module, Statistics) and module.kept}
 
 
-def names(method: Method) -> dict[str, int]:
-    """Every name that such statistics have, shared ones under each, and the number of random features."""
-    found = method.named_modules(remove_duplicate=False)
-    return {name: module.size for name, module in found if isinstance(module, Statistics) and module.kept}
+def sizes_of(method: Method) -> dict[str, int]:
+    """The number of random features of the statistics, by every name."""
+    return {name: own.size for name, own in statistics(method, every_name=True).items()}
 
 
-def learn_only(all_names: Mapping[str, int], tensors: Iterable[str]) -> set[str]:
-    """The tensors without which a method still predicts: Gram matrices, class sums, and what it keeps of pictures."""
-    memory = {name for name in tensors if name.startswith(MEMORY)}
-    return memory | {f"{name}.{part}" for name in all_names for part in ("gram", "sums")}
+def tensors_of(method: Method) -> dict[str, Tensor]:
+    """The state of a method without its Gram matrices."""
+    grams = {f"{name}.gram" for name in sizes_of(method)}
+    return {name: tensor.detach() for name, tensor in method.state_dict().items() if name not in grams}
 
 
 def build(
@@ -139,112 +162,93 @@ def build(
     if not state.tensors:
         return method
     tensors = dict(state.tensors)
-    for name, size in (sizes or names(method)).items():
+    for name, size in (sizes or sizes_of(method)).items():
         tensors[f"{name}.gram"] = torch.zeros(0, 0)
         tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
     for name, none in method.state_dict().items():
-        if name.startswith(MEMORY):
+        if name.startswith(method.learning):
             tensors.setdefault(name, none)
     method.restore(tensors, list(classes))
     if learning:
-        for name, gram in grams(method, state).items():
-            statistics(method)[name].gram = gram
+        set_grams(method, state)
     return method
 
 
-def grams(method: Method, state: State) -> dict[str, Tensor]:
-    """The Gram matrices of a state, made of their base and the chain; new tensors."""
-    found = {}
+def set_grams(method: Method, state: State) -> None:
+    """Give a method the Gram matrices of a state."""
+    added = [one for session in state.chain for one in state.records[session]]
+    for name, gram in with_added(method, state.base, added).items():
+        statistics(method)[name].gram = gram
+
+
+def with_added(method: Method, base: Mapping[str, Tensor], added: Sequence[Added]) -> dict[str, Tensor]:
+    """New Gram matrices: those of ``base`` and what is added to them."""
+    heads, sums = ridge_heads(method), {}
     for name, own in statistics(method).items():
-        base = state.base.get(name)
-        found[name] = torch.zeros(0, 0, device=own.sums.device) if base is None else base.to(own.sums.device).clone()
-    for session in state.chain:
-        found = changed_by(method, found, state.records[session])
-    return found
-
-
-def changed_by(method: Method, found: Mapping[str, Tensor], added: Sequence[Added]) -> dict[str, Tensor]:
-    """Gram matrices with what ``added`` adds; those given may be modified."""
-    found, heads, unique = dict(found), ridge_heads(method), statistics(method)
+        sums[id(own)] = Statistics(own.size, own.sums.device)
+        if name in base:
+            sums[id(own)].gram = base[name].to(own.sums.device, copy=True)
     for one in added:
         head = heads[one.head]
-        name = next(name for name, own in unique.items() if own is head.statistics)
-        sums = Statistics(head.size, head.projection.device)
-        sums.gram = found[name]
-        head.accumulate(sums, one.values.to(head.projection), one.targets.to(head.projection.device))
-        found[name] = sums.gram
-    return found
+        features, targets = one.values.to(head.projection), one.targets.to(head.projection.device)
+        head.accumulate(sums[id(head.statistics)], features, targets)
+    return {name: sums[id(own)].gram for name, own in statistics(method).items()}
 
 
 def advance(
-    before: State, method: Method, session: str, added: list[Added], keep: int, header: dict[str, Any]
+    before: State, method: Method, session: str, added: list[Added], settings: ModelSettings, header: dict[str, Any]
 ) -> State:
     """The state after a session that ``method`` has just learned. ``header``: what rolling back must say again."""
-    tensors = {name: tensor.detach() for name, tensor in method.state_dict().items()}
-    live = {name: own.gram for name, own in statistics(method).items()}
-    for name in names(method):
-        del tensors[f"{name}.gram"]
-    records = {**before.records, session: added}
-    chain = (*before.chain, session)
-    whole = _covers(before, method, added)
-    base = before.base
-    if not whole or sum(len(records[s][0].targets) for s in chain if records[s]) > REPLAYED:
-        base, chain = live, ()
-    undo = before.undo
+    tensors, undo = tensors_of(method), before.undo
     if before.tensors:
         shapes, changed = _difference(before.tensors, tensors)
-        small = whole and sum(one.features.nbytes for one in added) <= sum(gram.nbytes // 2 for gram in live.values())
-        explicit = {} if small or session in chain else grams(method, before)
         absent = [name for name in tensors if name not in before.tensors]
-        undo = (*undo, Undo(session, changed, shapes, absent, explicit, header))
-    state = replace(before, tensors=tensors, base=base, chain=chain, records=records, undo=undo)
-    return trimmed(state, keep, every=any(one.scale is not None for one in added))
+        undo = (*undo, Undo(session, changed, shapes, absent, header))
+    records = {**before.records, session: added}
+    state = replace(before, tensors=tensors, chain=(*before.chain, session), records=records, undo=undo)
+    return settled(state, method, settings)
 
 
-def trimmed(state: State, keep: int, every: bool = False) -> State:
-    """Without what no session to roll back and no Gram matrix needs; ``every``: all records stay."""
-    undo = state.undo[len(state.undo) - min(keep, len(state.undo)) :]
-    needed = {*state.chain, *(one.session for one in undo if not one.grams)}
-    records = {name: added for name, added in state.records.items() if every or name in needed}
-    return replace(state, undo=undo, records=records)
-
-
-def roll_back(state: State, make: Callable[[], Method]) -> tuple[State, dict[str, Any]]:
-    """The state before the last session, and what its header said. ``make``: a method like this state's."""
-    *undo, last = state.undo
-    tensors = {name: tensor for name, tensor in state.tensors.items() if name not in last.absent}
-    for name, shape in last.shapes.items():
-        tensors[name] = tensors[name][tuple(slice(0, n) for n in shape)].clone()
-    tensors |= last.tensors
+def settled(state: State, method: Method, settings: ModelSettings) -> State:
+    """Without what is needed no more: sessions that cannot be rolled back become part of ``base`` if they are large."""
+    features = settings.memory == "features"
+    older = max(len(state.undo) - settings.keep, 0)
+    undo = state.undo[older:]
+    if features:  # merges at any time, so it must know what was there before every session
+        undo = (*(_for_merging(one, method) for one in state.undo[:older]), *undo)
+    back = {one.session for one in undo if one.whole}
+    done = [session for session in state.chain if session not in back]
     base, chain = state.base, state.chain
-    if chain and chain[-1] == last.session:
-        chain = chain[:-1]
-    elif last.grams:
-        base, chain = last.grams, ()
-    else:  # to rounding; predictions need no Gram matrix, and their weights are restored as they were
-        method = make()
-        none = {name: torch.zeros(0, 0) for name in statistics(method)}
-        gone, now = changed_by(method, none, state.records[last.session]), grams(method, state)
-        base = {
-            name: (now[name].double() - gone[name].double()).float() if len(gone[name]) else now[name] for name in now
-        }
-        chain = ()
+    count = sum(len(state.records[session][0].targets) for session in done if state.records[session])
+    if done and not 0 < count <= REPLAYED:
+        base = with_added(method, base, [one for session in done for one in state.records[session]])
+        chain = chain[len(done) :]
+    records = {name: added for name, added in state.records.items() if features or name in chain}
+    return replace(state, base=base, chain=chain, undo=undo, records=records)
+
+
+def roll_back(state: State) -> tuple[State, dict[str, Any]]:
+    """The state before the last session, to the bit, and what its header said."""
+    *undo, last = state.undo
     records = {name: added for name, added in state.records.items() if name != last.session}
-    count = {key: last.header[key] for key in ("kept", "seen")}
-    kept = {name: rows[: count["kept"]] for name, rows in state.kept.items()}
-    seen = {name: rows[: count["seen"]] for name, rows in state.seen.items()}
-    return State(tensors, base, chain, records, tuple(undo), kept, seen), last.header
+    kept = {name: rows[: last.header["kept"]] for name, rows in state.kept.items()}
+    seen = {name: rows[: last.header["seen"]] for name, rows in state.seen.items()}
+    tensors = last.before(state.tensors)
+    return State(tensors, state.base, state.chain[:-1], records, tuple(undo), kept, seen), last.header
 
 
-def _covers(before: State, method: Method, added: Sequence[Added]) -> bool:
-    """Whether the additions are all that has happened to the statistics in this session."""
-    heads = ridge_heads(method)
-    for name, own in statistics(method).items():
-        old = before.tensors.get(f"{name}.count")
-        count = int(own.count) - (0 if old is None else int(old))
-        if count != sum(len(one.targets) for one in added if heads[one.head].statistics is own):
-            return False
-    return True
+def _for_merging(undo: Undo, method: Method) -> Undo:
+    """What a merge needs of an earlier state: sums, in place of weights that follow from them and of tunings."""
+    names = {"_extra_state", *method.handles}
+    for name, part in editable_parts(method, method.handles).items():
+        names |= {f"{name}.{key}" for key in part.by_difference}
+    tensors = {name: tensor for name, tensor in undo.tensors.items() if name in names}
+    shapes = {name: shape for name, shape in undo.shapes.items() if name in names}
+    return replace(undo, tensors=tensors, shapes=shapes, whole=False)
+
+
+def _block(shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in shape)
 
 
 def _difference(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> tuple[dict[str, list[int]], dict[str, Tensor]]:
@@ -253,16 +257,8 @@ def _difference(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> tuple[d
     changed: dict[str, Tensor] = {}
     for name, tensor in old.items():
         now = new.get(name)
-        fits = (
-            now is not None
-            and now.ndim == tensor.ndim
-            and all(a <= b for a, b in zip(tensor.shape, now.shape, strict=True))
-        )
-        if fits and now is not None:
-            block = now[tuple(slice(0, n) for n in tensor.shape)]
-            if torch.equal(block, tensor.to(now)):
-                if now.shape != tensor.shape:
-                    shapes[name] = list(tensor.shape)
-                continue
-        changed[name] = tensor
+        if now is None or now.ndim != tensor.ndim or not torch.equal(now[_block(tensor.shape)], tensor.to(now)):
+            changed[name] = tensor
+        elif now.shape != tensor.shape:
+            shapes[name] = list(tensor.shape)
     return shapes, changed

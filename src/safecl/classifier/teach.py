@@ -18,7 +18,7 @@ from safecl.classifier.data import ready
 from safecl.classifier.history import counts as taught_before
 from safecl.classifier.history import step
 from safecl.classifier.model import Model
-from safecl.classifier.state import Added, State, advance, names, recording
+from safecl.classifier.state import Added, State, advance, recording, sizes_of
 from safecl.engine.device import make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
@@ -158,7 +158,7 @@ def teach(
     counts, before_counts = Counter(pictures.labels), taught_before(model.header)
     said = {key: model.header[key] for key in ("classes", "calibration")}
     said |= {"history": len(model.header["history"]), **_lengths(before)}
-    state = advance(before, method, identity, added, settings.keep, said)
+    state = advance(before, method, identity, added, settings, said)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state, calibration, told = _look_back(state, method, views, targets, transform, stop, added)
@@ -193,7 +193,7 @@ def teach(
         **model.header,
         "classes": list(method.classes),
         "calibration": calibration,
-        "statistics": names(method),
+        "statistics": sizes_of(method),
         "history": [*model.header["history"], entry],
         "changed": entry["date"],
     }

@@ -34,7 +34,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     header, settings = file.header, file.header["settings"]
     pet, calibration = settings["method"].get("pet", {}).get("kind"), header.get("calibration")
     backbone, pictures = header["backbone"], sum(counts(header).values())
-    undo = len(header.get("undo", []))
+    undo = sum(one["whole"] for one in header.get("undo", []))
     told = "not yet: too few pictures, or made from a run"
     if calibration:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "

@@ -137,13 +137,12 @@ def rename(
 
     Example:  safecl rename pets.safecl cat tabby
     """
-    from safecl.classifier.rename import find, renamed
+    from safecl.classifier.rename import as_label, renamed
     from safecl.classifier.store import ModelFile, locked, rewrite_header
 
     with locked(_there(model)):
         file = ModelFile(model)
-        whole = isinstance(find(file.header, old), int) and new.lstrip("-").isdigit()
-        rewrite_header(file, renamed(file.header, old, int(new) if whole else new))
+        rewrite_header(file, renamed(file.header, old, as_label(file.header, old, new)))
     say(f"{old} is now called {new}.")
 
 
@@ -171,9 +170,13 @@ def rollback(model: ModelArgument) -> None:
 
     Example:  safecl rollback pets.safecl
     """
-    _check_model(model)
+    from safecl.classifier.history import check_not_frozen, check_rollback
+    from safecl.classifier.store import locked, read_header
+
+    header = read_header(model)
+    check_not_frozen(header, "be rolled back")
+    check_rollback(header)
     from safecl.classifier.classifier import ContinualClassifier
-    from safecl.classifier.store import locked
 
     with locked(model):
         classifier = ContinualClassifier.load(model, device="cpu")

@@ -1,6 +1,6 @@
 """The trained head: cosine similarity with one weight vector a class, grown by imprinting class means."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ class CosineHead(nn.Module):
     unless ``unit`` is false, so that a later session with more pictures of a known class refines its centroid.
     """
 
+    by_difference: ClassVar[tuple[str, ...]] = ("sums", "counts")
     weight: nn.Parameter
     sums: Tensor
     counts: Tensor

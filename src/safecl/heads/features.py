@@ -1,7 +1,7 @@
 """Features of pictures, a byte each: what a head can be made of anew."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ NAMES = ("values", "scales", "targets")
 class KeptFeatures(nn.Module):
     """Features (N, d) as int8 with a scale for each picture, and their class indices (N,): d + 8 bytes a picture."""
 
+    by_difference: ClassVar[tuple[str, ...]] = NAMES
     values: Tensor
     scales: Tensor
     targets: Tensor

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.heads.classes import without
+from safecl.heads.protocol import Trained
 
 
-class LinearHead(nn.Module):
+class LinearHead(Trained, nn.Module):
     """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are kept in blocks.
 
     Classes are numbered in the order of their first appearance, so a block is a range of them. A session that brings

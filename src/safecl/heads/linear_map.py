@@ -1,8 +1,11 @@
 """A linear map between the features of two networks, fitted on pictures that went through both."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
+from safecl.heads import protocol
 from safecl.heads.leave_one_out import one_of_each
 from safecl.heads.precision import check_finite, precise
 
@@ -16,6 +19,7 @@ class LinearMap(nn.Module):
     The mean of the pictures goes where it went; what each picture moved beyond that is regressed on where it was.
     """
 
+    by_difference: ClassVar[tuple[str, ...]] = ()
     matrix: Tensor
     offset: Tensor
 
@@ -28,10 +32,13 @@ class LinearMap(nn.Module):
         """(N, d) → (N, d)."""
         return torch.addmm(self.offset, features.to(self.matrix), self.matrix)
 
-    def interpolate(self, other: "LinearMap", share: float) -> None:
-        """Become the map between this one, at 0, and another, at 1."""
-        self.matrix = torch.lerp(self.matrix, other.matrix.to(self.matrix), share)
-        self.offset = torch.lerp(self.offset, other.offset.to(self.offset), share)
+    def drop_class(self, index: int) -> None:
+        """The map is the same for every class."""
+
+    def merge(self, now: "LinearMap", before: "LinearMap", index: Tensor) -> None:
+        """Become the map between two: of a tuning between two, about the map between theirs."""
+        self.matrix = torch.lerp(self.matrix, now.matrix.to(self.matrix), protocol.SECOND_SHARE)
+        self.offset = torch.lerp(self.offset, now.offset.to(self.offset), protocol.SECOND_SHARE)
 
     @torch.no_grad()
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:

@@ -18,7 +18,8 @@ class ClassMoments(nn.Module, ABC):
     Arithmetic is float64.
     """
 
-    names: ClassVar[tuple[str, ...]]  # of the buffers, which have a row for each class
+    by_difference: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
+    names: ClassVar[tuple[str, ...]]  # of the buffers that have a row per class
     counts: Tensor
     means: Tensor
     remainders: Tensor

@@ -10,7 +10,7 @@ at a time.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -39,6 +39,7 @@ class RidgeHead(nn.Module):
     they are made of something else that is.
     """
 
+    by_difference: ClassVar[tuple[str, ...]] = ("errors",)
     weight: Tensor
     errors: Tensor
     projection: Tensor
@@ -126,7 +127,7 @@ class RidgeHead(nn.Module):
         self.weight = without(self.weight, index, dim=1)
 
     @torch.no_grad()
-    def merge(self, now: "RidgeHead", before: "RidgeHead") -> None:
+    def merge(self, now: "RidgeHead", before: "RidgeHead", index: Tensor) -> None:
         """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
         self.errors = self.errors + now.errors - before.errors if self.settings.evidence == "all" else now.errors
 

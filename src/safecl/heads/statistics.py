@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ class Statistics(nn.Module):
     ``kept``: they are part of the state; false where they are made of something else that is.
     """
 
+    by_difference: ClassVar[tuple[str, ...]] = ("sums", "count")  # G follows from the features that were added to it
     gram: Tensor
     sums: Tensor
     count: Tensor
@@ -96,17 +98,20 @@ class Statistics(nn.Module):
         self.sums = without(self.sums, index, dim=1)
 
     def merge(self, now: "Statistics", before: "Statistics", index: Tensor) -> None:
-        """Add what ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
-        if not len(now.gram):
+        """Add what ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none.
+
+        Where ``now`` has no G, that of this one stays as it is. Statistics that are not ``kept`` are computed anew.
+        """
+        if not self.kept:
             return
-        if not len(self.gram):
+        if len(now.gram) and not len(self.gram):
             require_memory(self.size, now.gram.device, itemsize=now.gram.element_size())
             self.gram = now.gram.new_zeros(self.size, self.size)
-        for start in range(0, self.size, CHUNK):  # in float64: two large sums may differ by little
+        for start in range(0, len(now.gram), CHUNK):  # in float64: two large sums may differ by little
             rows = slice(start, start + CHUNK)
             total = precise(self.gram[rows]) + precise(now.gram[rows])
             self.gram[rows] = (total - precise(before.gram[rows]) if len(before.gram) else total).to(self.gram)
-        self.sums = added(self.sums.to(self.gram), now.sums, before.sums, index, dim=1)
+        self.sums = added(self.sums, now.sums, before.sums, index, dim=1)
         self.count = self.count + now.count - before.count
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
+from safecl.heads.protocol import Trained
 from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import PromptMethod, most_frequent, uniform
@@ -14,7 +15,7 @@ from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class DualPrompts(nn.Module):
+class DualPrompts(Trained, nn.Module):
     """``general`` (G, 2, L, d): keys and values of G blocks. ``experts``: (E, 2, L, d) a session; ``keys``: (d,)."""
 
     def __init__(self, general: Tensor) -> None:

@@ -27,6 +27,7 @@ class EASE(Method):
     """
 
     outputs = ("ease",)
+    handles = ("sums", "counts", "brought")
     settings: EaseSettings
     sums: Tensor
     counts: Tensor

@@ -4,8 +4,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from safecl.heads.protocol import Trained
 
-class GrowingParameters(nn.ParameterList):
+
+class GrowingParameters(Trained, nn.ParameterList):
     """The latest entry alone is trained. A state that is loaded makes room for its own entries."""
 
     def grow(self, values: Tensor) -> None:

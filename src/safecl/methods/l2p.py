@@ -4,13 +4,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.heads.protocol import Trained
 from safecl.methods.method import Batch
 from safecl.methods.prompted import PromptMethod, most_frequent, uniform
 from safecl.methods.settings.l2p import L2pSettings
 from safecl.randomness import generator
 
 
-class PromptPool(nn.Module):
+class PromptPool(Trained, nn.Module):
     """Prompts (P, L, d) and keys (P, d), both from U(−1, 1)."""
 
     def __init__(self, pool: int, length: int, width: int, seed: int) -> None:

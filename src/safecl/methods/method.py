@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
+from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.settings.base import MethodSettings
@@ -132,7 +133,8 @@ class Method(nn.Module, ABC):
     outputs: ClassVar[tuple[str, ...]]  # what ``answer`` gives; the method's own answer comes last
     anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
     heads: ClassVar[Mapping[str, str]] = {}  # key of ``embed``: the ridge head to which a session adds these features
-    averaged: ClassVar[tuple[str, ...]] = ()  # learners whose PETs may be averaged when two models are merged
+    handles: ClassVar[tuple[str, ...]] = ()  # its own buffers that ``drop_class`` and ``merge`` see to or leave alone
+    learning: ClassVar[tuple[str, ...]] = ()  # how names of its state begin that predictions do not need
     settings: MethodSettings
 
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
@@ -166,11 +168,16 @@ class Method(nn.Module, ABC):
         """Logits (N, C) by output, from what ``embed`` gave."""
 
     def drop_class(self, index: int) -> None:
-        """Remove the class at ``index`` from every head; those after it move up by one."""
-        for module in self.modules():
-            drop: Any = getattr(module, "drop_class", None)
-            if module is not self and drop is not None:
-                drop(index)
+        """Remove the class at ``index`` from every module; those after it move up by one."""
+        for part in editable_parts(self, self.handles).values():
+            part.drop_class(index)
+
+    @torch.no_grad()
+    def merge(self, now: "Method", before: "Method", index: Tensor) -> None:
+        """Take over what ``now`` has learned since it was ``before``; its class i is class ``index[i]`` here."""
+        for name, part in editable_parts(self, self.handles).items():
+            part.merge(now.get_submodule(name), before.get_submodule(name), index)
+        self.sessions += now.sessions - before.sessions
 
     def refresh(self) -> None:
         """Compute again what follows from the statistics, after classes or pictures were added or removed in them."""

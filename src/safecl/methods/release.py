@@ -1,5 +1,7 @@
 """When SAFE drops L_cos: its fast learner goes on where tuning helps, and holds still where it does not."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,7 @@ class Release(nn.Module):
     ``errors`` (2,): on such pictures of all sessions so far, without the tuning and with it.
     """
 
+    by_difference: ClassVar[tuple[str, ...]] = ("errors",)
     errors: Tensor
 
     def __init__(self) -> None:
@@ -41,16 +44,12 @@ class Release(nn.Module):
             self.errors = self.errors + unseen_errors(ridge, (f_ptm, f_slow[asked]), targets[asked]).to(self.errors)
         return 0.0 if fit.agree(self.free) else lambda_cos
 
-    def merge(self, now: "Release", before: "Release") -> None:
+    def drop_class(self, index: int) -> None:
+        """The errors are sums over all classes."""
+
+    def merge(self, now: "Release", before: "Release", index: Tensor) -> None:
         """Take over the errors that ``now`` has collected since it was ``before``."""
         self.errors = self.errors + now.errors - before.errors
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
-        # Models of an earlier version kept the decision in place of the errors.
-        decided = state_dict.pop(prefix + "free", None)
-        if decided is not None:
-            state_dict[prefix + "errors"] = torch.tensor([1e9 * float(decided), 0.0])  # which no session outweighs
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def unseen_errors(head: RidgeHead, features: tuple[Tensor, ...], targets: Tensor) -> Tensor:

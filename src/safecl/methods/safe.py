@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +38,8 @@ class SAFE(Method):
     outputs = ("slow", "fast", "safe")
     anchor = "slow"
     heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
-    averaged = ("fast",)
+    handles = ("share",)  # of the first session, which models that can be merged have in common
+    learning = ("memory.",)
     settings: SafeSettings
     share: Tensor
 
@@ -248,10 +249,6 @@ class SAFE(Method):
         head.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
         if self._imprints(head):
             head.imprint()  # a frozen learner's centroids become better with more pictures of a known class
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(prefix + "share", torch.ones(()))  # states of an earlier version do not have it
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _imprints(self, head: CosineHead) -> bool:
         """Whether the rows of ``head`` are the centroids of all pictures so far."""

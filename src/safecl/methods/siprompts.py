@@ -31,6 +31,7 @@ class SiPrompts(Method):
     """
 
     outputs = ("siprompts",)
+    handles = ("members", "centres")
     settings: SipromptsSettings
     members: Tensor
     centres: Tensor

@@ -1,0 +1,55 @@
+"""Every module with state says what happens to it when a class is dropped or two models become one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from safecl.errors import SafeclError
+from safecl.heads.cosine import CosineHead
+from safecl.heads.linear import LinearHead
+from safecl.heads.protocol import editable_parts
+from safecl.methods.catalog import make_method, method_settings
+
+
+class Counter(nn.Module):
+    """State of which nothing says what becomes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("pictures", torch.zeros(3))
+        self.register_buffer("scratch", torch.zeros(1), persistent=False)
+
+
+@pytest.mark.parametrize("name", method_settings())
+def test_every_method_answers_for_all_of_its_state(name: str, make_backbone: Callable[..., Any]) -> None:
+    method = make_method(method_settings()[name](), make_backbone())
+    parts = editable_parts(method, method.handles)
+    names = [key for key, _ in (*method.named_parameters(), *method.named_buffers())]
+    own = [key for key in method.state_dict() if key in names and key not in method.handles]
+    assert all(any(key.startswith(f"{part}.") for part in parts) for key in own)
+
+
+def test_state_that_nothing_answers_for_is_refused_and_named(make_backbone: Callable[..., Any]) -> None:
+    method = make_method(method_settings()["simplecil"](), make_backbone())
+    method.add_module("counter", Counter())
+    for change in (lambda: method.drop_class(0), lambda: method.merge(method, method, torch.arange(2))):
+        with pytest.raises(SafeclError, match=r"what happens to counter.pictures then; give Counter"):
+            change()
+    method = make_method(method_settings()["simplecil"](), make_backbone())
+    method.register_buffer("own", torch.zeros(2))
+    with pytest.raises(SafeclError, match="what happens to own then"):
+        method.drop_class(0)
+
+
+def test_a_module_answers_for_those_inside_it() -> None:
+    head = CosineHead(4)
+    head.add_module("inside", Counter())
+    assert editable_parts(nn.ModuleDict({"head": head})) == {"head": head}
+
+
+def test_what_is_only_trained_is_not_merged() -> None:
+    with pytest.raises(SafeclError, match="a LinearHead is trained"):
+        LinearHead(4).merge(LinearHead(4), LinearHead(4), torch.arange(1))
