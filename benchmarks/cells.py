@@ -1,7 +1,7 @@
 """Accuracy of SAFE, its learners and RanPAC on one cell: a stream, a backbone, a PET and a seed.
 
     python benchmarks/cells.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf --seeds 0,1,2 \
-        --out cells.jsonl method.average=false
+        --out cells.jsonl method.policy.average=false
 
 PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol domain. The statistics of old sessions
 change nothing that is trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics
@@ -43,6 +43,7 @@ from safecl.engine.progress import Quiet
 from safecl.experiments.config import RunSettings, load
 from safecl.heads.aggregate import aggregate
 from safecl.heads.ridge import RidgeHead
+from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
 from safecl.methods.memory import SlowMemory
 from safecl.methods.method import Method, Network
@@ -98,7 +99,7 @@ class Watch:
         d, device = method.backbone.width, method.backbone.device
         self.heads = {kind: RidgeHead(d, method.settings.ridge, method.seed, device) for kind in KINDS}
         self.untuned = RidgeHead(d, method.settings.ridge, method.seed, device)
-        self.memory = SlowMemory(d, "gaussians", method.seed).to(device)
+        self.memory = SlowMemory(d, method.seed).to(device)
         self.plain: list[Tensor] = []
         self.left_out: list[list[float]] = []
         self.by_test: dict[str, list[float]] = {}
@@ -139,7 +140,7 @@ class Watch:
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""
         bound = self.heads["bound"]
-        bound.statistics.clear()
+        bound.statistics = Statistics(bound.size, self.method.backbone.device)
         for part in self.stream._parts[:number]:
             (fast,) = self.features(part.train, self.method.fast)
             bound.accumulate(bound.statistics, fast, self.targets(part.train))
@@ -149,7 +150,7 @@ class Watch:
         for head in (*self.heads.values(), self.untuned):
             head.solve()
         right: dict[str, list[Tensor]] = {}
-        s = self.method.settings
+        s = self.method.settings.answer
         rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
         factor = 10.0 if s.temperature == "learned" else s.temperature
         for i in self.stream.tested(number):

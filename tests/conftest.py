@@ -191,7 +191,7 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
 TINY_MODEL = {
     "backbone.weights": "random",
     "method.ridge": {"size": 60, "betas": (0.01,)},
-    "method.pilot": False,
+    "method.policy.pilot": False,
     "train.lr": 0.02,
 }
 

@@ -25,7 +25,7 @@ KEYS = set(keys(RunSettings))
 GROUPS = {key.partition(".")[0] for key in KEYS if "." in key}
 # Calls whose texts a user reads.
 SPEAKING = {"SafeclError", "ValueError", "unknown", "warn", "Field", "Option", "Argument", "say", "echo", "print"}
-DOTTED = re.compile(rf"(?<![\w./-])((?:{'|'.join(sorted(GROUPS))})\.[a-z_]+)\b(?<!\.py)(?!\.\w|/)")
+DOTTED = re.compile(rf"(?<![\w./-])((?:{'|'.join(sorted(GROUPS))})(?:\.[a-z_]+)+)\b(?<!\.py)(?!\.\w|/)")
 BARE = re.compile(r"(?<![\w.\-/\"'{}<])([a-z_]+)=(?![=\"'<>$])")
 
 
@@ -92,6 +92,10 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 def test_a_name_that_does_not_exist_is_found() -> None:
-    assert list(wrong("set stream.shuffle=1, train.epochs=2 or pett=ssf")) == ["stream.shuffle", "pett="]
+    assert list(wrong("set stream.shuffle=1, method.answer.gama=2, train.epochs=2 or pett=ssf")) == [
+        "stream.shuffle",
+        "method.answer.gama",
+        "pett=",
+    ]
     said = "raise SafeclError(f'lower train.rate, or {x}; epochs=3')"
     assert [name for text in messages(ast.parse(said)) for name in wrong(text)] == ["train.rate", "epochs="]

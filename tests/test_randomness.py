@@ -74,7 +74,9 @@ def test_no_two_parts_of_a_method_share_random_numbers(
     linear.grow(3, generator(0, "head", 0))
     note("cosine rows", cosine.weight)
     note("linear rows", linear.weights[0])
-    settings = method_settings()["safe"](aggregation=aggregation, memory="stale", ridge=RidgeSettings(size=40))
+    settings = method_settings()["safe"](
+        answer={"aggregation": aggregation, "statistics": "stale"}, ridge=RidgeSettings(size=40)
+    )
     method: Any = make_method(settings, backbone)
     note("projection", method.ridge_slow.projection)
     assert method.ridge_fast.projection is method.ridge_slow.projection  # shared on purpose, as in the paper

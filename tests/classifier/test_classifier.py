@@ -209,7 +209,7 @@ def test_a_lesson_uses_the_features_that_the_heads_were_given(
     """For every session: they are those of the networks as they are after it."""
     from safecl.classifier import teach
 
-    settings = {"method.memory": "stale"} if name == "safe" else {}  # every head is given features
+    settings = {"method.answer.statistics": "stale"} if name == "safe" else {}  # every head is given features
     model, given = new_model(name, memory=memory, settings=settings), []
     real = teach.known_features
 

@@ -12,13 +12,12 @@ from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.members import LEARN, PREDICT
 from safecl.classifier.store import ModelFile
 from safecl.cli.model_tables import facts
-from safecl.heads.features import KeptFeatures
 from safecl.methods.memory import SlowMemory
 from safecl.methods.safe import SAFE
 
 New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
-KINDS = ["gaussians", "features", "stale"]
+KINDS = ["following", "stale"]
 
 
 def method_of(model: ContinualClassifier) -> SAFE:
@@ -29,28 +28,22 @@ def method_of(model: ContinualClassifier) -> SAFE:
 
 
 def made(new_model: New, kind: str, **options: Any) -> ContinualClassifier:
-    return new_model("safe", settings={"method.memory": kind}, **options)
+    return new_model("safe", settings={"method.answer.statistics": kind}, **options)
 
 
 def totals(memory: SlowMemory) -> tuple[torch.Tensor, torch.Tensor]:
     """How many pictures of each class are remembered (C,), and the sums of their features (C, d)."""
     kept = memory.kept
-    if isinstance(kept, KeptFeatures):
-        features, targets = (torch.cat(parts) for parts in zip(*kept.recall(), strict=True))
-        return targets.bincount(), torch.zeros(int(targets.max()) + 1, features.shape[1]).index_add_(
-            0, targets, features
-        )
     return kept.counts, kept.means * kept.counts[:, None]
 
 
 @pytest.mark.parametrize("memory", ["statistics", "features"])
-@pytest.mark.parametrize("kind", ["gaussians", "features"])
 def test_merged_models_remember_what_either_has_learned(
-    kind: str, memory: str, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+    memory: str, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     # With features kept for good, no session has to be one that can be rolled back.
-    base = made(new_model, kind, memory=memory, keep=0 if memory == "features" else 3)
+    base = made(new_model, "following", memory=memory, keep=0 if memory == "features" else 3)
     base.learn(*lesson("abc"))
     one, other, whole = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(3))
     for models, classes in (((one, whole), "de"), ((other, whole), "af")):
@@ -105,7 +98,7 @@ def test_what_is_kept_of_pictures_is_no_part_of_predictions_and_inspect_says_it(
         if not frozen:
             there = [value for key, value in file.tensors(LEARN).items() if key.startswith("memory.")]
             assert file.header["memory_bytes"] == sum(value.nbytes for value in there)
-            assert bool(there) is (kind != "stale") and ("covariance" in said) is (kind == "gaussians")
+            assert bool(there) is (kind != "stale") and ("covariance" in said) is (kind == "following")
         images = lesson("abcd", seed=3)[0]
         twin = ContinualClassifier.load(path, device="cpu")
         assert np.array_equal(twin.predict_proba(images), model.predict_proba(images))

@@ -13,7 +13,7 @@ from safecl.errors import SafeclError
     ("settings", "said"),
     [
         ({"train.lrr": 1}, "no setting 'train.lrr'; did you mean 'train.lr'"),
-        ({"method.gama": 1}, "did you mean 'method.gamma'"),
+        ({"method.gama": 1}, "did you mean 'method.answer.gamma'"),
         ({"ridge.sise": 1}, "did you mean 'ridge.size'"),
         ({"trian.lr": 1}, "no setting 'trian'; did you mean 'train'"),
         ({"train.lr": "fast"}, "train.lr=fast is wrong: a number is needed"),

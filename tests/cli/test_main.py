@@ -21,7 +21,10 @@ from safecl.cli import main as cli
         (["run", "safe", "train.epochs=1.5"], "a whole number is needed."),
         (["run", "safe", "train.lr=abc"], "train.lr=abc is wrong: a number is needed."),
         (["run", "safe", "train.epochs=0"], "train.epochs=0 is wrong: it must be above 0."),
-        (["run", "safe", "method.average=maybe"], "method.average=maybe is wrong: true or false is needed."),
+        (
+            ["run", "safe", "method.policy.average=maybe"],
+            "method.policy.average=maybe is wrong: true or false is needed.",
+        ),
         (["run", "safe", "stream=folder:x", "stream.step=abc"], "stream.step=abc is wrong: a whole number is needed."),
         (["run", "safe", "stream=csv:nothing.csv"], "There is no table nothing.csv"),
         (["show"], "RUN"),

@@ -21,7 +21,7 @@ from safecl.cli import main as cli
 
 MAKE = [
     "--backbone", "test_vit", "--epochs", "1", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.pilot=false", "-q", "--device", "cpu",
+    "--set", "method.ridge={size: 60}", "--set", "method.policy.pilot=false", "-q", "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
 ) -> None:
     from safecl.experiments.launch import run
 
-    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.pilot=false",
+    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.policy.pilot=false",
              "train.epochs=1", "device=cpu", "stream.cache=false"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
     resolved = found.folder / "resolved.yaml"  # of a version that had one setting more

@@ -39,19 +39,53 @@ SGD = {
 RIDGE = {"ridge.size": 10_000, "ridge.scale": "absolute", "ridge.evidence": "session", "ridge.evidence_pictures": None}
 WIDE, NARROW = [10.0**i for i in range(-8, 9)], [10.0**i for i in range(3, 9)]
 PRINTED = {
-    "lambda_diag": 0.1, "lambda_rdn": 100, "lambda_cos": 50, "lambda_cross": 1, "gamma": 1, "scale": 1,
-    "temperature": 1, "transfer": "correlation", "transfer_normalisation": "l2", "transfer_reduction": "mean",
-    "cos_reduction": "mean", "cross_pooling": "two_means", "slow_rows": "imprint", "new_rows": "imprint",
-    "statistics": "separate", "aggregation": "entropy", "teacher": "slow", "reset_scale": False,
-}  # fmt: skip
+    "transfer.lambda_diag": 0.1,
+    "transfer.lambda_rdn": 100,
+    "guide.lambda_cos": 50,
+    "guide.lambda_cross": 1,
+    "answer.gamma": 1,
+    "scale": 1,
+    "answer.temperature": 1,
+    "transfer.loss": "correlation",
+    "transfer.normalisation": "l2",
+    "transfer.reduction": "mean",
+    "guide.cos_reduction": "mean",
+    "guide.cross_pooling": "two_means",
+    "cosine.slow_rows": "imprint",
+    "cosine.new_rows": "imprint",
+    "answer.statistics": "stale",
+    "answer.aggregation": "entropy",
+    "guide.teacher": "slow",
+    "cosine.reset_scale": False,
+}
 RELEASED = {
-    "lambda_diag": 0.01, "lambda_rdn": 10, "lambda_cos": 1, "lambda_cross": 0, "gamma": 100, "scale": 10,
-    "temperature": "learned", "transfer": "correlation", "transfer_normalisation": "l2", "transfer_reduction": "sum",
-    "cos_reduction": "sum", "cross_pooling": "concat", "slow_rows": "keep", "new_rows": "zero",
-    "statistics": "shared", "aggregation": "entropy", "teacher": "slow", "reset_scale": True,
-}  # fmt: skip
-RELEASED_CIFAR = {"lambda_diag": 5e-10, "lambda_rdn": 5e-9, "lambda_cos": 0.5, "lambda_cross": 1, "gamma": 1}
-NONE_OF_OURS = {"pilot": 0, "release": False, "average": False, "memory": "stale", "transfer_share": None}
+    "transfer.lambda_diag": 0.01,
+    "transfer.lambda_rdn": 10,
+    "guide.lambda_cos": 1,
+    "guide.lambda_cross": 0,
+    "answer.gamma": 100,
+    "scale": 10,
+    "answer.temperature": "learned",
+    "transfer.loss": "correlation",
+    "transfer.normalisation": "l2",
+    "transfer.reduction": "sum",
+    "guide.cos_reduction": "sum",
+    "guide.cross_pooling": "concat",
+    "cosine.slow_rows": "keep",
+    "cosine.new_rows": "zero",
+    "answer.statistics": "shared",
+    "answer.aggregation": "entropy",
+    "guide.teacher": "slow",
+    "cosine.reset_scale": True,
+}
+RELEASED_CIFAR = {
+    "transfer.lambda_diag": 5e-10,
+    "transfer.lambda_rdn": 5e-9,
+    "guide.lambda_cos": 0.5,
+    "guide.lambda_cross": 1,
+    "answer.gamma": 1,
+}
+NONE_OF_OURS = {"policy.pilot": 0, "policy.release": False, "policy.average": False, "transfer.limit": None}
 
 
 def method(values: dict[str, Any]) -> dict[str, Any]:

@@ -35,17 +35,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (
-            {"teacher": "none", "aggregation": "add", "transfer": "none"},
-            {"teacher": "ptm", "aggregation": "max", "transfer": "fa", "transfer_share": None, "new_rows": "zero"},
+            {"teacher": "none", "aggregation": "add", "loss": "none"},
+            {"teacher": "ptm", "aggregation": "max", "loss": "fa", "limit": None, "new_rows": "zero"},
             {
                 "teacher": "previous",
                 "aggregation": "concat",
-                "memory": "features",
-                "transfer": "la",
+                "statistics": "shared",
+                "loss": "la",
                 "pilot": False,
                 "temperature": "learned",
             },
-            {"lambda_cross": 0.0, "transfer": "ssa", "pilot": False, "statistics": "shared", "memory": "stale"},
+            {"lambda_cross": 0.0, "loss": "ssa", "pilot": False, "statistics": "shared"},
             {
                 "new_rows": "zero",
                 "slow_rows": "keep",
@@ -53,25 +53,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "cross_pooling": "concat",
                 "cos_reduction": "sum",
                 "statistics": "shared",
-                "memory": "stale",
                 "pilot": False,
             },
             {
                 "release": False,
                 "average": False,
-                "transfer_normalisation": "batch",
-                "transfer_reduction": "mean",
+                "normalisation": "batch",
+                "reduction": "mean",
                 "lambda_diag": 1.0,
                 "pilot": False,
             },
-            {"aggregation": "max", "temperature": "learned", "memory": "features"},
-            {"teacher": "previous", "statistics": "shared", "memory": "stale", "new_rows": "zero"},
             {
                 "teacher": "ptm",
                 "cross_pooling": "concat",
                 "slow_rows": "keep",
                 "aggregation": "concat",
-                "memory": "stale",
+                "statistics": "stale",
             },
         )
     },
@@ -102,7 +99,21 @@ def new_method(
     kind = METHODS[settings["name"]]
     tiny = {"pet": pet_settings(pet, **({"bottleneck": 4} if pet == "adapter" else {})), "ridge": ridge}
     groups = {name: value for name, value in tiny.items() if name in kind.model_fields}
-    return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **settings}), backbone, seed)
+    return make_method(kind(**{**SHORT.get(settings["name"], {}), **groups, **grouped(settings)}), backbone, seed)
+
+
+def grouped(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a method with those of its groups inside them: ``gamma`` in ``answer``."""
+    fields, found = METHODS[settings["name"]].model_fields, dict[str, Any]()
+    for key, value in settings.items():
+        if key in fields:
+            found[key] = value
+        else:
+            group = next(
+                name for name, field in fields.items() if key in getattr(type(field.default), "model_fields", ())
+            )
+            found.setdefault(group, {})[key] = value
+    return found
 
 
 SHORT: dict[str, dict[str, Any]] = {

@@ -80,7 +80,7 @@ def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
 def test_what_was_best_in_the_pilots_is_done(
     transfer: bool, best: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
 ) -> None:
-    free = new(pilot=False, pet="ssf", transfer="correlation" if transfer else "none")
+    free = new(pilot=False, pet="ssf", loss="correlation" if transfer else "none")
     start = free.slow.tuning()
     tools.teach(free, make_stream(FOUR), last=1)
     end = free.slow.tuning()
@@ -105,7 +105,7 @@ def test_what_is_taken_back_must_pay(
 def test_without_a_transfer_loss_only_the_share_is_asked_for(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method = new(pilot=True, transfer="none")
+    method = new(pilot=True, loss="none")
     assert tools.teach(method, make_stream(FOUR), last=1).calls == [(1, "pilot1"), (1, "slow")]
 
 
@@ -115,7 +115,7 @@ def test_without_a_transfer_loss_only_the_share_is_asked_for(
 def test_with_too_little_to_ask_the_first_session_is_that_of_ranpac(
     classes: str, pictures: int, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, free = new(pilot=True), new(pilot=False, transfer="none")
+    method, free = new(pilot=True), new(pilot=False, loss="none")
     for each in (method, free):
         stream = make_stream([list(classes)], train=pictures)
         assert tools.teach(each, stream).calls == [(1, "slow")]

@@ -19,6 +19,7 @@ from safecl.heads.leave_one_out import FEWEST, MOST, judges
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE, Teacher, concatenated
+from safecl.settings import flatten
 from safecl.streams.stream import Session, Stream
 
 MakeStream = Callable[..., Stream]
@@ -70,7 +71,7 @@ def test_after_the_first_session_the_one_network_answers_alone(
 ) -> None:
     """Also where both learners share one Gram matrix, so that their heads differ."""
     method, stream = (
-        new(statistics="shared", memory="stale", aggregation=aggregation, gamma=100.0),
+        new(statistics="shared", aggregation=aggregation, gamma=100.0),
         make_stream(CLASSES),
     )
     fit = tools.teach(method, stream, last=1)
@@ -113,11 +114,11 @@ def test_every_session_starts_from_the_fast_learner_of_the_one_before(
 # -- how far the tuning goes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("statistics", ["separate", "shared"])
+@pytest.mark.parametrize("statistics", ["stale", "shared"])
 def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
     statistics: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    method, stream = new(statistics=statistics, memory="stale", pet="ssf"), make_stream(CLASSES, train=3)
+    method, stream = new(statistics=statistics, pet="ssf"), make_stream(CLASSES, train=3)
     fit = tools.teach(method, stream, last=1)
     ends: list[dict[str, Tensor]] = []
     fit.after_fit = lambda name, learner, session: ends.append(learner[0].tuning())
@@ -184,20 +185,6 @@ def test_without_l_cos_or_its_release_nothing_is_asked(
     assert ("cos" in kept[2]) == ("cos" in kept[3]) == ("release" in given)
 
 
-@pytest.mark.parametrize("decided", [False, True])
-def test_a_model_of_an_earlier_version_stays_as_it_decided(
-    decided: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method, stream = new(), make_stream(PAIRS, train=FEWEST // 2)
-    tools.teach(method, stream, last=2)
-    state = method.state_dict()
-    del state["release.errors"]
-    later = new()
-    later.restore(state | {"release.free": torch.tensor(decided)}, method.classes)
-    monkeypatch.setattr("safecl.methods.release.unseen_errors", lambda *_: torch.tensor([80.0, 90.0]))
-    assert ("cos" in terms_of(later, stream, tools, first=3)[3]) != decided
-
-
 @pytest.mark.parametrize("average", [True, False])
 def test_of_a_session_the_fast_learner_keeps_what_pilots_keep(
     average: bool, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
@@ -215,18 +202,6 @@ def test_of_a_session_the_fast_learner_keeps_what_pilots_keep(
     for name, value in later.fast.tuning().items():
         assert torch.allclose(value, torch.lerp(start[name], end[name], weight), atol=1e-7)
     assert not all(torch.equal(value, start[name]) for name, value in end.items())
-
-
-def test_a_model_of_an_earlier_version_keeps_all_of_a_tuning(
-    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
-) -> None:
-    method, stream = new(), make_stream(CLASSES)
-    tools.teach(method, stream, last=1)
-    state = method.state_dict()
-    del state["share"]
-    later = new()
-    later.restore(state, method.classes)
-    assert float(later.share) == 1
 
 
 # -- the cosine heads -----------------------------------------------------------------------------------------------
@@ -342,8 +317,8 @@ def terms_of(method: SAFE, stream: Stream, tools: Any, first: int = 1, last: int
 def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     transfer: str, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
-    options = {"transfer_share": None, "lambda_diag": 0.3, "lambda_rdn": 7.0, "lambda_distil": 2.0}
-    method = new(transfer=transfer, transfer_normalisation="l2", transfer_reduction="sum", **options)
+    options = {"limit": None, "lambda_diag": 0.3, "lambda_rdn": 7.0, "lambda_distil": 2.0}
+    method = new(loss=transfer, normalisation="l2", reduction="sum", **options)
     stream = make_stream(CLASSES)
 
     def look(learner: Any, session: Session) -> None:
@@ -372,7 +347,7 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
 def test_no_transfer_term_pulls_with_more_than_its_share(
     new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, stream = new(transfer_share=0.2, lambda_diag=1e6, lambda_rdn=1e-9, pet="ssf"), make_stream(CLASSES)
+    method, stream = new(limit=0.2, lambda_diag=1e6, lambda_rdn=1e-9, pet="ssf"), make_stream(CLASSES)
 
     def look(learner: Any, session: Session) -> None:
         captured: list[Tensor] = []
@@ -500,7 +475,7 @@ def by_hand(added: list[tuple[np.ndarray, Tensor]], classes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sessions", [CLASSES, MIXED], ids=["class", "mixed"])
-@pytest.mark.parametrize("statistics", ["separate", "shared"])
+@pytest.mark.parametrize("statistics", ["stale", "shared"])
 def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_order(
     statistics: str,
     sessions: list[list[str]],
@@ -509,7 +484,7 @@ def test_the_statistics_are_those_of_each_learner_or_shared_in_the_published_ord
     scramble: Callable[..., None],
     tools: Any,
 ) -> None:
-    method, stream = new(statistics=statistics, memory="stale"), make_stream(sessions)
+    method, stream = new(statistics=statistics), make_stream(sessions)
     fit = tools.new_fit(method, stream)
     fit.on_fit = lambda name, learner, session: scramble(learner[0].pet, session.number)  # it moves far in training
     added: dict[str, list[tuple[np.ndarray, Tensor]]] = {"fast": [], "slow": [], "shared": []}
@@ -563,7 +538,7 @@ def test_a_learned_temperature_is_the_scale_of_each_head(
 def test_concat_is_one_ridge_regression_on_both_features(
     new: Callable[..., SAFE], make_stream: MakeStream, images: Tensor, tools: Any
 ) -> None:
-    method, stream = new(aggregation="concat", memory="stale"), make_stream(CLASSES)
+    method, stream = new(aggregation="concat", statistics="stale"), make_stream(CLASSES)
     fit = tools.new_fit(method, stream)
     assert method.joint is not None
     added = []
@@ -599,22 +574,22 @@ def test_the_published_preset_is_the_released_code() -> None:
     paper, published = (config.load(name, []) for name in ("paper", "published"))
     assert isinstance(paper.train, TrainSettings)
     for settings, expected in (
-        (paper, {"transfer_reduction": "mean", "lambda_diag": 0.1, "lambda_rdn": 100, "lambda_cos": 50, "gamma": 1,
+        (paper, {"reduction": "mean", "lambda_diag": 0.1, "lambda_rdn": 100, "lambda_cos": 50, "gamma": 1,
                  "new_rows": "imprint", "slow_rows": "imprint", "cross_pooling": "two_means", "lambda_cross": 1,
-                 "statistics": "separate", "transfer_normalisation": "l2", "teacher": "slow"}),
-        (published, {"transfer_reduction": "sum", "lambda_diag": 0.01, "lambda_rdn": 10, "lambda_cos": 1, "gamma": 100,
+                 "statistics": "stale", "normalisation": "l2", "teacher": "slow"}),
+        (published, {"reduction": "sum", "lambda_diag": 0.01, "lambda_rdn": 10, "lambda_cos": 1, "gamma": 100,
                      "new_rows": "zero", "slow_rows": "keep", "cross_pooling": "concat", "lambda_cross": 0,
-                     "statistics": "shared", "transfer_normalisation": "l2", "cos_reduction": "sum", "scale": 10,
+                     "statistics": "shared", "normalisation": "l2", "cos_reduction": "sum", "scale": 10,
                      "reset_scale": True, "temperature": "learned"}),
     ):  # fmt: skip
         ours = {
             "pilot": False,
-            "transfer_share": None,
+            "limit": None,
             "release": False,
             "average": False,
-            "memory": "stale",
         }
-        chosen = settings.method.model_dump()
+        chosen = {key.rpartition(".")[2]: value for key, value in flatten(settings.method.model_dump()).items()}
+        chosen["scale"] = settings.method.model_dump()["scale"]
         assert {key: chosen[key] for key in (expected | ours)} == expected | ours
     for settings in (paper, published):
         assert (settings.train.epochs, settings.train.batch_size, settings.train.lr) == (20, 48, 0.01)

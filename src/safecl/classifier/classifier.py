@@ -344,7 +344,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.pet is not None:
             method["pet"] = {"kind": self.pet}
         if self.method == "safe" and _embedded(self.backbone):
-            method["transfer"] = "none"  # one pilot less: the first session is what people wait for
+            method["transfer"] = {"loss": "none"}  # one pilot less: the first session is what people wait for
         size = {} if self.image_size is None else {"image_size": self.image_size}
         values = {
             "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,

@@ -7,11 +7,11 @@ from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Column, print_table
 from safecl.lines import counted
 
-# By the method's memory: what it keeps of the pictures of earlier sessions. No picture in any case.
+# By method.answer.statistics: what is kept of the pictures of earlier sessions. No picture in any case.
 KEPT = {
-    "gaussians": "sums over all pictures, and of the features the mean of each class and one covariance",
-    "features": "sums over all pictures, and a byte for each feature of each picture",
+    "following": "sums over all pictures, and of the features the mean of each class and one covariance",
     "stale": "sums over all pictures",
+    "shared": "sums over all pictures",
 }
 
 
@@ -39,7 +39,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     if calibration:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{calibration['pictures']} pictures that are left out in turn"
-    kept = KEPT.get(settings["method"].get("memory"), "")
+    kept = KEPT.get(settings["method"].get("answer", {}).get("statistics"), "")
     if header.get("memory_bytes"):
         kept += f", {size(header['memory_bytes'])}"
     return [

@@ -1,5 +1,6 @@
 """Settings in layers: a preset, what it says for some streams or PETs, and the user's words on top."""
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeAlias, get_args
@@ -29,14 +30,14 @@ def short_form(group: str, value: Any) -> Any:
 
 @cache
 def method_groups() -> frozenset[str]:
-    """Groups inside the settings of some method, which can be written without ``method.`` in front."""
-    found = (
+    """Groups that several methods have (PET, ridge head), which can be written without ``method.`` in front."""
+    found = Counter(
         name
         for settings in method_settings().values()
         for name, field in settings.model_fields.items()
         if models(field.annotation)
     )
-    return frozenset(found)
+    return frozenset(name for name, methods in found.items() if methods > 1)
 
 
 def models(annotation: Any) -> list[type[BaseModel]]:

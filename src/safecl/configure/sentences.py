@@ -1,5 +1,6 @@
 """What is wrong with a configuration, in one sentence and in the user's words; and every key there is."""
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -81,10 +82,11 @@ def all_keys(run: type[BaseModel], method: str | None = None) -> Iterator[tuple[
                 if not deeper:
                     yield f"{name}.{inner}", below, model
                     continue
-                yield inner, below, model
+                place = inner if inner in method_groups() else f"{name}.{inner}"
+                yield place, below, model
                 for group in deeper:
                     for key, last in group.model_fields.items():
-                        yield f"{inner}.{key}", last, group
+                        yield f"{place}.{key}", last, group
 
 
 def _no_such_key(key: str, place: list[str], known: list[str], method: str, run: type[BaseModel]) -> SafeclError:
@@ -95,7 +97,9 @@ def _no_such_key(key: str, place: list[str], known: list[str], method: str, run:
             f"The setting {key!r} is not one of {_owner(place[0], method)}; safecl info --keys lists them."
         )
     inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
-    nearest = unknown("setting", key, inside or known)
+    ends = difflib.get_close_matches(place[-1], [name.rpartition(".")[2] for name in inside], n=1, cutoff=0.7)
+    named = [name for name in inside if name.rpartition(".")[2] in ends]  # in whatever group
+    nearest = unknown("setting", key, named or inside or known)
     listed = len(inside or known) <= 20 or "did you mean" in str(nearest)
     return nearest if listed else SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")
 

@@ -110,9 +110,10 @@ def aggregation_weights(method: Method, logits: Mapping[str, Tensor]) -> dict[st
 
     Empty where the method weighs no learners.
     """
-    if getattr(method.settings, "aggregation", None) != "entropy" or not {"slow", "fast"} <= logits.keys():
+    answer: Any = getattr(method.settings, "answer", None)
+    if answer is None or answer.aggregation != "entropy" or not {"slow", "fast"} <= logits.keys():
         return {}
-    alpha = weights(logits["slow"], logits["fast"], getattr(method.settings, "gamma", 1.0))
+    alpha = weights(logits["slow"], logits["fast"], answer.gamma)
     if method.sessions == 1:  # the two are one network
         alpha = torch.full_like(alpha, 0.5)
     return {"slow": alpha[:, 0], "fast": alpha[:, 1]}

@@ -9,7 +9,7 @@ more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. F
 at a time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -107,14 +107,6 @@ class RidgeHead(nn.Module):
         if len(order) // 5:
             errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
-
-    @torch.no_grad()
-    def rebuild(self, parts: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Make the statistics anew of features (n, d) and class indices (n,)."""
-        self.statistics.clear()
-        for features, targets in parts:
-            self.accumulate(self.statistics, features, targets)
-        check_finite(self.statistics.gram.diagonal())
 
     @torch.no_grad()
     def solve(self) -> None:

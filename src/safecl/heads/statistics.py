@@ -42,11 +42,6 @@ class Statistics(nn.Module):
         """Mean squared norm of a projected feature; 1 without any, or where all are zero."""
         return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
 
-    def clear(self) -> None:
-        """Remove all pictures, and free the memory of G."""
-        self.gram, self.sums = self.gram.new_zeros(0, 0), self.sums.new_zeros(self.size, 0)
-        self.count = torch.zeros_like(self.count)
-
     def add(self, projected: Tensor, targets: Tensor) -> None:
         """Add a chunk: projected features (n, M), class indices (n,)."""
         if not len(self.gram):

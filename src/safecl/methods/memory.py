@@ -1,12 +1,8 @@
 """What SAFE keeps of old sessions so that the statistics of its fast learner follow it."""
 
-from collections.abc import Iterator
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
-from safecl.heads.features import KeptFeatures
 from safecl.heads.linear_map import LinearMap
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.shared_gaussians import SharedGaussians
@@ -16,18 +12,16 @@ POINTS = 2  # for each dimension of the features
 
 
 class SlowMemory(nn.Module):
-    """Where the slow learner's features lie, or all of them as int8, and a map from there to the fast learner's.
+    """Where the slow learner's features lie, and a map from there to the fast learner's.
 
     The slow learner is frozen, so what is kept of its features stays true. The fast learner moves in every session;
     both learners see the pictures of a session, and from these a linear map from slow to fast features is fitted. It
-    takes the slow learner's features, or its statistics by means of points drawn from Gaussians, to the fast learner's.
+    takes the slow learner's statistics to the fast learner's, by means of points drawn from Gaussians.
     """
 
-    def __init__(self, width: int, kind: Literal["gaussians", "features"], seed: int = 0) -> None:
+    def __init__(self, width: int, seed: int = 0) -> None:
         super().__init__()
-        self.seed = seed
-        self.kept = KeptFeatures(width) if kind == "features" else SharedGaussians(width)
-        self.map = LinearMap(width)
+        self.seed, self.kept, self.map = seed, SharedGaussians(width), LinearMap(width)
 
     def add(self, f_slow: Tensor, targets: Tensor) -> None:
         """Keep the slow learner's features (N, d) of a session, with class indices (N,)."""
@@ -40,15 +34,5 @@ class SlowMemory(nn.Module):
     @torch.no_grad()
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
         """Make the statistics of the fast learner's head."""
-        if isinstance(self.kept, KeptFeatures):
-            fast.rebuild((f_fast, targets) for _, f_fast, targets in self.recall())
-            return
         points = self.kept.sample(POINTS * self.kept.width, generator(self.seed, "memory"))
         fast.statistics.follow(slow.statistics, fast.project(points), fast.project(self.map(points)))
-
-    @torch.no_grad()
-    def recall(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Slow features (n, d), fast ones (n, d) and class indices (n,) of all pictures, where features are kept."""
-        assert isinstance(self.kept, KeptFeatures)
-        for f_slow, targets in self.kept.recall():
-            yield f_slow, self.map(f_slow), targets

@@ -46,16 +46,16 @@ class SAFE(Method):
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         s, d, device = settings, backbone.width, backbone.device
-        heads = 3 if s.aggregation == "concat" else 2
+        heads = 3 if s.answer.aggregation == "concat" else 2
         require_memory(s.ridge.size if s.ridge.project else d, device, d, grams=heads)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
         self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
-        self.memory = None if s.memory == "stale" else SlowMemory(d, s.memory, seed)
-        kept = self.memory is None  # otherwise these statistics are made of the memory
+        self.memory = SlowMemory(d, seed) if s.answer.statistics == "following" else None
+        kept = self.memory is None  # otherwise they follow from those of the slow learner
         self.ridge_slow, self.ridge_fast = (RidgeHead(d, s.ridge, seed, device, each) for each in (True, kept))
-        if s.statistics == "shared":
+        if s.answer.statistics == "shared":
             self.ridge_slow.statistics = self.ridge_fast.statistics
-        self.joint = RidgeHead(2 * d, s.ridge, seed, device, kept) if s.aggregation == "concat" else None
+        self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.answer.aggregation == "concat" else None
         self.release = Release()
         self.register_buffer("share", torch.ones(()))  # of a tuning, that is kept; 1 without pilots
         self.w_ptm.requires_grad_(False)
@@ -72,9 +72,9 @@ class SAFE(Method):
             self.slow.interpolate(start, self.slow.tuning(), float(self.share))
             targets, f_slow = fit.features(session, self.slow)
             self.w_slow.observe(f_slow, targets)
-            if self.settings.slow_rows == "imprint":
+            if self.settings.cosine.slow_rows == "imprint":
                 self.w_slow.imprint()
-            if self.settings.reset_scale:
+            if self.settings.cosine.reset_scale:
                 self.w_slow.scale.data.fill_(self.settings.scale)
             self.fast.load_state_dict(self.slow.state_dict())
             self.w_fast.load_state_dict(self.w_slow.state_dict())
@@ -97,32 +97,32 @@ class SAFE(Method):
 
     def slow_loss(self, transfer: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow of Eq. (5), with or without what is transferred from the PTM."""
-        s, f = self.settings, batch.features(slow)
+        s, f = self.settings.transfer, batch.features(slow)
         terms = {"cls": F.cross_entropy(head(f), batch.targets)}  # Eq. (4)
         if not transfer:
             return terms
         with torch.no_grad():
             g = batch.features(self.backbone)
-        if s.transfer == "correlation":
-            m = losses.cross_correlation(g, f, s.transfer_normalisation)
+        if s.loss == "correlation":
+            m = losses.cross_correlation(g, f, s.normalisation)
             extra = {
-                "diag": s.lambda_diag * losses.diagonal(m, s.transfer_reduction),
-                "rdn": s.lambda_rdn * losses.redundancy(m, s.transfer_reduction),
+                "diag": s.lambda_diag * losses.diagonal(m, s.reduction),
+                "rdn": s.lambda_rdn * losses.redundancy(m, s.reduction),
             }
-        elif s.transfer == "fa":
+        elif s.loss == "fa":
             extra = {"fa": s.lambda_distil * losses.feature_alignment(g, f)}
-        elif s.transfer == "la":
+        elif s.loss == "la":
             extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.w_ptm.weight)}
         else:
-            assert s.transfer == "ssa"
+            assert s.loss == "ssa"
             extra = {"ssa": s.lambda_distil * losses.covariance_alignment(g, f)}
-        if s.transfer_share is not None and f.requires_grad:
-            extra = {key: losses.limited(term, terms["cls"], f, s.transfer_share) for key, term in extra.items()}
+        if s.limit is not None and f.requires_grad:
+            extra = {key: losses.limited(term, terms["cls"], f, s.limit) for key, term in extra.items()}
         return terms | extra
 
     def fast_loss(self, teacher: Teacher | None, known: int, lambda_cos: float, batch: Batch) -> dict[str, Tensor]:
         """L_fast of Eq. (8); ``known``: classes of earlier sessions."""
-        s, f, targets = self.settings, batch.features(self.fast), batch.targets
+        s, f, targets = self.settings.guide, batch.features(self.fast), batch.targets
         terms = {"cls": F.cross_entropy(self.w_fast(f), targets)}  # Eq. (4)
         if teacher is None:
             return terms
@@ -157,9 +157,6 @@ class SAFE(Method):
         assert self.memory is not None
         self.memory.follow(self.ridge_slow, self.ridge_fast)
         self.ridge_fast.solve()
-        if self.joint is not None:
-            self.joint.rebuild((concatenated(slow, fast), targets) for slow, fast, targets in self.memory.recall())
-            self.joint.solve()
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         """φ_slow and φ_fast, which are one network until session 2."""
@@ -168,7 +165,7 @@ class SAFE(Method):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
-        s, f_slow, f_fast = self.settings, features["slow"], features["fast"]
+        s, f_slow, f_fast = self.settings.answer, features["slow"], features["fast"]
 
         def logits(ridge: RidgeHead, head: CosineHead, f: Tensor) -> Tensor:
             return ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
@@ -196,10 +193,10 @@ class SAFE(Method):
 
     def pilot(self, session: Session, fit: Fit) -> bool:
         """Whether to transfer, and the ``share`` of a tuning to keep: as set, or as pilots show."""
-        wanted = self.settings.transfer != "none"
+        wanted = self.settings.transfer.loss != "none"
         choice = Choice(transfer=wanted)
-        if self.settings.pilot:
-            heads, length = (self.w_slow, self.ridge_slow), self.settings.pilot
+        if self.settings.policy.pilot:
+            heads, length = (self.w_slow, self.ridge_slow), self.settings.policy.pilot
             choice = choose_tuning(self.slow, *heads, self.slow_loss, wanted, length, session, fit)
         self.notes |= {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
         self.share = torch.full_like(self.share, choice.share)
@@ -207,8 +204,8 @@ class SAFE(Method):
 
     def weigh_alignment(self, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit) -> float:
         """λ_cos; 0 while the slow learner's tuning is seen to help."""
-        s = self.settings
-        if not s.release or not s.lambda_cos or s.teacher != "slow":
+        s = self.settings.guide
+        if not self.settings.policy.release or not s.lambda_cos or s.teacher != "slow":
             return s.lambda_cos
         chosen = self.release.weigh(s.lambda_cos, self.ridge_slow, self.backbone, f_slow, targets, session, fit)
         self.notes["released"] = not chosen
@@ -217,19 +214,19 @@ class SAFE(Method):
     def hold_back(self, start: Tuning, pictures: int) -> None:
         """Keep the share of a session's tuning that pilots found, times the weight of its pictures among all so far."""
         s, share = self.settings, float(self.share)
-        if s.average:
+        if s.policy.average:
             share *= pictures / float(self.w_fast.counts.sum())
-        if s.teacher == "slow" and share < 1:
+        if s.guide.teacher == "slow" and share < 1:
             self.fast.interpolate(start, self.fast.tuning(), share)
             self.notes["average"] = share
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""
-        if self.settings.teacher == "slow":
+        if self.settings.guide.teacher == "slow":
             return Teacher(self.slow, self.w_slow)
-        if self.settings.teacher == "ptm":
+        if self.settings.guide.teacher == "ptm":
             return Teacher(self.backbone, self.w_ptm)
-        if self.settings.teacher == "previous":
+        if self.settings.guide.teacher == "previous":
             network, head = self.fast.copy(), copy.deepcopy(self.w_fast).requires_grad_(False)
             network.freeze()
             self.expand(head, f_fast, targets)
@@ -238,7 +235,7 @@ class SAFE(Method):
 
     def imprint_ptm(self, session: Session, fit: Fit) -> None:
         """The PTM's prototypes, where a loss needs them."""
-        if self.settings.teacher == "ptm" or self.settings.transfer == "la":
+        if self.settings.guide.teacher == "ptm" or self.settings.transfer.loss == "la":
             targets, features = fit.features(session, self.backbone)
             self.expand(self.w_ptm, features, targets)
 
@@ -246,14 +243,14 @@ class SAFE(Method):
         """W ∈ R^{d×|Y_1:t−1|} → R^{d×|Y_1:t|}: imprint the classes that ``head`` has no row for yet."""
         head.observe(features, targets)
         rows = head.centroids()[head.classes :]
-        head.grow(rows if self.settings.new_rows == "imprint" else torch.zeros_like(rows))
+        head.grow(rows if self.settings.cosine.new_rows == "imprint" else torch.zeros_like(rows))
         if self._imprints(head):
             head.imprint()  # a frozen learner's centroids become better with more pictures of a known class
 
     def _imprints(self, head: CosineHead) -> bool:
         """Whether the rows of ``head`` are the centroids of all pictures so far."""
-        slow = head is self.w_slow and self.settings.slow_rows == self.settings.new_rows == "imprint"
-        return slow or head is self.w_ptm
+        s = self.settings.cosine
+        return head is self.w_ptm or (head is self.w_slow and s.slow_rows == s.new_rows == "imprint")
 
 
 def concatenated(slow: Tensor, fast: Tensor) -> Tensor:

@@ -34,8 +34,9 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
 
     The state of a ridge head is a polynomial of second degree in ridge.size: it is measured at three small sizes.
     """
-    if "pilot" in type(settings).model_fields:  # pilots train copies, which are thrown away
-        settings = settings.model_copy(update={"pilot": 0.0})
+    policy: Any = getattr(settings, "policy", None)
+    if policy is not None:  # pilots train copies, which are thrown away
+        settings = settings.model_copy(update={"policy": policy.model_copy(update={"pilot": 0.0})})
     ridge: Any = getattr(settings, "ridge", None)
     if ridge is None:
         return _measure(settings, backbone, sessions, classes)

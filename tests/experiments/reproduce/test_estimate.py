@@ -38,7 +38,7 @@ def test_more_epochs_more_sessions_that_train_and_larger_heads_cost_more() -> No
 
     assert run("simplecil") < run("ranpac") < run("safe") < run("safe", "train.epochs=40")
     small, large, both = (load("safe", ["stream=imagenet-a", *words]) for words in (
-        ["ridge.size=1000"], ["ridge.size=10000"], ["ridge.size=10000", "method.memory=stale"]))  # fmt: skip
+        ["ridge.size=1000"], ["ridge.size=10000"], ["ridge.size=10000", "method.answer.statistics=stale"]))  # fmt: skip
     assert kept(small) < kept(large) < kept(both)
     assert kept(large) == pytest.approx(2 * 4 * (10**4 * 10001 / 2 + 2 * 10**4 * 200), rel=0.05)
     assert kept(both) == pytest.approx(2 * kept(large), rel=0.05)

@@ -9,6 +9,7 @@ from safecl.experiments.reproduce.plan import Entry, Job, make_job
 from safecl.experiments.reproduce.scales import SCALES, read_scale
 from safecl.experiments.reproduce.targets import PRESETS, Preset, names, read_target
 from safecl.experiments.sweep.plan import Cell
+from safecl.settings import flatten
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DATASETS as KNOWN
 from safecl.streams.settings import DatasetSettings, GlyphsSettings
@@ -77,23 +78,26 @@ def test_every_cell_of_the_main_table_has_the_papers_backbone_pet_sessions_and_e
 
 def test_the_presets_have_the_values_that_they_stand_for() -> None:
     paper, published = (cell("table-ablation", "Slow learner", preset=p).settings.method for p in PRESETS[1:])
-    assert (paper.lambda_diag, paper.lambda_rdn, paper.lambda_cos, paper.gamma) == (0.1, 100, 50, 1)
-    assert (published.lambda_diag, published.lambda_rdn, published.transfer_reduction) == (0.01, 10, "sum")
+    printed, released = paper.transfer, published.transfer
+    assert (printed.lambda_diag, printed.lambda_rdn, paper.guide.lambda_cos, paper.answer.gamma) == (0.1, 100, 50, 1)
+    assert (released.lambda_diag, released.lambda_rdn, released.reduction) == (0.01, 10, "sum")
 
 
 def test_ablations_differ_from_safe_in_what_their_row_says_and_nothing_else() -> None:
-    safe = cell("table-ablation", "Slow and fast learner (SAFE)").settings.model_dump()
+    safe = flatten(cell("table-ablation", "Slow and fast learner (SAFE)").settings.model_dump())
     changes = {
-        ("table-slow", "Baseline + FA", "Final"): {"transfer": "fa"},
-        ("table-fast", "Fine-tuned with L_cos", "Final"): {"lambda_cross": 0},
-        ("table-teacher", "PTM", "Final"): {"teacher": "ptm"},
-        ("table-aggregation", "Maximum of logits", "Final"): {"aggregation": "max"},
-        ("table-lambda-cos", "Fast learner", "10"): {"lambda_cos": 10},
-        ("fig-sensitivity", "10", "500"): {"lambda_diag": 10, "lambda_rdn": 500},
+        ("table-slow", "Baseline + FA", "Final"): {"transfer.loss": "fa"},
+        ("table-fast", "Fine-tuned with L_cos", "Final"): {"guide.lambda_cross": 0},
+        ("table-teacher", "PTM", "Final"): {"guide.teacher": "ptm"},
+        ("table-aggregation", "Maximum of logits", "Final"): {"answer.aggregation": "max"},
+        ("table-lambda-cos", "Fast learner", "10"): {"guide.lambda_cos": 10},
+        ("fig-sensitivity", "10", "500"): {"transfer.lambda_diag": 10, "transfer.lambda_rdn": 500},
     }
     for place, change in changes.items():
-        found = cell(*place).settings.model_dump()
-        assert found == {**safe, "method": {**safe["method"], **change}}
+        assert flatten(cell(*place).settings.model_dump()) == {
+            **safe,
+            **{f"method.{key}": value for key, value in change.items()},
+        }
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -75,11 +75,11 @@ def test_a_row_is_mean_and_sample_deviation_over_seeds(three_seeds: Results) -> 
 def test_rows_are_told_apart_by_what_differs() -> None:
     cells = [
         make_cell("safe", 0, pet="ssf"), make_cell("safe", 1, pet="ssf"), make_cell("safe", 0, pet="lora"),
-        make_cell("paper", 0, backbone="safecl_micro"), make_cell("safe", 0, pet="ssf", **{"method.gamma": 2}),
+        make_cell("paper", 0, backbone="safecl_micro"), make_cell("safe", 0, pet="ssf", **{"method.answer.gamma": 2}),
         make_cell("simplecil", 0, stream="cifar100"),
     ]  # fmt: skip
     found = collect(cells, {})
-    assert found.labels == ("Method", "Stream", "PET", "method.gamma")
+    assert found.labels == ("Method", "Stream", "PET", "method.answer.gamma")
     assert [row.labels for row in found.rows] == [
         ("SAFE (safe)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "lora", "1.0"),
         ("SAFE (paper)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "ssf", "2.0"),

@@ -87,8 +87,8 @@ def kept(settings: RunSettings) -> float:
     size = stream_size(settings.stream)
     values: dict[str, Any] = settings.method.model_dump()
     ridge, heads = values.get("ridge", {}).get("size", 0), 1
-    if settings.method.name == "safe" and values["memory"] == "stale":  # otherwise those of the slow learner alone
-        heads = 3 if values["aggregation"] == "concat" else 2
+    if "answer" in values and values["answer"]["statistics"] == "stale":  # otherwise one Gram matrix serves both
+        heads = 3 if values["answer"]["aggregation"] == "concat" else 2
     state = heads * (4 * ridge * (ridge + 1) / 2 + 2 * 4 * ridge * size.classes)
     if settings.method.name in ("slca", "ssiat"):  # a covariance a class
         state += size.classes * 4 * width(settings) ** 2 / 2

@@ -43,7 +43,8 @@ class Probe:
         def ask() -> dict[str, Any]:
             method, stream = self.restored(cell)
             before = method.settings
-            method.settings = before.model_copy(update=dict(answer))
+            own: Any = before
+            method.settings = before.model_copy(update={"answer": own.answer.model_copy(update=dict(answer))})
             try:
                 right, count = 0, 0
                 for images, targets in self._tests(method, stream):
@@ -61,7 +62,8 @@ class Probe:
 
         def ask() -> dict[str, Any]:
             method, stream = self.restored(cell)
-            gamma = float(getattr(method.settings, "gamma", 1.0))
+            own: Any = method.settings
+            gamma = own.answer.gamma
             sums, counts = torch.zeros(len(method.classes), 2), torch.zeros(len(method.classes))
             for images, targets in self._tests(method, stream):
                 said = method.all_logits(images)

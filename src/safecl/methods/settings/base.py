@@ -11,7 +11,7 @@ class MethodSettings(Settings):
     """The settings of one method, and what tells people which method it is.
 
     A method ``x`` is the class ``algorithm`` in ``methods/x.py``, and its settings stand in ``methods/settings/x.py``.
-    Fields named ``pet`` and ``ridge`` can be set without the ``method.`` in front.
+    Groups that several methods have, such as ``pet`` and ``ridge``, can be set without ``method.`` in front.
     """
 
     title: ClassVar[str]

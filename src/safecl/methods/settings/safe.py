@@ -1,4 +1,4 @@
-"""The choices of SAFE."""
+"""The choices of SAFE: those of the paper and its ablations, those of its released code, and ours."""
 
 from typing import ClassVar, Literal
 
@@ -7,6 +7,85 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.settings.base import Kind, MethodSettings
 from safecl.pet.settings import PetSettings, SsfSettings
+from safecl.settings import Settings
+
+
+class CosineSettings(Settings):
+    """The cosine heads W_slow and W_fast."""
+
+    slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
+    new_rows: Literal["imprint", "zero"] = Field("imprint", description="rows of new classes in both cosine heads")
+    reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
+
+
+class TransferSettings(Settings):
+    """Session 1: what the slow learner takes over from the PTM."""
+
+    loss: Literal["correlation", "fa", "la", "ssa", "none"] = Field(
+        "correlation", description="what keeps the slow learner near the PTM"
+    )
+    normalisation: Literal["l2", "batch"] = Field("l2", description="of the features in the correlation")
+    reduction: Literal["mean", "sum"] = Field("sum", description="over the entries of the correlation")
+    lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
+    lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
+    lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
+    limit: float | None = Field(
+        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
+    )
+
+
+class GuideSettings(Settings):
+    """Later sessions: how the fast learner is guided."""
+
+    teacher: Literal["none", "ptm", "previous", "slow"] = Field("slow", description="who guides the fast learner")
+    lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
+    cross_pooling: Literal["two_means", "concat"] = Field("two_means", description="over batch and prototypes")
+    lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
+    cos_reduction: Literal["mean", "sum"] = Field("mean", description="of L_cos over the batch")
+
+
+class PolicySettings(Settings):
+    """What we add to the paper; all of it off is the paper's policy."""
+
+    pilot: float = Field(
+        0.75,
+        ge=0,
+        le=1,
+        description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
+        "other half gains; with fewer than four classes, do neither. What is kept of the slow learner's tuning is kept "
+        "of the fast one's in every session, with method.guide.teacher=slow. A pilot has this share of the epochs: "
+        "short ones do not see what a whole training loses; 0: no pilots, transfer as set",
+    )
+    release: bool = Field(
+        True,
+        description="drop L_cos while the pictures of later sessions, before anything is learned from them, show that "
+        "the slow learner's tuning helps such pictures; only with method.guide.teacher=slow",
+    )
+    average: bool = Field(
+        True,
+        description="a session moves the fast learner's tuning by the share of its pictures in all so far, so that it "
+        "is the mean of where the sessions took it; only with method.guide.teacher=slow",
+    )
+
+
+class AnswerSettings(Settings):
+    """Inference."""
+
+    statistics: Literal["following", "stale", "shared"] = Field(
+        "following",
+        description="of the fast learner's ridge head. following: those of the slow learner, moved to where the fast "
+        "one is now by means of class means and one covariance; stale: sums over sessions, each with the features of "
+        "its own time; shared: as stale, one Gram matrix for both learners",
+    )
+    aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
+    gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
+    temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
+
+    @model_validator(mode="after")
+    def _concatenated_features_are_summed(self) -> "AnswerSettings":
+        if self.aggregation == "concat" and self.statistics == "following":
+            raise ValueError("method.answer.aggregation=concat needs method.answer.statistics=stale or shared")
+        return self
 
 
 class SafeSettings(MethodSettings):
@@ -21,69 +100,15 @@ class SafeSettings(MethodSettings):
     algorithm: ClassVar[str] = "SAFE"
     keeps: ClassVar[str] = (
         "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and one "
-        "covariance of its features (method.memory)"
+        "covariance of its features (method.answer.statistics)"
     )
 
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()
     ridge: RidgeSettings = RidgeSettings()
     scale: float = Field(10.0, gt=0, description="initial σ of the cosine heads")
-    # Phase 1: what the PTM hands to the slow learner
-    transfer: Literal["correlation", "fa", "la", "ssa", "none"] = Field(
-        "correlation", description="the loss that keeps the slow learner near the PTM"
-    )
-    transfer_normalisation: Literal["l2", "batch"] = Field("l2", description="of the features in the correlation")
-    transfer_reduction: Literal["mean", "sum"] = Field("sum", description="over the entries of the correlation")
-    lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
-    lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
-    lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
-    transfer_share: float | None = Field(
-        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
-    )
-    slow_rows: Literal["imprint", "keep"] = Field("imprint", description="W_slow after session 1: centroids or as is")
-    pilot: float = Field(
-        0.75,
-        ge=0,
-        le=1,
-        description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with fewer than four classes, do neither. What is kept of the slow learner's tuning is kept "
-        "of the fast one's in every session, with method.teacher=slow. A pilot has this share of the epochs: short "
-        "ones do not see what a whole training loses; 0: no pilots, transfer as set",
-    )
-    reset_scale: bool = Field(False, description="set σ back to its initial value after session 1")
-    # Phase 2: how the fast learner is guided
-    teacher: Literal["none", "ptm", "previous", "slow"] = Field("slow", description="who guides the fast learner")
-    new_rows: Literal["imprint", "zero"] = Field("imprint", description="rows of new classes in both cosine heads")
-    lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
-    cross_pooling: Literal["two_means", "concat"] = Field("two_means", description="over batch and prototypes")
-    lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
-    cos_reduction: Literal["mean", "sum"] = Field("mean", description="of L_cos over the batch")
-    release: bool = Field(
-        True,
-        description="drop L_cos while the pictures of later sessions, before anything is learned from them, show that "
-        "the slow learner's tuning helps such pictures; only with method.teacher=slow",
-    )
-    average: bool = Field(
-        True,
-        description="a session moves the fast learner's tuning by the share of its pictures in all so far, so that it "
-        "is the mean of where the sessions took it; only with method.teacher=slow",
-    )
-    memory: Literal["gaussians", "features", "stale"] = Field(
-        "gaussians",
-        description="what is kept of the slow learner's features, so that the fast learner's statistics follow it: "
-        "class means and one covariance, or a byte for each feature of each picture; stale: nothing, the statistics "
-        "of old sessions stay as they were",
-    )
-    # Inference
-    statistics: Literal["separate", "shared"] = Field("separate", description="second-order statistics of the learners")
-    aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
-    gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
-    temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
-
-    @model_validator(mode="after")
-    def _memory_for_all_heads(self) -> "SafeSettings":
-        if self.statistics == "shared" and self.memory != "stale":
-            raise ValueError("method.statistics=shared, one Gram matrix for both learners, needs method.memory=stale")
-        if self.aggregation == "concat" and self.memory == "gaussians":
-            raise ValueError("method.aggregation=concat needs method.memory=features or stale")
-        return self
+    cosine: CosineSettings = CosineSettings()
+    transfer: TransferSettings = TransferSettings()
+    guide: GuideSettings = GuideSettings()
+    policy: PolicySettings = PolicySettings()
+    answer: AnswerSettings = AnswerSettings()
