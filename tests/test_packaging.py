@@ -1,7 +1,6 @@
 """What a newcomer meets first: the two commands, the set-up behind them, the pinned dependencies."""
 
 import ast
-import errno
 import importlib.util
 import os
 import re
@@ -10,7 +9,8 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,9 +24,13 @@ OFFLINE = (
 )
 
 
+class Killed(BaseException):
+    """As if the process had ended here."""
+
+
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """tools/setup.py at work in an empty checkout, on a roomy disk, with a pip that only pretends."""
+    """tools/setup.py at work in an empty checkout, with commands that only pretend."""
     (tmp_path / "tools").mkdir()
     for name in ("pyproject.toml", "constraints.txt", "tools/setup.py"):
         shutil.copy(ROOT / name, tmp_path / name)
@@ -34,24 +38,28 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.commands = []
+    module.commands, module.output, module.code = [], "", 0
 
-    def pretend(command: list[str], lock: object) -> tuple[int, str]:
+    def pretend(command: list[str], stdout: Any, **_: Any) -> int:
+        """Make the environment's Python; pip prints ``output`` and ends with ``code``."""
         module.commands.append(command)
         if "venv" in command:
-            python = Path(module.PYTHON)
-            python.parent.mkdir()
-            python.symlink_to(sys.executable)
-        return 0, "Successfully installed"
+            Path(module.PYTHON).parent.mkdir()
+            Path(module.PYTHON).symlink_to(sys.executable)
+            return 0
+        if isinstance(module.code, BaseException):
+            raise module.code
+        stdout.write(module.output)
+        return int(module.code)
 
-    monkeypatch.setattr(module, "run", pretend)
-    monkeypatch.setattr(module, "CANDIDATES", (sys.executable,))
-    monkeypatch.setattr(module, "free_gigabytes", lambda folder: 100.0)
+    monkeypatch.setattr(subprocess, "call", pretend)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100e9))
+    module.CANDIDATES = (sys.executable,)
     return module
 
 
-def pip_calls(setup: ModuleType) -> int:
-    return sum("pip" in command for command in setup.commands)
+def calls(setup: ModuleType, word: str) -> int:
+    return sum(word in command for command in setup.commands)
 
 
 def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
@@ -98,53 +106,62 @@ def test_the_set_up_asks_for_the_python_that_the_package_asks_for(setup: ModuleT
 
 
 def test_a_second_call_finds_everything_ready(setup: ModuleType) -> None:
-    assert setup.main() == 0 and pip_calls(setup) == 1
-    assert setup.main() == 0 and pip_calls(setup) == 1
+    assert setup.main() == 0 and calls(setup, "pip") == 1
+    assert setup.main() == 0 and calls(setup, "pip") == 1
 
 
 def test_changed_requirements_update_the_environment_in_place(setup: ModuleType) -> None:
     setup.main()
     Path(setup.ROOT, "constraints.txt").write_text("torch==2.10.0\n")
-    assert setup.main() == 0
-    assert pip_calls(setup) == 2 and sum("venv" in command for command in setup.commands) == 1
+    assert setup.main() == 0 and calls(setup, "pip") == 2 and calls(setup, "venv") == 1
+    assert setup.main() == 0 and calls(setup, "pip") == 2
 
 
-def test_an_environment_killed_half_made_is_made_anew(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
+def test_a_named_python_is_used_and_stays(setup: ModuleType, tmp_path: Path) -> None:
+    other = tmp_path / "other-python"
+    other.symlink_to(sys.executable)
+    setup.main()
+    assert setup.main(str(other)) == 0 and setup.commands[-2][0] == str(other)  # made anew with it
+    assert setup.main() == setup.main(str(other)) == 0 and calls(setup, "venv") == 2
 
-    def kill(command: list[str], lock: object) -> tuple[int, str]:
-        raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(setup, "run", kill)
-        with pytest.raises(Killed):
-            setup.main()
+@pytest.mark.parametrize("update", [False, True])
+def test_an_environment_killed_half_made_is_made_anew(update: bool, setup: ModuleType) -> None:
+    if update:
+        setup.main()
+        Path(setup.ROOT, "constraints.txt").write_text("torch==2.10.0\n")
+    made = calls(setup, "venv")
+    setup.code = Killed()
+    with pytest.raises(Killed):
+        setup.main()
+    setup.code = 0
     Path(setup.VENV, "left-over").touch()
-    assert setup.main() == 0 and setup.is_ready()
+    assert setup.main() == 0 and calls(setup, "venv") == made + 2 - update
     assert not Path(setup.VENV, "left-over").exists()
 
 
-def test_a_moved_checkout_is_not_ready(setup: ModuleType) -> None:
+def test_a_moved_checkout_is_made_anew(setup: ModuleType) -> None:
     setup.main()
     Path(setup.STAMP).write_text(Path(setup.STAMP).read_text().replace(setup.ROOT, "/elsewhere"))
-    assert not setup.is_ready() and not setup.is_usable("")
+    assert setup.main() == 0 and calls(setup, "venv") == 2
 
 
 def test_two_set_ups_at_once_take_turns(setup: ModuleType) -> None:
     import fcntl
 
+    setup.main()
+    stamp = Path(setup.STAMP).read_text()
+    Path(setup.STAMP).write_text("")
     with open(setup.LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code = "import sys; sys.path.insert(0, 'tools'); import setup; setup.probe = lambda p: ('3.11', True); " + (
-            "setup.is_usable = setup.is_ready = lambda *a: bool(print('asked', flush=True)) or True; setup.set_up('p')"
+        second = subprocess.Popen(
+            [sys.executable, "tools/setup.py", sys.executable], cwd=setup.ROOT, stdout=subprocess.PIPE, text=True
         )
-        second = subprocess.Popen([sys.executable, "-c", code], cwd=setup.ROOT, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
-        assert "waiting" in second.stdout.readline()  # printed only where the lock is held by somebody else
+        assert "waiting" in second.stdout.readline()  # printed only where somebody else holds the lock
+        Path(setup.STAMP).write_text(stamp)
         fcntl.flock(lock, fcntl.LOCK_UN)
-        assert second.communicate(timeout=20)[0] == "asked\n"
-        assert second.returncode == 0
+        assert second.communicate(timeout=20)[0] == "" and second.returncode == 0
 
 
 # What it says when it cannot
@@ -156,29 +173,25 @@ def test_an_old_python_can_read_the_set_up() -> None:
     assert not any(isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr) for node in ast.walk(tree))
 
 
-@pytest.mark.parametrize("wanted", ["", "some-python"])
-def test_an_old_python_is_one_sentence(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: str
+@pytest.mark.parametrize("lack", ["import sys; sys.version_info = (3, 8)", "raise ImportError"])
+@pytest.mark.parametrize("named", [False, True])
+def test_an_old_python_or_one_without_venv_is_one_sentence(
+    named: bool, lack: str, setup: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(setup, "probe", lambda python: ("3.8", True))
-    assert setup.main(wanted) == 2
-    sentence = one_sentence(capsys)
-    assert "needs Python 3.11 or newer" in sentence and "is 3.8" in sentence
-    assert not Path(setup.VENV).exists()
-
-
-def test_a_python_without_venv_is_one_sentence(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(setup, "probe", lambda python: ("3.12", False))
-    assert setup.main() == 2
-    assert "venv module" in one_sentence(capsys)
+    python = tmp_path / "old-python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{lack};'\"$2\"\n")
+    python.chmod(0o755)
+    setup.CANDIDATES = ("no-such-python", str(python))
+    assert setup.main(str(python) if named else "") == 2
+    sentence = one_sentence(capfd)
+    assert "needs Python 3.11 or newer with its venv module" in sentence and "make PYTHON=" in sentence
+    assert (str(python) in sentence) is named and not Path(setup.VENV).exists()
 
 
 def test_a_full_disk_is_one_sentence_before_anything_is_made(
     setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(setup, "free_gigabytes", lambda folder: 0.2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0.2e9))
     assert setup.main() == 2
     assert "disk is too full" in one_sentence(capsys) and not setup.commands
 
@@ -193,23 +206,26 @@ def test_a_full_disk_is_one_sentence_before_anything_is_made(
     ],
 )
 def test_a_failed_install_is_one_sentence_and_can_be_tried_again(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str, says: str
+    setup: ModuleType, capsys: pytest.CaptureFixture[str], output: str, says: str
 ) -> None:
-    pretend = setup.run
-    with monkeypatch.context() as patch:
-        patch.setattr(setup, "run", lambda command, lock: (1, output) if "pip" in command else pretend(command, lock))
-        assert setup.main() == 2
-    assert says in one_sentence(capsys) and not setup.is_ready()
-    assert setup.main() == 0 and setup.is_ready()
+    setup.output, setup.code = output, 1
+    assert setup.main() == 2
+    assert says in one_sentence(capsys)
+    setup.code = 0
+    assert setup.main() == 0 and setup.made("") == setup.requirements()
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(python: str, wanted: str = "") -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", setup.LOCK)
+def test_a_failed_update_keeps_the_environment(setup: ModuleType) -> None:
+    setup.main()
+    Path(setup.ROOT, "constraints.txt").write_text("torch==2.10.0\n")
+    setup.code = 1
+    assert setup.main() == setup.main() == 2
+    setup.code = 0
+    assert setup.main() == 0 and calls(setup, "venv") == 1
 
-    monkeypatch.setattr(setup, "set_up", refuse)
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    setup.LOCK = str(Path(setup.ROOT, "pyproject.toml", "lock"))
     assert setup.main() == 2
     assert "needs to write" in one_sentence(capsys)
 
