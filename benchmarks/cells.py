@@ -118,7 +118,7 @@ class Watch:
         return [torch.cat(found) for found in parts]
 
     def look(self, number: int) -> None:
-        """A session is about to begin: how far the networks that have not learned it can tell its pictures apart."""
+        """Before a session: the leave-one-out errors on its pictures of networks that have not learned them."""
         pictures = self.stream._parts[number - 1].train
         labels = {label: i for i, label in enumerate(sorted(set(pictures.labels), key=str))}
         y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
@@ -127,7 +127,7 @@ class Watch:
         self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
 
     def add(self, number: int) -> None:
-        """A session is over."""
+        """After a session: add its statistics."""
         pictures = self.stream._parts[number - 1].train
         y = self.targets(pictures)
         slow, fast = self.features(pictures, self.method.slow, self.method.fast)
@@ -206,7 +206,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     assert isinstance(method, SAFE)
     watch, line, notes = Watch(method, stream, fit), {}, []
 
-    def asked(number: int) -> bool:
+    def is_evaluated(number: int) -> bool:
         return number == len(stream) or bool(options.every and number % options.every == 0)
 
     for number in range(1, len(stream) + 1):
@@ -215,7 +215,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         steps = sum(phase["steps"] for phase in fit.phases)
         notes.append({"steps": steps, "seconds": round(sum(took["seconds"].values()), 2), **method.notes})
         watch.add(number)
-        if asked(number):
+        if is_evaluated(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
     line |= {"by test": watch.by_test, "left out": watch.left_out}
     tests = [stream.test(i) for i in stream.tested(len(stream))]
@@ -231,7 +231,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
             if number == 1:
                 seconds = round(sum(took["seconds"].values()), 2)
                 line["first"] = {"safe": [notes[0]["steps"], notes[0]["seconds"]], "ranpac": [fit.steps, seconds]}
-            if asked(number):
+            if is_evaluated(number):
                 found = evaluate(other, [stream.test(i) for i in stream.tested(number)], fit, "test")
                 line.setdefault("ranpac every", []).append(percent(found.main == found.targets))
         line["ranpac"] = line["ranpac every"][-1]
@@ -242,11 +242,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The cell: pictures, backbone, PET, seeds."""
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--protocol", choices=["class", "domain"], default="class")
-    parser.add_argument("--first", type=int, help="classes of the first session; as --step if not given")
+    parser.add_argument("--first", type=int, help="classes of the first session; as --step by default")
     parser.add_argument("--step", type=int, default=10)
-    parser.add_argument("--classes", type=int, help="of the folder, drawn by the seed; all if not given")
-    parser.add_argument("--each", type=int, help="training pictures of a class (and domain); as the folder has it")
-    parser.add_argument("--tested", type=int, help="test pictures of a class, at most")
+    parser.add_argument("--classes", type=int, help="of the folder, drawn by the seed; all by default")
+    parser.add_argument("--each", type=int, help="training pictures per class (and domain); all by default")
+    parser.add_argument("--tested", type=int, help="test pictures per class, at most")
     parser.add_argument("--keep-split", action="store_true", help="train and test as the folder has them")
     parser.add_argument("--backbone", help="a timm name; safecl_micro if neither this nor --weights is given")
     parser.add_argument("--weights", help="a safetensors file that names its timm model")

@@ -1,9 +1,9 @@
-"""What a long life costs: many small sessions on the embedded backbone, and how time and memory go with their number.
+"""Time and memory of many small sessions on the embedded backbone.
 
     python benchmarks/growth.py --sessions 50
 
 Learning a session should cost the same whether it is the second or the fiftieth: nothing grows with the past but the
-columns (one a class) of the heads. Testing looks at everything learned so far, so it grows by nature: it stands apart.
+columns (one per class) of the heads. Testing covers everything learned so far, so it grows and is reported apart.
 """
 
 import argparse
@@ -53,10 +53,12 @@ def curve(lines: list[dict[str, Any]]) -> str:
     for i, (name, unit) in enumerate((("learn", "s"), ("test", "s"), ("peak", "MB"), ("kept", "kB"))):
         slope = np.polyfit(at, later[:, i], 1)[0]
         share = 100 * slope / max(later[:, i].mean(), 1e-9)
-        rows.append(f"{name:5}  mean {later[:, i].mean():8.2f} {unit}, {slope:+.4f} {unit} a session ({share:+.2f} %)")
+        rows.append(
+            f"{name:5}  mean {later[:, i].mean():8.2f} {unit}, {slope:+.4f} {unit} per session ({share:+.2f} %)"
+        )
     classes = np.array([line["classes_seen"] for line in lines[1:]])
     column = np.polyfit(classes, later[:, 3], 1)[0] * 1e3
-    rows.append(f"a class more keeps {column:.0f} bytes more")
+    rows.append(f"one more class keeps {column:.0f} bytes more")
     return "\n".join(rows)
 
 

@@ -235,7 +235,7 @@ def one_session(
 
 
 def operations_of_pass(backbone: Backbone, pictures: int = 8) -> float:
-    """Of a forward pass of the bare backbone, a picture."""
+    """of a forward pass of the bare backbone, per picture."""
     images = torch.zeros(pictures, 3, backbone.size, backbone.size, device=backbone.device)
     with Operations() as counted, torch.no_grad():
         backbone.features(images)
@@ -384,9 +384,9 @@ def main(words: Sequence[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--weights", default=EMBEDDED, help="a weight file, or the name of a backbone")
     parser.add_argument("--pictures", default="glyphs", help="a folder with a train folder of class folders, or glyphs")
     parser.add_argument("--methods", default="all", help="presets with commas between them")
-    parser.add_argument("--classes", type=int, default=10, help="of a session")
+    parser.add_argument("--classes", type=int, default=10, help="per session")
     parser.add_argument("--sessions", type=int, default=3)
-    parser.add_argument("--each", type=int, default=50, help="training pictures a class, at most")
+    parser.add_argument("--each", type=int, default=50, help="training pictures per class, at most")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=48, help="of all methods; 0: that of each preset")
     parser.add_argument("--times", type=int, default=2, help="how often the last session is timed")

@@ -1,8 +1,8 @@
-"""What a model costs from the shell: teaching, the next session, the first prediction, then pictures a second.
+"""What a model costs from the shell: teaching, the next session, the first prediction, then pictures per second.
 
     python benchmarks/model.py --pictures FOLDER        # FOLDER holds ten or more class folders of 25 pictures or more
 
-Each command is a process of its own in an empty folder. Nothing else should run on the machine meanwhile.
+Each command is its own process in an empty folder. Nothing else should run on the machine meanwhile.
 """
 
 import argparse

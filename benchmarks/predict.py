@@ -1,9 +1,9 @@
-"""How fast a model answers to pictures that lie in memory, against one pass of timm's own network over as many.
+"""How fast a model predicts pictures in memory, against one pass of timm's network over as many.
 
     python benchmarks/predict.py                    # ViT-B/16, 10,000 pictures of 256 × 256, two classes
     python benchmarks/predict.py --pictures 500 --backbone vit_tiny_patch16_224
 
-The weights are random: they change no time. The pass of timm's network is in bfloat16 on CUDA, over inputs that lie on
+Random weights do not change the time. The pass of timm's network is in bfloat16 on CUDA, over inputs on
 the device.
 """
 

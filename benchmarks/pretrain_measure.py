@@ -1,4 +1,4 @@
-"""How good frozen features are with few pictures a class: nearest class mean and random-projection ridge.
+"""How good frozen features are with few pictures per class: nearest class mean and random-projection ridge.
 
 python benchmarks/pretrain_measure.py safecl_micro.safetensors --measure flowers102_20x12 pacs_30x15 --sizes 64 128
 """
@@ -68,7 +68,7 @@ def extractor(file: Path, size: int, device: torch.device) -> Features:
 
 def few_shot(train: Labelled, test: Labelled, features: Features, shots: int = 20, draws: int = 3) -> dict[str, float]:
     """Mean accuracy over ``draws`` choices of ``shots`` training pictures of each folder."""
-    known, asked = features(train.pixels), features(test.pixels)
+    known, queries = features(train.pixels), features(test.pixels)
     means, ridges = [], []
     for draw in range(draws):
         random = torch.Generator().manual_seed(draw)
@@ -77,38 +77,38 @@ def few_shot(train: Labelled, test: Labelled, features: Features, shots: int = 2
         rank = torch.stack([(groups == g).cumsum(0) for g in range(int(groups.max()) + 1)])  # (groups, N)
         chosen = order[rank.gather(0, groups[None])[0] <= shots].to(known.device)
         x, y = known[chosen], train.labels[chosen]
-        means.append(accuracy(nearest_mean(x, y, asked, len(train.classes)), test.labels))
-        ridges.append(accuracy(ridge(x, y, asked, len(train.classes), random), test.labels))
+        means.append(accuracy(nearest_mean(x, y, queries, len(train.classes)), test.labels))
+        ridges.append(accuracy(ridge(x, y, queries, len(train.classes), random), test.labels))
     return {"nearest mean": round(sum(means) / draws, 4), "ridge": round(sum(ridges) / draws, 4)}
 
 
 def _parted(pictures: Labelled, learn: int, each: int) -> tuple[Labelled, Labelled]:
-    """The first ``learn`` of ``each`` pictures of a class, and the others."""
+    """The first ``learn`` of ``each`` pictures per class, and the others."""
     first = torch.arange(len(pictures.labels), device=pictures.labels.device) % each < learn
     return pictures.where(first), pictures.where(~first)
 
 
-def nearest_mean(x: Tensor, y: Tensor, asked: Tensor, classes: int) -> Tensor:
+def nearest_mean(x: Tensor, y: Tensor, queries: Tensor, classes: int) -> Tensor:
     """The class whose mean feature has the largest cosine: (n,)."""
     means = F.one_hot(y, classes).to(x.dtype).T @ x
-    return (F.normalize(asked, dim=1) @ F.normalize(means, dim=1).T).argmax(1)
+    return (F.normalize(queries, dim=1) @ F.normalize(means, dim=1).T).argmax(1)
 
 
-def ridge(x: Tensor, y: Tensor, asked: Tensor, classes: int, random: torch.Generator, width: int = 5000) -> Tensor:
+def ridge(x: Tensor, y: Tensor, queries: Tensor, classes: int, random: torch.Generator, width: int = 5000) -> Tensor:
     """Ridge regression to one-hot targets on relu of a random projection; β by holding out a fifth of ``x``: (n,)."""
     projection = torch.randn(x.shape[1], width, generator=random).to(x)
-    h, h_asked = (x @ projection).relu(), (asked @ projection).relu()
+    h, h_queries = (x @ projection).relu(), (queries @ projection).relu()
     target = F.one_hot(y, classes).double()
     held = (torch.randperm(len(x), generator=random) < len(x) // 5).to(x.device)
     outputs = _dual(h[~held], target[~held], h[held], _BETAS)
     best = max(range(len(_BETAS)), key=lambda i: accuracy(outputs[i].argmax(1), y[held]))
-    return _dual(h, target, h_asked, _BETAS[best : best + 1])[0].argmax(1)
+    return _dual(h, target, h_queries, _BETAS[best : best + 1])[0].argmax(1)
 
 
-def _dual(h: Tensor, target: Tensor, asked: Tensor, betas: Tensor) -> list[Tensor]:
+def _dual(h: Tensor, target: Tensor, queries: Tensor, betas: Tensor) -> list[Tensor]:
     """Ridge outputs for each β through the n × n Gram matrix, which is smaller than width × width here."""
     values, vectors = torch.linalg.eigh((h @ h.T).double())
-    cross = (asked @ h.T).double() @ vectors
+    cross = (queries @ h.T).double() @ vectors
     inner = vectors.T @ target
     return [cross @ (inner / (values.clamp(min=0) + beta)[:, None]) for beta in betas.tolist()]
 

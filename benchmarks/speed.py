@@ -47,7 +47,7 @@ from safecl.methods.catalog import make_method
 from safecl.streams.pictures.images import ArrayPictures, Transform
 from safecl.streams.stream import Part, Stream
 
-# backbone, side of the pictures, classes a session, training and test pictures a class, epochs, later epochs, M, batch
+# backbone, side of the pictures, classes per session, pictures per class, epochs, later epochs, M, batch
 WORKLOADS: dict[str, dict[str, Any]] = {
     "published": {"backbone": "vit_base_patch16_224", "side": 256, "classes": 20, "train": 30, "test": 8, "epochs": 20,
                   "later": 15, "size": 10_000, "batch": 48, "workers": 8},

@@ -208,7 +208,9 @@ def losses() -> list[str]:
 def claims() -> list[str]:
     """The six claims of the paper: as printed with ViT-Tiny/16, and SAFE's defaults over backbones and PETs."""
     with (RESULTS / "claims_tiny_h200.csv").open(encoding="utf-8") as file:
-        found = {(one["pictures a class"], one["run"], one["seed"], one["output"]): one for one in csv.DictReader(file)}
+        found = {
+            (one["pictures per class"], one["run"], one["seed"], one["output"]): one for one in csv.DictReader(file)
+        }
 
     def finals(scale: str, run: str, output: str) -> list[float]:
         return [float(found[scale, run, seed, output]["final"]) for seed in "012"]

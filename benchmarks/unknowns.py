@@ -1,9 +1,9 @@
-"""Are probabilities honest, and is ``unknown`` said as often as promised? Half of the classes are never taught.
+"""Are probabilities calibrated, and is ``unknown`` answered as often as promised? Half of the classes are never taught.
 
     python benchmarks/unknowns.py --assets DIR --data flowers102_20x12 --backbone micro --out unknowns.jsonl
 
 DIR holds the pictures in folders train/CLASS and test/CLASS. For each seed half of the classes, drawn by chance, are
-taught in sessions, and all test pictures are asked. Reported are the accuracy on classes that were taught, the expected
+taught in sessions, and all test pictures are classified. It reports the accuracy on taught classes, the expected
 calibration error of their probabilities with and without the temperature, how many of them are called unknown at the
 promised rate, and how many pictures of the other classes are.
 """
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sessions", type=int, default=5)
-    parser.add_argument("--each", type=int, default=50, help="training pictures of a class, at most")
+    parser.add_argument("--each", type=int, default=50, help="training pictures per class, at most")
     parser.add_argument("--out", type=Path, default=Path("unknowns.jsonl"))
     parser.add_argument("--dump", type=Path, default=None)
     options = parser.parse_args()

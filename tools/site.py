@@ -1,4 +1,4 @@
-"""What the site has and the documents have not: tables of settings and papers, generated when it is built.
+"""Tables of settings and papers, generated when the site is built.
 
 A hook of mkdocs. A document marks the place of a table by ``<!-- every setting -->`` or ``<!-- papers -->``.
 """
