@@ -168,7 +168,9 @@ def statistics() -> list[str]:
     columns = [f"{who} {kind}" for who in ("fast", "safe") for kind in kinds]
     for stream in STREAMS.values():
         table.append(row(stream, *average((run for run in grid() if run["stream"] == stream), *columns)))
-    return [*table, row("mean of 48 cells", *average(grid(), *columns))]
+    gain = mean(minus(grid(), "safe features", "safe gaussians"))
+    table.append(row("mean of 48 cells", *average(grid(), *columns)))
+    return [*table, "", f"Keeping every feature gains SAFE {gain:.2f} points over Gaussians, too little to pay for it."]
 
 
 def sessions() -> list[str]:

@@ -37,6 +37,14 @@ def test_the_readme_and_the_page_of_methods_name_every_method_and_preset() -> No
     assert [title for title in titles if f"**{title}**" not in page] == []
 
 
+def test_every_room_of_the_package_has_a_row_and_every_row_its_files() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = text[text.index("| room of") :].split("\n\n")[0]
+    named, package = set(re.findall(r"`([\w/]+(?:/|\.py))`", rows)), ROOT / "src" / "safecl"
+    assert [name for name in sorted(named) if not any(package.rglob(name.rstrip("/")))] == []
+    assert {f"{path.parent.name}/" for path in package.glob("*/__init__.py")} <= named
+
+
 def test_the_sentences_of_the_troubleshooting_page_are_those_of_the_program() -> None:
     quoted = re.findall(r"^> (.*)$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
     said = list(sentences())
