@@ -45,7 +45,7 @@ from safecl.heads.aggregate import aggregate
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
-from safecl.methods.memory import SlowMemory
+from safecl.methods.following import Following
 from safecl.methods.method import Method, Network
 from safecl.methods.safe import SAFE
 from safecl.streams.catalog import open_stream
@@ -99,7 +99,7 @@ class Watch:
         d, device = method.backbone.width, method.backbone.device
         self.heads = {kind: RidgeHead(d, method.settings.ridge, method.seed, device) for kind in KINDS}
         self.untuned = RidgeHead(d, method.settings.ridge, method.seed, device)
-        self.memory = SlowMemory(d, method.seed).to(device)
+        self.memory = Following(d, method.seed).to(device)
         self.plain: list[Tensor] = []
         self.left_out: list[list[float]] = []
         self.by_test: dict[str, list[float]] = {}

@@ -155,9 +155,9 @@ def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New
 def added_up(model: ContinualClassifier) -> dict[str, torch.Tensor]:
     """What a SAFE model has of sums over pictures beside the Gram matrix, rows in the order of ``classes_``."""
     fitted, places = model._fitted, [model._fitted.classes.index(label) for label in model.classes_]
-    rows = ("w_slow.counts", "w_slow.sums", "memory.kept.counts", "memory.kept.means")
+    rows = ("w_slow.counts", "w_slow.sums", "following.kept.counts", "following.kept.means")
     found = {name: fitted.state.tensors[name][places] for name in rows}
-    return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "release.errors")}
+    return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "policy.errors")}
 
 
 @pytest.mark.parametrize(("memory", "keep"), [("statistics", 3), ("features", 0)])

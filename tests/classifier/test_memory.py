@@ -12,7 +12,7 @@ from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.members import LEARN, PREDICT
 from safecl.classifier.store import ModelFile
 from safecl.cli.model_tables import facts
-from safecl.methods.memory import SlowMemory
+from safecl.methods.following import Following
 from safecl.methods.safe import SAFE
 
 New = Callable[..., ContinualClassifier]
@@ -31,7 +31,7 @@ def made(new_model: New, kind: str, **options: Any) -> ContinualClassifier:
     return new_model("safe", settings={"method.answer.statistics": kind}, **options)
 
 
-def totals(memory: SlowMemory) -> tuple[torch.Tensor, torch.Tensor]:
+def totals(memory: Following) -> tuple[torch.Tensor, torch.Tensor]:
     """How many pictures of each class are remembered (C,), and the sums of their features (C, d)."""
     kept = memory.kept
     return kept.counts, kept.means * kept.counts[:, None]
@@ -50,7 +50,7 @@ def test_merged_models_remember_what_either_has_learned(
         for model in models:
             model.learn(*lesson(classes, seed=1))
     both = one.merged(other)
-    found, expected = method_of(both).memory, method_of(whole).memory
+    found, expected = method_of(both).following, method_of(whole).following
     assert found is not None and expected is not None
     places = [both._fitted.classes.index(label) for label in whole._fitted.classes]
     (counts, sums), (wanted, of_whole) = (totals(memory) for memory in (found, expected))
@@ -77,7 +77,7 @@ def test_a_model_rolls_back_forgets_and_goes_on_from_its_file(
     assert np.array_equal(again.predict_proba(images), before)
     model.forget("a")
     assert model.predict_proba(images).shape[1] == 3
-    memory = method_of(model).memory
+    memory = method_of(model).following
     assert (memory is None) is (kind == "stale") and (memory is None or totals(memory)[0].sum() == 15)
 
 
@@ -92,11 +92,11 @@ def test_what_is_kept_of_pictures_is_no_part_of_predictions_and_inspect_says_it(
         path = tmp_path / f"{name}.safecl"
         model._fitted.save(path, frozen=frozen)
         file = ModelFile(path)
-        assert not any(key.startswith("memory.") for key in file.tensors(PREDICT))
+        assert not any(key.startswith("following.") for key in file.tensors(PREDICT))
         said = dict(facts(file)).get("keeps", "")
         assert bool(said) is not frozen
         if not frozen:
-            there = [value for key, value in file.tensors(LEARN).items() if key.startswith("memory.")]
+            there = [value for key, value in file.tensors(LEARN).items() if key.startswith("following.")]
             assert file.header["memory_bytes"] == sum(value.nbytes for value in there)
             assert bool(there) is (kind != "stale") and ("covariance" in said) is (kind == "following")
         images = lesson("abcd", seed=3)[0]

@@ -9,7 +9,7 @@ from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.memory import free_memory
-from safecl.methods.memory import SlowMemory
+from safecl.methods.following import Following
 from safecl.randomness import generator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -64,7 +64,7 @@ def test_a_memory_takes_the_fast_head_to_the_same_weights() -> None:
     found = []
     for device in (CPU, CUDA):
         slow, fast = (RidgeHead(24, RidgeSettings(size=40), device=device) for _ in range(2))
-        memory = SlowMemory(24).to(device)
+        memory = Following(24).to(device)
         for rows in (slice(0, 200), slice(200, 300)):
             slow.add(FEATURES[rows].to(device), TARGETS[rows].to(device))
             memory.add(FEATURES[rows].to(device), TARGETS[rows].to(device))

@@ -101,7 +101,7 @@ def test_a_class_of_several_sessions_has_their_subspaces_as_its_own(
     tools.teach(method, make_stream([["a", "b"], ["a"], ["c", "a"]]))
     third = 1 / 3
     expected = torch.tensor([[third, 1.0, 0.25], [third, 0.25, 0.25], [third, 0.25, 1.0]])
-    assert torch.allclose(method.weights(), expected)
+    assert torch.allclose(method.subspace_weights(), expected)
 
 
 def test_what_is_known_stays_and_one_known_class_is_copied() -> None:

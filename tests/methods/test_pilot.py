@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safecl.engine.settings import TrainSettings
-from safecl.heads.leave_one_out import MATTERS
+from safecl.heads.leave_one_out import MIN_ERROR_CHANGE
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Batch
 from safecl.methods.pilot import SHARES
@@ -91,7 +91,7 @@ def test_what_was_best_in_the_pilots_is_done(
         assert torch.allclose(value, (1 - best) * start[name] + best * end[name], atol=1e-6)
 
 
-@pytest.mark.parametrize("gain", [MATTERS / 4, MATTERS])
+@pytest.mark.parametrize("gain", [MIN_ERROR_CHANGE / 4, MIN_ERROR_CHANGE])
 def test_what_is_taken_back_must_pay(
     gain: float, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any
 ) -> None:
@@ -99,7 +99,7 @@ def test_what_is_taken_back_must_pay(
     method = new(pilot=True)
     answers(lambda loss, share: 1 - gain if share == 0.5 else 1.0)
     tools.teach(method, make_stream(FOUR), last=1)
-    assert method.notes["kept"] == (0.5 if gain == MATTERS else 1.0)
+    assert method.notes["kept"] == (0.5 if gain == MIN_ERROR_CHANGE else 1.0)
 
 
 def test_without_a_transfer_loss_only_the_share_is_asked_for(
@@ -138,7 +138,7 @@ def test_of_many_pictures_some_of_every_class_judge(
 ) -> None:
     asked: list[list[int]] = []
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y.tolist()) or torch.ones(len(y)))
-    monkeypatch.setattr("safecl.methods.pilot.MOST", 7)
+    monkeypatch.setattr("safecl.methods.pilot.MAX_JUDGING_PICTURES", 7)
     fit = tools.teach(new(pilot=True), make_stream([["a", "b", "c", "d"]], train=5))
     assert all(sorted(found) == [1, 1, 1, 3, 3, 3] for found in asked) and len(asked) == len(ASKED)
     assert [name for _, name in fit.calls] == ["pilot1", "pilot2", "slow"]  # on all pictures of their half

@@ -14,11 +14,12 @@ from safecl.backbone.backbone import Backbone
 from safecl.engine.batches import Piece
 from safecl.engine.settings import TrainSettings
 from safecl.experiments import config
-from safecl.heads.aggregate import aggregate
-from safecl.heads.leave_one_out import FEWEST, MOST, judges
+from safecl.heads.aggregate import aggregate, concatenate
+from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges
+from safecl.heads.ridge import RidgeHead
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Batch
-from safecl.methods.safe import SAFE, Teacher, concatenated
+from safecl.methods.safe import SAFE, Teacher
 from safecl.settings import flatten
 from safecl.streams.stream import Session, Stream
 
@@ -129,7 +130,7 @@ def test_its_tuning_is_the_mean_of_where_the_sessions_take_it(
             assert torch.allclose(value, (1 - share) * start[name] + share * ends[-1][name], atol=1e-6)
 
 
-@pytest.mark.parametrize("most", [MOST, 10])
+@pytest.mark.parametrize("most", [MAX_JUDGING_PICTURES, 10])
 @pytest.mark.parametrize("teacher", ["slow", "ptm"])
 def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
     teacher: str,
@@ -139,22 +140,22 @@ def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
     tools: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("safecl.methods.release.MOST", most)
-    asked: list[tuple[Tensor, Tensor]] = []
+    monkeypatch.setattr("safecl.methods.policy.MAX_JUDGING_PICTURES", most)
+    asked: list[Tensor] = []
     # Less than a hundredth in session 2, more in 3, of both together more; in session 4 all that is lost again.
-    answers = iter([(1.0, 0.995), (1.0, 0.98), (1.0, 1.5), (8.0, 7.0)])
+    answers = iter([1.0, 0.995, 1.0, 0.98, 1.0, 1.5, 8.0, 7.0])  # without the tuning and with it
 
-    def answer(head: Any, features: tuple[Tensor, Tensor], y: Tensor) -> Tensor:
+    def answer(head: RidgeHead, features: Tensor, y: Tensor) -> Tensor:
         asked.append(features)
-        return torch.tensor(next(answers))
+        return torch.tensor([next(answers)])
 
-    monkeypatch.setattr("safecl.methods.release.unseen_errors", answer)
+    monkeypatch.setattr(RidgeHead, "leave_one_out", answer)
     method, stream = new(teacher=teacher), make_stream(PAIRS, train=6)
     kept = terms_of(method, stream, tools, last=4)
     held = [True, True, True] if teacher == "ptm" else [True, False, True]
     assert [("cos" in kept[number]) for number in (2, 3, 4)] == held
-    assert len(asked) == (0 if teacher == "ptm" else 3)
-    for number, (before, after) in enumerate(asked, start=2):
+    assert len(asked) == (0 if teacher == "ptm" else 6)
+    for number, (before, after) in enumerate(zip(asked[::2], asked[1::2], strict=True), start=2):
         x = plain(stream, number)[judges(targets(stream, number, method.classes), most)]
         assert len(x) == (10 if most == 10 else 12) and torch.allclose(before, method.backbone.features(x), atol=1e-5)
         assert torch.allclose(after, method.slow.features(x), atol=1e-5)
@@ -163,13 +164,13 @@ def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
     assert ("cos" in terms_of(later, stream, tools, first=5)[5]) == (teacher == "ptm")  # 8 + 3 against 7 + 3.5
 
 
-@pytest.mark.parametrize("train", [1, FEWEST // 2 - 1], ids=["one of a class", "few"])
+@pytest.mark.parametrize("train", [1, MIN_JUDGING_PICTURES // 2 - 1], ids=["one of a class", "few"])
 def test_with_too_few_pictures_to_leave_one_out_l_cos_stays(
     train: int, new: Callable[..., SAFE], make_stream: MakeStream, tools: Any
 ) -> None:
     method = new()
     kept = terms_of(method, make_stream(PAIRS, train=train), tools, last=2)
-    assert "cos" in kept[2] and not method.release.errors.any()
+    assert "cos" in kept[2] and not method.policy.errors.any()
 
 
 @pytest.mark.parametrize("given", [{"lambda_cos": 0.0}, {"release": False}], ids=str)
@@ -180,8 +181,8 @@ def test_without_l_cos_or_its_release_nothing_is_asked(
     tools: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("safecl.methods.release.unseen_errors", lambda *_: pytest.fail("was asked"))
-    kept = terms_of(new(**given), make_stream(PAIRS, train=FEWEST // 2), tools, last=3)
+    monkeypatch.setattr(RidgeHead, "leave_one_out", lambda *_: pytest.fail("was asked"))
+    kept = terms_of(new(**given), make_stream(PAIRS, train=MIN_JUDGING_PICTURES // 2), tools, last=3)
     assert ("cos" in kept[2]) == ("cos" in kept[3]) == ("release" in given)
 
 
@@ -191,7 +192,7 @@ def test_of_a_session_the_fast_learner_keeps_what_pilots_keep(
 ) -> None:
     method, stream = new(average=average), make_stream(CLASSES)
     tools.teach(method, stream, last=1)
-    state = method.state_dict() | {"share": torch.tensor(0.25)}
+    state = method.state_dict() | {"policy.share": torch.tensor(0.25)}
     start, later, ends = method.fast.tuning(), new(average=average), []
     later.restore(state, method.classes)
     fit = tools.new_fit(later, stream)
@@ -545,8 +546,8 @@ def test_concat_is_one_ridge_regression_on_both_features(
     for number in (1, 2, 3):
         tools.teach(method, stream, number, number, fit)
         x, y = plain(stream, number), targets(stream, number, method.classes)
-        added.append((project(method.joint, concatenated(method.slow.features(x), method.fast.features(x))), y))
-    features = concatenated(method.slow.features(images), method.fast.features(images))
+        added.append((project(method.joint, concatenate(method.slow.features(x), method.fast.features(x))), y))
+    features = concatenate(method.slow.features(images), method.fast.features(images))
     assert features.shape == (5, 48)
     assert torch.allclose(features.square().sum(dim=1), torch.full((5,), 2.0), atol=1e-5)
     expected = project(method.joint, features) @ by_hand(added, 5)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.engine.device_loader import moved
-from safecl.engine.evaluate import aggregation_weights
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
@@ -59,7 +58,7 @@ def answers_of(
     found = logits[main]
     p = probabilities(found, calibration)
     best, known = p.max(dim=1), unknown_score(found)
-    alpha = aggregation_weights(method, logits) if detail else {}
+    alpha = method.weights(logits) if detail else {}
     opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
     for i in range(len(p)):
         opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}

@@ -1,6 +1,6 @@
 """What each output of a method answers to test pictures, and how many of the answers are right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from safecl.atomic import write_lines
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
 from safecl.engine.metrics import Accuracy
-from safecl.heads.aggregate import weights
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label, Pictures
 
@@ -92,7 +91,7 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
                     parts[output].append(logits.argmax(dim=1))
                     if output == main:
                         surplus.append(margin(logits))
-                for output, share in aggregation_weights(method, every).items():
+                for output, share in method.weights(every).items():
                     counted.setdefault(output, []).append(share.float())
                 shown.advance(len(images) * fit.processes.count)
             for output, chunks in parts.items():
@@ -103,20 +102,6 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
     predicted = {output: torch.cat(chunks) for output, chunks in found.items()}
     weighed = {output: torch.cat(chunks) for output, chunks in shares.items()}
     return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins), weighed)
-
-
-def aggregation_weights(method: Method, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """α of Eq. (11): how much the slow and the fast learner count in the answer to each picture, (N,) each.
-
-    Empty where the method weighs no learners.
-    """
-    answer: Any = getattr(method.settings, "answer", None)
-    if answer is None or answer.aggregation != "entropy" or not {"slow", "fast"} <= logits.keys():
-        return {}
-    alpha = weights(logits["slow"], logits["fast"], answer.gamma)
-    if method.sessions == 1:  # the two are one network
-        alpha = torch.full_like(alpha, 0.5)
-    return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.engine.device_loader import DeviceLoader
-from safecl.heads.leave_one_out import MATTERS, judges, plain_errors
+from safecl.heads.leave_one_out import MIN_ERROR_CHANGE, judges, plain_errors
 from safecl.learner import Learner
 from safecl.methods.method import Judged
 
@@ -26,7 +26,7 @@ class Guard:
         self._start = [{k: v.clone() for k, v in each.tuned.state_dict().items()} for each in judged]
         self._before = [self._errors(each) for each in judged]
         trivial = F.one_hot(targets).float().var(dim=0, correction=0).sum()  # the error of an answer without a picture
-        self._too_much = MATTERS * float(trivial)
+        self._too_much = MIN_ERROR_CHANGE * float(trivial)
 
     @classmethod
     def make(cls, module: nn.Module, judged: Judged | None, loader: DeviceLoader, targets: Tensor) -> Self | None:

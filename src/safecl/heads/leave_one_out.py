@@ -12,11 +12,11 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
-FEWEST = 10  # pictures below which nothing is decided
-MOST = 256  # pictures that judge pilots and the slow learner, or two of each class if there are that many classes
+MIN_JUDGING_PICTURES = 10  # below which nothing is decided
+MAX_JUDGING_PICTURES = 256  # for pilots and the slow learner; or two per class if there are that many classes
 # Share of a guess's error by which tuning must raise its own to be undone, and of a pilot's error by which it must be
 # less without any of its tuning.
-MATTERS = 0.05
+MIN_ERROR_CHANGE = 0.05
 
 
 @contextmanager
@@ -59,9 +59,9 @@ def evenly(targets: Tensor, most: int) -> Tensor:
 
 
 def judges(targets: Tensor, most: int) -> Tensor:
-    """As ``evenly``, but none where fewer than two classes or ``FEWEST`` pictures are left."""
+    """As ``evenly``, but none where fewer than two classes or ``MIN_JUDGING_PICTURES`` pictures are left."""
     chosen = evenly(targets, most)
-    return chosen if len(chosen) >= FEWEST and len(torch.unique(targets[chosen])) > 1 else chosen[:0]
+    return chosen if len(chosen) >= MIN_JUDGING_PICTURES and len(torch.unique(targets[chosen])) > 1 else chosen[:0]
 
 
 @torch.no_grad()

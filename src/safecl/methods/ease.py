@@ -91,7 +91,7 @@ class EASE(Method):
             self._prototypes = complete(self.sums / self.counts.clamp(min=1)[:, :, None], self.counts > 0)
         return self._prototypes
 
-    def weights(self) -> Tensor:
+    def subspace_weights(self) -> Tensor:
         """(S, C): those of a class's own subspaces sum to 1, those of the others to α."""
         own = torch.zeros_like(self.counts)
         for session, brought in enumerate(self.brought):
@@ -107,7 +107,7 @@ class EASE(Method):
         """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
         own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
         cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
-        logits = (cosines * self.weights()[:, None]).sum(dim=0)
+        logits = (cosines * self.subspace_weights()[:, None]).sum(dim=0)
         if self.ptm is not None:
             logits = logits + self.settings.beta * self.ptm(features["backbone"])
         return {"ease": logits}

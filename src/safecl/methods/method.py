@@ -167,6 +167,10 @@ class Method(nn.Module, ABC):
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Logits (N, C) by output, from what ``embed`` gave."""
 
+    def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """How much each of the ``logits`` counts in the method's own answer, (N,); empty where nothing is weighed."""
+        return {}
+
     def drop_class(self, index: int) -> None:
         """Remove the class at ``index`` from every module; those after it move up by one."""
         for part in editable_parts(self, self.handles).values():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from safecl.heads.cosine import CosineHead
-from safecl.heads.leave_one_out import FEWEST, MATTERS, MOST, evenly
+from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Recipe
@@ -46,7 +46,7 @@ def choose_tuning(
     backbone. So two pilots, with the transfer loss and without, are tuned on one half of the classes, and those of the
     other half judge them: the squared errors of a ridge head that leaves out one picture at a time. The loss and share
     with the least error are taken; half of the classes make a pilot worse than the session will be, so all of a tuning
-    that is taken back must pay by ``MATTERS``. A pilot has ``length`` times the epochs of the session.
+    that is taken back must pay by ``MIN_ERROR_CHANGE``. A pilot has ``length`` times the epochs of the session.
     """
     if not slow.tuning():  # without a PET nothing is tuned
         return Choice(transfer=wanted)
@@ -55,8 +55,8 @@ def choose_tuning(
     tuned, judging = session.part(classes[::2]), session.part(classes[1::2])
     index = {label: i for i, label in enumerate(classes)}
     numbers = torch.tensor([index[label] for label in judging.train.labels], dtype=torch.int64)
-    judging = judging.only(evenly(numbers, MOST).tolist())
-    if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < FEWEST:
+    judging = judging.only(evenly(numbers, MAX_JUDGING_PICTURES).tolist())
+    if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < MIN_JUDGING_PICTURES:
         return Choice(transfer=False)
     recipe = pilot_recipe(fit, length)
     # Both before the first question, so that the pictures of a half are read once.
@@ -78,7 +78,7 @@ def pilot_recipe(fit: Fit, length: float) -> Recipe:
     return replace(fit.recipe(), epochs=max(1, round(length * fit.recipe().epochs)), guard=False)
 
 
-def weighed(error: float, share: float, pays: float = MATTERS) -> float:
+def weighed(error: float, share: float, pays: float = MIN_ERROR_CHANGE) -> float:
     """The error with ``share`` of a tuning, raised so that all that is taken back must pay by ``pays``."""
     return error * (1 + pays * (1 - share))
 

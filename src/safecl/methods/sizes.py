@@ -34,9 +34,6 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
 
     The state of a ridge head is a polynomial of second degree in ridge.size: it is measured at three small sizes.
     """
-    policy: Any = getattr(settings, "policy", None)
-    if policy is not None:  # pilots train copies, which are thrown away
-        settings = settings.model_copy(update={"policy": policy.model_copy(update={"pilot": 0.0})})
     ridge: Any = getattr(settings, "ridge", None)
     if ridge is None:
         return _measure(settings, backbone, sessions, classes)
@@ -53,7 +50,9 @@ def _measure(settings: MethodSettings, backbone: Backbone, sessions: int, classe
         method.register_classes(labels)
         method.learn(Session(number, str(number), labels, pictures), fit)
         method.sessions += 1
-    return Sizes(sum(parameter.numel() for parameter in fit.trained.values()), method.facts()["bytes_kept"])
+    own = {id(parameter) for parameter in method.parameters()}  # and not those of copies that were thrown away
+    learnable = sum(parameter.numel() for place, parameter in fit.trained.items() if place in own)
+    return Sizes(learnable, method.facts()["bytes_kept"])
 
 
 def _extrapolate(at: int, values: list[int]) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,19 +77,15 @@ def passes(settings: RunSettings) -> float:
     trained = {"no training": 0, "first session": epochs * size.first}.get(
         kind, epochs * size.first + later * (size.train - size.first)
     )
-    networks = 2 if settings.method.name in ("safe", "aper", "lae") else 1
-    return STEP * trained + networks * (size.train + size.tested)
+    return STEP * trained + settings.method.networks * (size.train + size.tested)
 
 
 def kept(settings: RunSettings) -> float:
     """Bytes of a run's folder: its two newest states, and the answers to its test pictures."""
     size = stream_size(settings.stream)
-    values: dict[str, Any] = settings.method.model_dump()
-    ridge, heads = values.get("ridge", {}).get("size", 0), 1
-    if "answer" in values and values["answer"]["statistics"] == "stale":  # otherwise one Gram matrix serves both
-        heads = 3 if values["answer"]["aggregation"] == "concat" else 2
-    state = heads * (4 * ridge * (ridge + 1) / 2 + 2 * 4 * ridge * size.classes)
-    if settings.method.name in ("slca", "ssiat"):  # a covariance a class
+    ridge: int = getattr(getattr(settings.method, "ridge", None), "size", 0)
+    state = settings.method.grams * (4 * ridge * (ridge + 1) / 2 + 2 * 4 * ridge * size.classes)
+    if settings.method.covariances:
         state += size.classes * 4 * width(settings) ** 2 / 2
     return float(2 * state + PICTURE * size.tested + FIXED)
 

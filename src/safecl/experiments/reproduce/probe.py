@@ -17,7 +17,6 @@ from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.folder import read_json
 from safecl.errors import SafeclError
 from safecl.experiments.sweep.plan import Cell
-from safecl.heads.aggregate import weights
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.catalog import open_stream
@@ -43,8 +42,9 @@ class Probe:
         def ask() -> dict[str, Any]:
             method, stream = self.restored(cell)
             before = method.settings
-            own: Any = before
-            method.settings = before.model_copy(update={"answer": own.answer.model_copy(update=dict(answer))})
+            values: dict[str, Any] = before.model_dump()
+            values["answer"] |= answer
+            method.settings = type(before).model_validate(values)
             try:
                 right, count = 0, 0
                 for images, targets in self._tests(method, stream):
@@ -62,17 +62,16 @@ class Probe:
 
         def ask() -> dict[str, Any]:
             method, stream = self.restored(cell)
-            own: Any = method.settings
-            gamma = own.answer.gamma
-            sums, counts = torch.zeros(len(method.classes), 2), torch.zeros(len(method.classes))
+            sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
+            counts = torch.zeros(len(method.classes))
             for images, targets in self._tests(method, stream):
-                said = method.all_logits(images)
-                sums.index_add_(0, targets, weights(said["slow"].float(), said["fast"].float(), gamma).cpu())
+                for output, alpha in method.weights(method.all_logits(images)).items():
+                    sums[output].index_add_(0, targets, alpha.float().cpu())
                 counts.index_add_(0, targets, torch.ones(len(targets)))
-            means = (sums / counts.clamp(min=1)[:, None]).tolist()
+            means = {output: (total / counts.clamp(min=1)).tolist() for output, total in sums.items()}
             session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
             sessions = [session[label] for label in method.classes]
-            return {"slow": [m[0] for m in means], "fast": [m[1] for m in means], "session": sessions}
+            return {**means, "session": sessions}
 
         return self._once(cell, {"weights": True}, ask)
 

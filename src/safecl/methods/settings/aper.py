@@ -20,6 +20,8 @@ class AperSettings(MethodSettings):
     algorithm: ClassVar[str] = "APER"
     keeps: ClassVar[str] = "PET, class means of twice the width"
 
+    networks: ClassVar[int] = 2
+
     name: Literal["aper"] = "aper"
     pet: PetSettings = AdapterSettings()
     scale: float = Field(1.0, gt=0, description="initial σ of the cosine head of session 1")

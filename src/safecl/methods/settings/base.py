@@ -21,6 +21,13 @@ class MethodSettings(Settings):
     keeps: ClassVar[str] = "what its state_dict gives"  # what stays between sessions, in words
     trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
+    networks: ClassVar[int] = 1  # through which a picture goes for an answer
+    covariances: ClassVar[bool] = False  # whether one per class is kept
     protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
 
     name: str
+
+    @property
+    def grams(self) -> int:
+        """How many Gram matrices of ridge heads are kept."""
+        return int("ridge" in type(self).model_fields)

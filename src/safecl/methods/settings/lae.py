@@ -19,6 +19,8 @@ class LaeSettings(MethodSettings):
     algorithm: ClassVar[str] = "LAE"
     keeps: ClassVar[str] = "online and offline PET, linear heads"
 
+    networks: ClassVar[int] = 2
+
     name: Literal["lae"] = "lae"
     pet: PetSettings = AdapterSettings(
         bottleneck=5, scale=1.0, learn_scale=True, dropout=0.0, activation="gelu", place="attention", blocks=5

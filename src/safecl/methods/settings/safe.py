@@ -103,6 +103,8 @@ class SafeSettings(MethodSettings):
         "covariance of its features (method.answer.statistics)"
     )
 
+    networks: ClassVar[int] = 2
+
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()
     ridge: RidgeSettings = RidgeSettings()
@@ -112,3 +114,7 @@ class SafeSettings(MethodSettings):
     guide: GuideSettings = GuideSettings()
     policy: PolicySettings = PolicySettings()
     answer: AnswerSettings = AnswerSettings()
+
+    @property
+    def grams(self) -> int:
+        return (2 if self.answer.statistics == "stale" else 1) + (self.answer.aggregation == "concat")

@@ -20,6 +20,8 @@ class SlcaSettings(MethodSettings):
     algorithm: ClassVar[str] = "SLCA"
     keeps: ClassVar[str] = "the whole network, linear heads, mean and covariance of each class"
 
+    covariances: ClassVar[bool] = True
+
     name: Literal["slca"] = "slca"
     pet: PetSettings = FullSettings()
     slow_rate: PositiveFloat = Field(0.01, description="learning rate of the network, as a factor on that of the head")

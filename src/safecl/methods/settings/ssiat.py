@@ -19,6 +19,8 @@ class SsiatSettings(MethodSettings):
     algorithm: ClassVar[str] = "SSIAT"
     keeps: ClassVar[str] = "PET, cosine heads, mean and covariance of each class"
 
+    covariances: ClassVar[bool] = True
+
     name: Literal["ssiat"] = "ssiat"
     pet: PetSettings = AdapterSettings()
     scale: PositiveFloat = Field(20.0, description="s: factor on the cosines of the heads")

@@ -8,10 +8,10 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.shared_gaussians import SharedGaussians
 from safecl.randomness import generator
 
-POINTS = 2  # for each dimension of the features
+POINTS_PER_DIMENSION = 2
 
 
-class SlowMemory(nn.Module):
+class Following(nn.Module):
     """Where the slow learner's features lie, and a map from there to the fast learner's.
 
     The slow learner is frozen, so what is kept of its features stays true. The fast learner moves in every session;
@@ -33,6 +33,7 @@ class SlowMemory(nn.Module):
 
     @torch.no_grad()
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
-        """Make the statistics of the fast learner's head."""
-        points = self.kept.sample(POINTS * self.kept.width, generator(self.seed, "memory"))
+        """Compute the statistics of the fast learner's head, and solve it."""
+        points = self.kept.sample(POINTS_PER_DIMENSION * self.kept.width, generator(self.seed, "memory"))
         fast.statistics.follow(slow.statistics, fast.project(points), fast.project(self.map(points)))
+        fast.solve()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.memory import SlowMemory
+from safecl.methods.following import Following
 from safecl.methods.safe import SAFE
 from safecl.methods.settings.safe import AnswerSettings
 from safecl.randomness import generator
@@ -32,7 +32,7 @@ def session(n: int, classes: range, seed: int, width: int = 6) -> tuple[Tensor, 
     return means[y] + torch.einsum("nij,nj->ni", mixing[y], torch.randn(n, width, generator=generator(seed))), y
 
 
-def statistics_of(memory: SlowMemory, slow: RidgeHead) -> RidgeHead:
+def statistics_of(memory: Following, slow: RidgeHead) -> RidgeHead:
     fast = RidgeHead(6, slow.settings)
     memory.follow(slow, fast)
     return fast
@@ -47,7 +47,7 @@ def apart(found: RidgeHead, expected: RidgeHead, name: str) -> float:
 
 
 def test_where_the_fast_learner_is_a_linear_map_of_the_slow_one_its_statistics_are_exact() -> None:
-    memory, move = SlowMemory(6), torch.randn(6, 6, generator=generator(1))
+    memory, move = Following(6), torch.randn(6, 6, generator=generator(1))
     first, second = session(240, range(3), 0), session(160, range(3, 5), 1)
     slow, expected = (RidgeHead(6, RidgeSettings(project=False)) for _ in range(2))
     for x, y in (first, second):
@@ -62,7 +62,7 @@ def test_where_the_fast_learner_is_a_linear_map_of_the_slow_one_its_statistics_a
 
 def test_random_features_follow_a_linear_map() -> None:
     """The operator is linear in the random features, which the move is not: near, and much nearer than unmoved."""
-    memory, (x, y) = SlowMemory(6), session(1200, range(3), 0)
+    memory, (x, y) = Following(6), session(1200, range(3), 0)
     move = torch.eye(6) + 0.3 * torch.randn(6, 6, generator=generator(1))
     slow, expected = (RidgeHead(6, RidgeSettings(size=120)) for _ in range(2))
     memory.add(x, y)
@@ -75,7 +75,7 @@ def test_random_features_follow_a_linear_map() -> None:
 
 
 def test_where_nothing_moves_the_statistics_are_the_slow_learners() -> None:
-    memory, (x, y), slow = SlowMemory(6), session(90, range(3), 0), RidgeHead(6, RidgeSettings(size=50))
+    memory, (x, y), slow = Following(6), session(90, range(3), 0), RidgeHead(6, RidgeSettings(size=50))
     for rows in torch.randperm(90, generator=generator(0)).split(25):  # in whatever order the pictures come
         memory.add(x[rows], y[rows])
         slow.add(x[rows], y[rows])
@@ -88,7 +88,7 @@ def test_a_map_goes_on_from_the_one_before() -> None:
     """What a session cannot tell, for it lacks the pictures, earlier sessions have told."""
     x, y = session(200, range(4), 0)
     move = torch.eye(6) + 0.5 * torch.randn(6, 6, generator=generator(3))
-    few, many = SlowMemory(6), SlowMemory(6)
+    few, many = Following(6), Following(6)
     many.move(x, x @ move, y)
     for memory in (few, many):
         memory.move(x[:8], x[:8] @ move, y[:8])

@@ -1,0 +1,60 @@
+"""What SAFE's policy answers: constants with everything off, and what unseen pictures show otherwise."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.policy import MIN_GAIN, Policy
+from safecl.methods.settings.safe import GuideSettings, PolicySettings, SafeSettings, TransferSettings
+
+TARGETS = torch.arange(8).repeat(8)
+
+
+def cloud(signal: float) -> Tensor:
+    """Features (64, 16) of which ``signal`` says how far the classes are apart."""
+    draw = torch.Generator().manual_seed(0)
+    centres, noise = torch.randn(8, 16, generator=draw), torch.randn(len(TARGETS), 16, generator=draw)
+    return signal * centres[TARGETS] + noise
+
+
+def lambda_cos(policy: Policy, ridge: Any, ptm: Tensor, slow: Tensor) -> float:
+    """The answer to a session whose pictures have these features (64, 16)."""
+    fit = SimpleNamespace(features=lambda rows, _: (TARGETS[rows], ptm[rows]), agree=bool)
+    session: Any = SimpleNamespace(only=lambda rows: rows)
+    return policy.lambda_cos(ridge, None, slow, TARGETS, session, fit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ptm", "slow", "released"), [(0.3, 3.0, True), (3.0, 3.0, False), (3.0, 0.3, False)])
+def test_l_cos_is_dropped_where_tuning_tells_unseen_pictures_apart(ptm: float, slow: float, released: bool) -> None:
+    policy, ridge = Policy(SafeSettings()), RidgeHead(16, RidgeSettings(size=100))
+    assert lambda_cos(policy, ridge, cloud(ptm), cloud(slow)) == (0 if released else 25)
+    assert policy.notes == {"released": released}
+
+
+@pytest.mark.parametrize("gains", [[0.0], [MIN_GAIN / 2], [2 * MIN_GAIN], [2 * MIN_GAIN, -MIN_GAIN], [-MIN_GAIN] * 2])
+def test_l_cos_is_dropped_while_all_sessions_together_show_a_gain(gains: list[float]) -> None:
+    errors: Iterator[float] = iter([error for gain in gains for error in (1.0, 1.0 - gain)])
+    ridge, policy = SimpleNamespace(leave_one_out=lambda f, y: torch.tensor([next(errors)])), Policy(SafeSettings())
+    found = [lambda_cos(policy, ridge, cloud(1.0), cloud(1.0)) for _ in gains]
+    assert (found[-1] == 0) == (sum(gains) / len(gains) > MIN_GAIN)
+
+
+def test_the_papers_policy_answers_constants() -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the paper looks at nothing")
+
+    nothing: Any = SimpleNamespace(leave_one_out=never, features=never, recipe=never, agree=never)
+    off = PolicySettings(pilot=0, release=False, average=False)
+    for loss in ("correlation", "none"):
+        transfer, guide = TransferSettings(loss=loss), GuideSettings(lambda_cos=50)
+        policy = Policy(SafeSettings(transfer=transfer, guide=guide, policy=off))
+        given: list[Any] = [nothing] * 6
+        assert policy.transfers(*given) is (loss == "correlation")
+        assert policy.lambda_cos(*given) == 50
+        assert policy.kept(10, 100) == 1 and policy.share == 1
