@@ -29,7 +29,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
 
 
-def in_this_process(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
     for cell in plan.cells:
         launch(cell.settings, folder / cell.name)
     return {}

@@ -15,11 +15,8 @@ from accelerate import Accelerator
 from safetensors import safe_open
 
 from safecl.backbone.backbone import Backbone
-from safecl.backbone.load import load_backbone
-from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.fingerprint import difference
 from safecl.engine.folder import claimed
 from safecl.engine.progress import Quiet
 from safecl.engine.run import run
@@ -472,17 +469,6 @@ def test_other_weights_under_the_same_name_are_refused(
     stopped_after_one(go, tmp_path, monkeypatch)
     with pytest.raises(SafeclError, match="other weights of tiny"):
         go(tmp_path, of=make_backbone(seed=1, depth=1))
-
-
-def test_a_run_on_the_first_edition_of_the_embedded_backbone_is_told_so() -> None:
-    new = {"settings": {}, "backbone": {"name": EMBEDDED, "size": 64, "weights": "0" * 32}}
-    old = {
-        "settings": {"backbone.image_size": 64},
-        "backbone": {"name": EMBEDDED, "size": 64, "weights": FIRST_EDITION},
-    }
-    told = difference(old, new)
-    assert told is not None and told.startswith("the first edition of safecl_micro") and FIRST_EDITION in told
-    assert load_backbone(EMBEDDED).digest != FIRST_EDITION
 
 
 def test_a_fresh_start_waits_for_its_claim_and_never_deletes_the_lock(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from safecl.errors import SafeclError
-from safecl.experiments.config import default_folder, load
+from safecl.experiments.config import load, run_name
 from safecl.experiments.launch import launch
 from safecl.streams.stream import Stream
 
@@ -16,11 +16,11 @@ SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test
 
 def test_every_configuration_has_a_folder_of_its_own() -> None:
     words = [[], ["seed=1"], ["pet=adapter"], ["stream=folder:/a/b c"], ["train.epochs=3"], ["method=ranpac"]]
-    folders = [default_folder(load("safe", each)) for each in words]
-    assert len(set(folders)) == len(folders)
-    assert folders == [default_folder(load("safe", each)) for each in words]
-    for folder in folders:
-        assert folder.parent == Path("runs") and not set(folder.name) & set(" /:")
+    names = [run_name(load("safe", each)) for each in words]
+    assert len(set(names)) == len(names)
+    assert names == [run_name(load("safe", each)) for each in words]
+    assert not {character for name in names for character in name} & set(" /:")
+    assert run_name(load("safe", ["device=cpu", "train.save_seconds=3"]), "mine") == names[0].replace("safe", "mine", 1)
 
 
 def test_a_folder_holds_the_settings_as_given_and_as_resolved_and_the_name_of_the_preset(tmp_path: Path) -> None:

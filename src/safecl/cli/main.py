@@ -71,10 +71,10 @@ def run(
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
-    from safecl.experiments.config import default_folder, given_text, load
+    from safecl.experiments.config import given_text, load, run_name
 
     settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
-    place = folder or default_folder(settings)
+    place = folder or Path("runs") / run_name(settings, settings.preset)
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
         raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")

@@ -9,13 +9,13 @@ from typing import Any
 
 from safecl.atomic import exclusive, read_lines, write_bytes, write_json
 from safecl.engine.checkpoint import load_state, read_facts, save_state
-from safecl.engine.fingerprint import check_same, digest
+from safecl.engine.identity import FILE, Identity, difference, digest
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 
 # What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
 WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
-           "examples", "features.safetensors", "report.html", "failed.json", "trackers", "fingerprint.json",
+           "examples", "features.safetensors", "report.html", "failed.json", "trackers", FILE,
            "given.yaml", "resolved.yaml")  # fmt: skip
 
 Lines = list[dict[str, Any]]
@@ -30,7 +30,7 @@ def claimed(folder: Path) -> contextlib.AbstractContextManager[None]:
 def clear(folder: Path) -> None:
     """Forget the run in a folder that is claimed; files that a run does not write are left alone."""
     strangers = {entry.name for entry in folder.iterdir()} - {"state", "lock"}
-    if strangers and not (folder / "resolved.yaml").is_file() and not (folder / "fingerprint.json").is_file():
+    if strangers and not (folder / "resolved.yaml").is_file() and not (folder / FILE).is_file():
         raise SafeclError(f"{folder} holds something that is no run, so it is not emptied; choose another folder.")
     try:
         for name in WRITTEN:
@@ -44,24 +44,29 @@ def clear(folder: Path) -> None:
         raise SafeclError(f"The run folder {folder} cannot be emptied ({error.strerror}).") from error
 
 
-def begin(folder: Path, fingerprint: Mapping[str, Any], documents: Mapping[str, str]) -> None:
+def begin(folder: Path, identity: Identity, documents: Mapping[str, str]) -> None:
     """Note what the run is, or refuse a folder that holds another one.
 
     ``documents``: texts that are kept beside it, written once.
     """
-    file = folder / "fingerprint.json"
-    before = read_json(file)
+    before = read_json(folder / FILE)
     if before is None and any((folder / "state").glob("session_*.safetensors")):
         raise SafeclError(
-            f"{folder} holds a run that does not say what it was made from ({file.name} is missing or damaged); "
-            "choose another folder with --folder, or start anew with --fresh."
+            f"{folder} holds a run whose {FILE} is missing or damaged, so what it learned from is unknown; choose "
+            "another folder with --folder, or start anew with --fresh."
         )
     if before is not None:
-        check_same(before, fingerprint, folder)
+        found = difference(before, identity)
+        if found is not None:
+            kind = "a finished run" if (folder / "summary.json").exists() else "a run"
+            raise SafeclError(
+                f"{folder} holds {kind} with {found}; choose another folder with --folder, teach a model instead "
+                "(safecl learn), or start anew with --fresh, which deletes what was learned."
+            )
         return
     for name, text in documents.items():
         write_bytes(folder / name, text.encode())
-    write_json(file, fingerprint)
+    write_json(folder / FILE, identity)
 
 
 @contextlib.contextmanager
@@ -98,10 +103,10 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def keep_state(folder: Path, method: Method, session: int, fingerprint: Mapping[str, Any]) -> None:
+def keep_state(folder: Path, method: Method, session: int, identity: Identity) -> None:
     """Save the state after a session; only then is what it replaces deleted."""
     file = folder / "state" / f"session_{session:04d}.safetensors"
-    facts = {"session": session, "classes": method.classes, "fingerprint": digest(fingerprint)}
+    facts = {"session": session, "classes": method.classes, "identity": digest(identity)}
     save_state(file, method.state_dict(), facts)
     tidy(folder, session)
 
@@ -117,7 +122,7 @@ def tidy(folder: Path, done: int) -> None:
 
 
 def restore_newest(
-    folder: Path, fingerprint: Mapping[str, Any], method: Method, say: Callable[[str], None]
+    folder: Path, identity: Identity, method: Method, say: Callable[[str], None]
 ) -> tuple[Mapping[str, Any], Lines]:
     """Put ``method`` into the newest state that is whole, of this run, and goes with the metrics.
 
@@ -128,7 +133,7 @@ def restore_newest(
     for file in files:
         try:
             tensors, facts = load_state(file)
-            if facts.get("fingerprint") != digest(fingerprint):
+            if facts.get("identity") != digest(identity):
                 raise SafeclError(f"The state file {file} belongs to another run.")
             lines = read_lines(folder / "metrics.jsonl", facts["session"])
             if len(lines) < facts["session"]:

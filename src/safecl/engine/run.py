@@ -14,7 +14,6 @@ from safecl.engine.evaluate import Answers, evaluate
 from safecl.engine.examples import write_examples
 from safecl.engine.facts import describe, sizes
 from safecl.engine.features import write_features
-from safecl.engine.fingerprint import fingerprint
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import (
     begin,
@@ -27,6 +26,7 @@ from safecl.engine.folder import (
     restore_newest,
     tidy,
 )
+from safecl.engine.identity import Identity, identity
 from safecl.engine.learn import learn
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
@@ -68,15 +68,16 @@ def run(
     """
     processes = Processes(accelerator)
     progress = progress if progress is not None and processes.main else Quiet()
-    identity = fingerprint(method, stream, seed, settings or {"train": train.model_dump(mode="json")})
+    known = {"method": method.settings.model_dump(mode="json"), "train": train.model_dump(mode="json"), "seed": seed}
+    this = identity({**flatten(known), **flatten(settings or {})}, method.backbone, stream)
     with contextlib.ExitStack() as stack:
         processes.once(lambda: stack.enter_context(claimed(folder)))
         if fresh:
             processes.once(lambda: clear(folder))
-        processes.once(lambda: begin(folder, identity, documents or {}))
+        processes.once(lambda: begin(folder, this, documents or {}))
         stack.enter_context(noting_failure(folder, processes.main))
         stop = stack.enter_context(stoppable())
-        state, lines = processes.once(lambda: restore_newest(folder, identity, method, progress.say))
+        state, lines = processes.once(lambda: restore_newest(folder, this, method, progress.say))
         if state and not processes.main:
             method.restore(state["tensors"], state["classes"])
         history, done = History(method.outputs, lines), len(lines)
@@ -84,8 +85,8 @@ def run(
         if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
             progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
-        known = {**(facts or {}), **describe(processes, method, stream, seed)}
-        processes.once(lambda: _prepare(folder, known, done))
+        about = {**(facts or {}), **describe(processes, method, stream, seed)}
+        processes.once(lambda: _prepare(folder, about, done))
         where = processes.once(lambda: _where(folder, done, len(stream)))
         if where:
             progress.say(where)
@@ -94,7 +95,7 @@ def run(
         answers = None
         for number in range(done + 1, len(stream) + 1):
             line, answers = _session(method, stream, number, fit, history)
-            processes.once(partial(_keep, folder, method, identity, line, fit.losses, known))
+            processes.once(partial(_keep, folder, method, this, line, fit.losses, about))
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
@@ -183,7 +184,7 @@ def _prepare(folder: Path, facts: Mapping[str, Any], done: int) -> None:
 def _keep(
     folder: Path,
     method: Method,
-    identity: Mapping[str, Any],
+    this: Identity,
     line: dict[str, Any],
     losses: list[dict[str, Any]],
     facts: Mapping[str, Any],
@@ -192,4 +193,4 @@ def _keep(
     append_lines(folder / "losses.jsonl", losses)
     append_lines(folder / "metrics.jsonl", [line])
     write_json(folder / "facts.json", {**facts, "parameters": line["parameters"]})
-    keep_state(folder, method, line["session"], identity)
+    keep_state(folder, method, line["session"], this)

@@ -1,9 +1,7 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
 import copy
-import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -24,13 +22,14 @@ from safecl.configure.layers import (
 )
 from safecl.configure.sentences import sentence
 from safecl.configure.words import nested, parse_words
+from safecl.engine.identity import deciding, digest
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import MethodSettings
 from safecl.methods.settings.safe import SafeSettings
 from safecl.settings import Settings
-from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
+from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream, slug
 
 ALIASES = {"default": "safe"}
 
@@ -110,16 +109,13 @@ def validate(values: Values, source: str = "the configuration") -> RunSettings:
         raise sentence(error.errors(), source, name, RunSettings) from error
 
 
-def default_folder(settings: RunSettings, root: Path = Path("runs"), title: str | None = None) -> Path:
-    """A folder of its own for every configuration, so that the same command goes on where it was.
+def run_name(settings: RunSettings, start: str = "", stream: str = "") -> str:
+    """The name of a run's folder: one for all settings that decide the same, so that a command finds its run again.
 
-    ``title``: of a stream that the settings do not name.
+    ``start``: its first word, in place of the method's name. ``stream``: a title that the settings do not have.
     """
-    # Only what is not a default: a setting that a later version adds leaves the folders of older runs where they are.
-    text = yaml.safe_dump(settings.model_dump(mode="json", exclude_defaults=True, exclude={"preset"}))
-    stream = re.sub(r"\W+", "-", title or settings.stream.title).strip("-").lower()
-    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    return root / f"{settings.preset or settings.method.name}-{stream}-{settings.pet}-seed{settings.seed}-{digest}"
+    words = [start or settings.method.name, stream or settings.stream.title, settings.pet, f"seed{settings.seed}"]
+    return "-".join([*map(slug, words), digest(deciding(settings.model_dump(mode="json")))[:10]])
 
 
 def presets() -> list[str]:

@@ -1,6 +1,6 @@
 """From settings to a finished run: what stands behind ``safecl run`` and ``safecl.run``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,21 @@ from typing import Any
 import yaml
 
 from safecl.backbone import micro
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import BackboneSettings
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.experiments.announce import announce
-from safecl.experiments.config import RunSettings, default_folder, given_text, load
+from safecl.experiments.config import RunSettings, given_text, load, run_name
 from safecl.lines import plain
 from safecl.methods.catalog import make_method
 from safecl.report.words import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read
-from safecl.streams.settings import GlyphsSettings
+from safecl.streams.collection import Collection
+from safecl.streams.settings import GlyphsSettings, StreamSettings
 from safecl.streams.stream import Stream
 
 
@@ -54,7 +57,7 @@ def run(
     show: Show = "auto",
     **settings: Any,
 ) -> Result:
-    """Run a method over a stream, as ``safecl run`` does; the same call again goes on where it was stopped.
+    """Run a method over a stream, as ``safecl run`` does; the same call again resumes it.
 
     ``preset``: a preset or a YAML file. ``words``: settings as on the command line, ``"train.epochs=5"``.
     ``settings``: the same by name, ``pet="adapter"``, ``train={"epochs": 5}``. ``stream``: one of ``from_arrays``,
@@ -67,12 +70,53 @@ def run(
     if isinstance(stream, str):
         settings["stream"] = stream
     chosen = load(preset, words, settings)
-    place = Path(folder) if folder is not None else default_folder(chosen, title=given.name if given else None)
+    place = Path(folder or Path("runs") / run_name(chosen, chosen.preset, given.name if given else ""))
     text = given_text(preset, words, settings)
     summary = launch(chosen, place, make_progress(show), given=text, fresh=fresh, stream=given)
     name = given.name if given else chosen.stream.title
     page = write_page([place], place / "report.html", f"{chosen.method.title} on {name}")
     return Result(place, page, summary)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What settings name. ``resolved``: the settings with what the pictures decide; ``sentences``: what to know."""
+
+    backbone: Backbone
+    stream: Stream
+    resolved: dict[str, Any]
+    sentences: list[str]
+
+
+def build(
+    settings: RunSettings,
+    stream: Stream | None = None,
+    *,
+    pictures: Callable[[StreamSettings], Collection] = read,
+    weights: Callable[[BackboneSettings], Backbone] = load_backbone,
+) -> Parts:
+    """The backbone and the stream of ``settings``; a ``stream`` takes the place of the one that they name.
+
+    ``pictures`` and ``weights``: who reads them.
+    """
+    sentences = []
+    data = None
+    if stream is None and not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
+        data = pictures(settings.stream)
+    shown = data.train if data is not None else stream
+    if shown is not None:
+        chosen, told = micro.sized(settings.backbone, shown.shorter_side)
+        settings = settings.model_copy(update={"backbone": chosen})
+        sentences += [told] if told else []
+    backbone, resolved = weights(settings.backbone), settings.model_dump(mode="json")
+    if stream is None:
+        stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
+        sentences += announce(stream, settings.stream)
+    else:
+        stream = stream.copy(backbone.size)
+        sentences += announce(stream)
+        resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
+    return Parts(backbone, stream.joint() if settings.method.joint else stream, resolved, sentences)
 
 
 def launch(
@@ -94,36 +138,19 @@ def launch(
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
     progress = progress if progress is not None and accelerator.is_main_process else Quiet()
+    parts = build(settings, stream)
     precision = choose_precision(settings.precision, accelerator.device)
-    data = None
-    if stream is None and not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
-        data = read(settings.stream)
-    pictures = data.train if data is not None else stream
-    if pictures is not None:
-        chosen, told = micro.sized(settings.backbone, pictures.shorter_side)
-        settings = settings.model_copy(update={"backbone": chosen})
-        if told is not None:
-            progress.say(told)
-    backbone = load_backbone(settings.backbone).to(accelerator.device, precision)
-    resolved = settings.model_dump(mode="json")
-    if stream is None:
-        stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
-        sentences = announce(stream, settings.stream)
-    else:
-        stream, sentences = stream.copy(backbone.size), announce(stream)
-        resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
-    if settings.method.joint:
-        stream = stream.joint()
+    backbone, stream = parts.backbone.to(accelerator.device, precision), parts.stream
     method = make_method(settings.method, backbone, settings.seed)
-    for sentence in sentences:
+    for sentence in parts.sentences:
         progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
-    documents = {"resolved.yaml": yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)}
+    documents = {"resolved.yaml": yaml.safe_dump(parts.resolved, sort_keys=False, allow_unicode=True)}
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
     if trackers:
         flat = {
             key: value if isinstance(value, str | int | float) else str(value)
-            for key, value in flatten(resolved).items()
+            for key, value in flatten(parts.resolved).items()
         }
         accelerator.init_trackers("safecl", {"folder": folder.name, **flat})
     try:
@@ -135,7 +162,7 @@ def launch(
             train=settings.train,
             seed=settings.seed,
             progress=progress,
-            settings=resolved,
+            settings=parts.resolved,
             facts={**(facts or {}), **named},
             documents={"given.yaml": given, **documents} if given else documents,
             fresh=fresh,

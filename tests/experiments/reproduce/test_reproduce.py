@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from safecl.errors import Stopped
+from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.plan import make_jobs
@@ -17,7 +17,6 @@ from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import names
 from safecl.experiments.sweep.plan import Plan
-from safecl.experiments.sweep.sweep import is_done
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SHORT = ["ridge.size=30", "train.epochs=1", "train.batch_size=8"]
@@ -25,7 +24,7 @@ FEW = ["stream.classes=6", "stream.sessions=2", "stream.train=2", "stream.test=3
 FAST = [*FEW, *SHORT, *TINY_NETWORK]
 
 
-def in_this_process(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
     """In place of the sweep, which starts a process a run."""
     for cell in plan.cells:
         launch(cell.settings, folder / cell.name)
@@ -113,7 +112,7 @@ def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest
 
 
 def test_what_was_not_run_is_said_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+    def failing(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
         return {plan.cells[0].name: "The disk is full."}
 
     monkeypatch.setattr(module, "run_cells", failing)
@@ -133,9 +132,9 @@ def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
 ) -> None:
     started: list[str] = []
 
-    def stopped_after_one(plan: Plan, folder: Path, **_: Any) -> dict[str, str]:
+    def stopped_after_one(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
         for cell in plan.cells:
-            if not is_done(folder / cell.name, cell):
+            if cell.name not in done:
                 started.append(cell.name)
                 launch(cell.settings, folder / cell.name)
                 raise Stopped
@@ -148,6 +147,37 @@ def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
         assert len(work(tmp_path, ["table-ablation"]).waiting()) == left
     (made,) = run(work(tmp_path, ["table-ablation"]))
     assert len(started) == len(set(started)) == 2 and made.left_out == []
+
+
+def test_runs_on_pictures_that_were_replaced_are_refused(
+    tmp_path: Path, class_folder: Any, paint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "run_cells", in_this_process)
+    data = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
+    stream = ["stream.kind=folder", f"stream.path={data}", "stream.step=1", "stream.cache=false"]
+    own = [*stream, *SHORT, *TINY_NETWORK]
+    scale = read_scale("small")
+    streams = tuple(one.model_copy(update={"set": {}}) for one in scale.streams)
+    scale = scale.model_copy(update={"streams": streams})
+
+    def again() -> Reproduction:
+        return Reproduction(make_jobs(["table-ablation"], scale, "safe", own), scale, "safe", tmp_path / "out", own)
+
+    run(again())
+    assert again().waiting() == []
+    paint(next((data / "test" / "b").iterdir()), 77)
+    for asked in (again().missing, again().waiting, lambda: run(again())):
+        with pytest.raises(SafeclError, match=r"other data: test pictures of session . have changed"):
+            asked()
+
+
+def test_a_figure_of_datasets_names_pictures_that_are_missing_whatever_their_folder_is_called(tmp_path: Path) -> None:
+    root = tmp_path / "weights"
+    words = [f"stream.root={root}"]
+    scale = read_scale("paper")
+    one = Reproduction(make_jobs(["fig-datasets"], scale, "paper", words), scale, "paper", tmp_path, words)
+    found = one.missing()
+    assert len(found) == 7 and all(str(root) in sentence for sentence in found)
 
 
 LARGE = (["table-sota"], ["table-pet"])  # most of the runs

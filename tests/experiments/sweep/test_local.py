@@ -8,7 +8,7 @@ import pytest
 
 from safecl.experiments.config import load
 from safecl.experiments.sweep import local as sweep_local
-from safecl.experiments.sweep.local import GIGABYTE, Local, memory_estimate
+from safecl.experiments.sweep.local import GIGABYTE, Local, ram_estimate
 from safecl.experiments.sweep.plan import Cell
 
 
@@ -57,7 +57,7 @@ def test_as_many_as_cores_with_their_share_of_threads(machine: Any, tmp_path: Pa
 
 
 def test_as_many_as_memory_holds_when_all_have_grown(machine: Any, tmp_path: Path) -> None:
-    need = memory_estimate(cells(1, "ridge.size=2000")[0].settings) / GIGABYTE
+    need = ram_estimate(cells(1, "ridge.size=2000")[0].settings) / GIGABYTE
     machine(cores=8, gigabytes=2.5 * need)
     # Beside n workers, each of which may still grow by need − 0.5, there must be room for one more.
     expected = next(n for n in range(1, 9) if 2.5 * need - n * (need - 0.5) < need)
@@ -70,7 +70,7 @@ def test_one_run_starts_however_little_memory_there_is(machine: Any, tmp_path: P
 
 
 def test_a_larger_head_or_network_is_expected_to_need_more() -> None:
-    small, head, network = (memory_estimate(load("safe", words)) for words in (
+    small, head, network = (ram_estimate(load("safe", words)) for words in (
         ["ridge.size=50"], ["ridge.size=20000"], ["ridge.size=50", "backbone=vit_base_patch16_224.augreg_in21k"],
     ))  # fmt: skip
     assert small < head and small < network

@@ -6,13 +6,12 @@ import pytest
 from rich.console import Console
 
 from safecl.experiments.sweep.progress import (
+    Board,
     LiveBoard,
     Place,
     PlainBoard,
-    QuietBoard,
     Standing,
     drawn,
-    lines,
     make_board,
 )
 
@@ -23,7 +22,7 @@ def standing(running: int = 2, waiting: int = 4, took: tuple[float, ...] = (60.0
 
 
 def test_a_line_a_run_at_work_and_one_for_all() -> None:
-    assert lines(standing(took=(60.0, 60.0))) == [
+    assert standing(took=(60.0, 60.0)).lines == [
         "preset=safe seed=0: session 2 of 5, fast 10/20, 0:20",
         "preset=safe seed=1: session 2 of 5, fast 10/20, 0:20",
         "2 of 12 runs done, 1 failed, 2 at work, left 2:50",  # a run: mean of 60, 60, 20/0.3, 20/0.3
@@ -56,7 +55,7 @@ def test_a_log_gets_whole_lines_now_and_then(capsys: pytest.CaptureFixture[str])
     with board:
         board.say("begun")
         board.show(standing())
-    assert capsys.readouterr().out.splitlines() == ["begun", *lines(standing())]
+    assert capsys.readouterr().out.splitlines() == ["begun", *standing().lines]
 
 
 def test_a_terminal_is_drawn_live_and_left_clean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,4 +65,4 @@ def test_a_terminal_is_drawn_live_and_left_clean(capsys: pytest.CaptureFixture[s
         board.show(standing())
         board.say("a [run] is done")
     assert "a [run] is done" in capsys.readouterr().out
-    assert type(make_board("quiet")) is QuietBoard and type(make_board("auto")) is PlainBoard
+    assert type(make_board("quiet")) is Board and type(make_board("auto")) is PlainBoard

@@ -13,16 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
+import torch
 import yaml
+from safetensors.torch import save_file
 
 from safecl.engine.folder import read_json
 from safecl.errors import SafeclError, Stopped
+from safecl.experiments.identity import Identities, find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.sweep import cluster as sweep_ray
 from safecl.experiments.sweep import sweep
+from safecl.experiments.sweep.cluster import share_out
 from safecl.experiments.sweep.plan import Cell, Plan, make_plan
-from safecl.experiments.sweep.progress import QuietBoard
-from safecl.experiments.sweep.sweep import RETRIES, is_done, run_sweep
+from safecl.experiments.sweep.progress import Board
+from safecl.experiments.sweep.sweep import RETRIES, Loop, run_cells, run_sweep
 from safecl.experiments.sweep.table import Results, as_csv, collect
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run
@@ -81,7 +86,7 @@ def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
     found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
     with killer(folder / found.cells[0].name) as killed:
         result = run_sweep(found, folder, jobs=2, show="plain", command="safecl sweep mine.yaml")
-    assert killed and "ended by SIGKILL; it goes on where it was." in capsys.readouterr().out
+    assert killed and "ended by SIGKILL; it resumes." in capsys.readouterr().out
     assert not result.failed and numbers(result.results) == straight[1]
     assert "safecl sweep mine.yaml" in (folder / found.cells[0].name / "given.yaml").read_text()
     assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
@@ -91,20 +96,51 @@ def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
     assert numbers(run_sweep(found, folder, show="quiet").results) == straight[1]
 
 
-def test_ray_with_a_killed_worker_gives_the_table_of_straight_runs(
-    tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Ray cluster of two machines with one core each."""
     pytest.importorskip("ray", reason="Ray is not installed; the extra ray brings it")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, include_dashboard=False)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    yield
+    cluster.shutdown()
+
+
+def test_two_machines_of_one_core_with_a_killed_worker_give_the_table_of_straight_runs(
+    tmp_path: Path, straight: Any, two_machines: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
     found, folder = plan(tmp_path, base=BASE, grid=SEEDS), tmp_path / "all"
     lost, there = (cell.name for cell in found.cells)
-    shutil.copytree(straight[0] / there, folder / there)  # done by an earlier sweep
+    shutil.copytree(straight[0] / there, folder / there)  # done by an earlier sweep: the one left could take two cores
     with killer(folder / lost) as killed:
         result = run_sweep(found, folder, on="ray", show="quiet")
     assert killed and not result.failed and numbers(result.results) == straight[1]
     assert (folder / lost / LOG).read_text().count("4 classes in 2 sessions") == 2  # started twice
     assert not (folder / there / LOG).exists()  # not started
+
+
+@pytest.mark.parametrize(
+    ("nodes", "jobs", "gpus", "shared"),
+    [
+        ([(1, 0), (1, 0)], 2, 0.0, (2, 1)),
+        ([(1, 0), (1, 0)], 1, 0.0, (1, 1)),  # no task can have the cores of two machines
+        ([(8, 0), (2, 0)], 2, 0.0, (2, 4)),  # two on the large one
+        ([(8, 0), (2, 0)], 3, 0.0, (3, 2)),
+        ([(3, 0), (3, 0)], 99, 0.0, (6, 1)),
+        ([(16, 2), (64, 0)], 9, 0.5, (4, 4)),
+        ([(16, 1), (16, 1)], 9, 1.0, (2, 16)),
+        ([(0, 4)], 2, 1.0, (0, 1)),
+    ],
+)
+def test_every_run_fits_on_one_machine_of_the_cluster(
+    nodes: list[tuple[float, float]], jobs: int, gpus: float, shared: tuple[int, int]
+) -> None:
+    assert share_out([{"CPU": cpus, "GPU": of} for cpus, of in nodes], jobs, gpus) == shared
 
 
 def test_without_ray_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,15 +187,13 @@ class Pretended:
 
 
 @pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, str], Pretended]]:
+def loop(tmp_path: Path) -> Callable[..., tuple[dict[str, str], Pretended]]:
     """``loop({seed: outcomes})``: the failures by run, and what was started."""
-    monkeypatch.setattr(sweep, "POLL", 0.0)
-    monkeypatch.setattr(sweep, "BUSY", 0.0)
 
     def run(outcomes: dict[int, list[Outcome]], jobs: int = 1) -> tuple[dict[str, str], Pretended]:
         cells = plan(tmp_path, base=BASE, grid={"seed": list(outcomes)}).cells
         executor = Pretended(outcomes, jobs)
-        failed = sweep._Loop(cells, tmp_path, executor, QuietBoard(), len(cells), "").run()
+        failed = Loop(cells, tmp_path, executor, Board(), len(cells)).run(poll=0.0, busy=0.0)
         return {
             next(cell.title for cell in cells if cell.name == name): text for name, text in failed.items()
         }, executor
@@ -205,12 +239,60 @@ def test_a_stop_has_every_run_save_and_starts_no_other(loop: Any) -> None:
     assert executors[0].started == [0, 1] and executors[0].stopped == [False]
 
 
+def done(cells: list[Cell], folder: Path) -> set[str]:
+    """The finished runs, as a new process sees them."""
+    identities = Identities()
+    return find_done(cells, folder, lambda cell: identities.of(cell.settings))
+
+
 def test_a_finished_run_of_other_settings_is_not_taken_for_done(tmp_path: Path) -> None:
     one, other = plan(tmp_path, base=SMALL, grid={"preset": ["simplecil"], "seed": [0, 1]}).cells
-    launch(one.settings, tmp_path / "run")
-    assert is_done(tmp_path / "run", one) and not is_done(tmp_path / "run", other)
-    (tmp_path / "run" / "summary.json").unlink()
-    assert not is_done(tmp_path / "run", one)
+    launch(one.settings, tmp_path / one.name)
+    assert done([one, other], tmp_path) == {one.name}
+    shutil.move(tmp_path / one.name, tmp_path / other.name)
+    with pytest.raises(SafeclError, match=r"seed=1: other settings: seed=0 \(now 1\)"):
+        done([one, other], tmp_path)
+    (tmp_path / other.name / "summary.json").unlink()
+    shutil.move(tmp_path / other.name, tmp_path / one.name)
+    assert done([one, other], tmp_path) == set()
+
+
+def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, class_folder: Any, paint: Any) -> None:
+    folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
+    base = {"stream": stream, "device": "cpu", "preset": "simplecil"}
+    (first,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
+    launch(first.settings, tmp_path / "all" / first.name)
+    both = plan(tmp_path, base=base, grid={"seed": [0, 1]})
+    assert done(both.cells, tmp_path / "all") == {first.name}
+    paint(next((folder / "train" / "a").iterdir()), 99)
+    with pytest.raises(SafeclError, match=r"nothing was started:\n  seed=0: other data: training pictures of session"):
+        run_sweep(both, tmp_path / "all", show="quiet")
+    assert [path.name for path in (tmp_path / "all").iterdir()] == [first.name]
+    shutil.rmtree(folder)  # nothing new can be learned: what is done stands
+    assert done(both.cells, tmp_path / "all") == {first.name}
+
+
+def test_replaced_weights_are_never_averaged_with_the_old_ones(tmp_path: Path, weights: Any) -> None:
+    base = {**SMALL, "preset": "simplecil", "backbone": {"name": "test_vit", "weights": str(weights(0))}}
+    (first,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
+    launch(first.settings, tmp_path / "all" / first.name)
+    weights(1)
+    with pytest.raises(SafeclError, match="seed=0: other weights of test_vit"):
+        run_cells(plan(tmp_path, base=base, grid={"seed": [0, 1]}), tmp_path / "all", show="quiet")
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Callable[[int], Path]:
+    """``weights(seed)``: a file of weights that is written over the one before."""
+
+    def write(seed: int) -> Path:
+        torch.manual_seed(seed)
+        vit = timm.create_model("test_vit", num_classes=0)
+        save_file(vit.state_dict(), tmp_path / "weights.safetensors")
+        return tmp_path / "weights.safetensors"
+
+    return write
 
 
 def test_a_ray_that_cannot_be_reached_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +335,5 @@ def test_a_run_whose_input_size_was_chosen_by_its_pictures_is_done(tmp_path: Pat
     (cell,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
     assert cell.settings.backbone.image_size is None
     launch(cell.settings, tmp_path / cell.name)
-    assert is_done(tmp_path / cell.name, cell)
     (other,) = plan(tmp_path, base={**base, "backbone.image_size": 96}, grid={"seed": [0]}).cells
-    assert not is_done(tmp_path / cell.name, other)
+    assert done([cell, other], tmp_path) == {cell.name}

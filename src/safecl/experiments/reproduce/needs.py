@@ -1,44 +1,38 @@
 """What runs need and is not there: datasets, folders, weights. All of it is named at once, before anything starts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from safecl.backbone import hub
 from safecl.backbone.settings import EMBEDDED, BackboneSettings, embedded_weights
 from safecl.errors import SafeclError
 from safecl.experiments.sweep.plan import Cell
+from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
 
 
-def missing(cells: Iterable[Cell]) -> dict[str, set[str]]:
-    """A sentence for each thing that is missing, with the names of the cells that need it."""
+def missing(cells: Iterable[Cell], weights: bool = True) -> dict[str, set[str]]:
+    """A sentence on each thing that is missing, with the names of the cells that need it.
+
+    ``weights``: whether the backbone is needed as well as the pictures.
+    """
+    data, network = cache(missing_data), cache(missing_weights)
     found: dict[str, set[str]] = {}
-    known: dict[str, str | None] = {}
     for cell in cells:
-        for key, look in (
-            (cell.settings.stream.model_dump_json(include={"kind", "name", "root", "path"}), _stream(cell)),
-            (cell.settings.backbone.model_dump_json(), _weights(cell)),
-        ):
-            if key not in known:
-                known[key] = look()
-            sentence = known[key]
+        looks: list[tuple[Any, Any]] = [(data, cell.settings.stream)]
+        looks += [(network, cell.settings.backbone)] if weights else []
+        for look, settings in looks:
+            sentence = look(settings)
             if sentence is not None:
                 found.setdefault(sentence, set()).add(cell.name)
     return found
 
 
-def _stream(cell: Cell) -> Callable[[], str | None]:
-    return lambda: missing_data(cell.settings.stream)
-
-
-def _weights(cell: Cell) -> Callable[[], str | None]:
-    return lambda: missing_weights(cell.settings.backbone)
-
-
 def missing_data(stream: StreamSettings) -> str | None:
     """What is missing of a stream's pictures; None where they are there."""
     if isinstance(stream, DatasetSettings):
-        from safecl.streams.datasets import DATASETS
-
         try:
             DATASETS[stream.name].at(data_root(stream.root))
         except SafeclError as error:
@@ -58,10 +52,8 @@ def missing_weights(backbone: BackboneSettings) -> str | None:
     if backbone.name == EMBEDDED:
         embedded_weights()
         return None
-    from safecl.backbone.hub import check_hub
-
     try:
-        check_hub(backbone.name)
+        hub.check_hub(backbone.name)
     except ConnectionError as error:
         return (
             f"The weights of {backbone.name} are not cached, and the Hugging Face hub cannot be reached ({error}); go "

@@ -1,7 +1,5 @@
 """What a finished run can still be asked: its features, its aggregation weights, its answers with another γ."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +8,20 @@ import torch
 from torch import Tensor
 
 from safecl.atomic import write_json
-from safecl.backbone.load import load_backbone
 from safecl.engine.checkpoint import load_state
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.folder import read_json
+from safecl.engine.identity import FILE, digest
 from safecl.errors import SafeclError
+from safecl.experiments.launch import build
 from safecl.experiments.sweep.plan import Cell
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
-from safecl.streams.catalog import open_stream
 from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
-MOST = 40  # pictures of a class in a t-SNE
+MAX_TSNE_PICTURES = 40  # per class
 
 
 class Probe:
@@ -120,8 +118,8 @@ class Probe:
 
     def _once(self, cell: Cell, question: Mapping[str, Any], ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The kept answer to a question, or a new one."""
-        digest = hashlib.blake2b(json.dumps(question, sort_keys=True).encode(), digest_size=4).hexdigest()
-        file = self.kept / f"{cell.name}-{digest}.json"
+        run = read_json(self.folder / cell.name / FILE)  # a run that was made anew is asked anew
+        file = self.kept / f"{cell.name}-{digest({'run': run, 'question': dict(question)})[:8]}.json"
         found = read_json(file)
         if found is None:
             with torch.no_grad():
@@ -136,16 +134,13 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
     states = sorted((folder / "state").glob("session_*.safetensors"))
     if not states:
         raise SafeclError(f"{folder} holds no state of the run; delete the folder and start again.")
-    settings = cell.settings
+    settings, parts = cell.settings, build(cell.settings)
     device = choose_device(settings.device)
-    size = (read_json(folder / "facts.json") or {}).get("backbone", {}).get("size")  # chosen by the pictures, perhaps
-    chosen = settings.backbone.model_copy(update={"image_size": size})
-    backbone = load_backbone(chosen).to(device, choose_precision(settings.precision, device))
-    stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
+    backbone = parts.backbone.to(device, choose_precision(settings.precision, device))
     method = make_method(settings.method, backbone, settings.seed)
     tensors, facts = load_state(states[-1])
     method.restore(tensors, facts["classes"])
-    return method.eval(), stream
+    return method.eval(), parts.stream
 
 
 def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], list[Any]]:
@@ -158,9 +153,9 @@ def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], l
 
 
 def _some(pictures: Pictures, classes: Sequence[Any]) -> list[int]:
-    """Positions of at most ``MOST`` pictures of each class."""
+    """Positions of at most ``MAX_TSNE_PICTURES`` pictures of each class."""
     found: dict[Any, list[int]] = {label: [] for label in classes}
     for i, label in enumerate(pictures.labels):
-        if label in found and len(found[label]) < MOST:
+        if label in found and len(found[label]) < MAX_TSNE_PICTURES:
             found[label].append(i)
     return [i for places in found.values() for i in places]

@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Unpack
 
 from safecl.configure.words import parse_words
-from safecl.engine.progress import Show
+from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
+from safecl.experiments.identity import Identities, find_done
 from safecl.experiments.reproduce import figures, tables
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, at_once, estimate
@@ -18,9 +20,9 @@ from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.scales import Scale
 from safecl.experiments.reproduce.targets import Preset, Row
-from safecl.experiments.reproduce.trial import cut, try_cell
-from safecl.experiments.sweep.plan import Cell, Plan, flat
-from safecl.experiments.sweep.sweep import On, is_done, make_folder, run_cells
+from safecl.experiments.reproduce.trial import excerpt, shortened, try_cell
+from safecl.experiments.sweep.plan import Cell, Plan, flat, named
+from safecl.experiments.sweep.sweep import How, make_folder, run_cells
 from safecl.experiments.sweep.table import write_text
 from safecl.lines import counted
 from safecl.report import words
@@ -61,9 +63,9 @@ class Reproduction:
     failed: dict[str, str] = field(default_factory=dict)  # by the names of cells
 
     def __post_init__(self) -> None:
-        self.cells = all_cells(self.jobs)
-        self.place = self.folder / ("trial" if self.trial else "") / f"{self.scale.name}-{self.preset}"
-        self.runs_folder = self.folder / ("trial" if self.trial else "") / "runs"
+        self.cells, self.identities = all_cells(self.jobs), Identities()
+        top = self.folder / ("trial" if self.trial else "")
+        self.place, self.runs_folder = top / f"{self.scale.name}-{self.preset}", top / "runs"
 
     def shown_streams(self, job: Job) -> dict[str, Cell]:
         """For a figure of datasets: a cell with the stream of each column."""
@@ -79,40 +81,43 @@ class Reproduction:
     def missing(self) -> dict[str, set[str]]:
         """Data and weights that are not there, with the cells that need them; a run that is done needs none."""
         found = missing(self.waiting())
-        for job in self.jobs:
-            for sentence, cells in _data(missing(self.shown_streams(job).values())).items():
+        for job in self.jobs:  # a figure of datasets needs no weights
+            for sentence, cells in missing(self.shown_streams(job).values(), weights=False).items():
                 found.setdefault(sentence, set()).update(cells)
         return found
 
+    def done(self) -> set[str]:
+        """The names of the finished runs; one of other pictures or weights than today's is refused."""
+
+        def identify(cell: Cell) -> Identity:
+            return self.identities.of(*(shortened(cell) if self.trial else (cell.settings,)))
+
+        return find_done(self.cells, self.runs_folder, identify)
+
     def waiting(self) -> list[Cell]:
         """The runs that are not done."""
-        return [cell for cell in self.cells if not self._done(cell)]
+        done = self.done()
+        return [cell for cell in self.cells if cell.name not in done]
 
     def estimate(self, cells: Sequence[Cell], jobs: int | None, gpus: float) -> Estimate:
         """Of runs that are not done, with at most ``jobs`` at once, each with a part of a GPU."""
-        done = {cell.name: read_run(self.runs_folder / cell.name) for cell in self.cells if self._done(cell)}
-        beside = at_once(len(cells), jobs, gpus)
-        return estimate(cells, done, [cell for cell in self.cells if cell.name in done], beside)
+        return estimate(cells, self._finished(self.cells), at_once(len(cells), jobs, gpus))
 
-    def run(self, without: set[str], *, on: On, jobs: int | None, gpus: float, show: Show, command: str) -> None:
+    def run(self, without: set[str], **how: Unpack[How]) -> None:
         """Run what is not done, but for the cells ``without`` data or weights."""
         cells = [cell for cell in self.cells if cell.name not in without]
         make_folder(self.runs_folder)
+        done = self.done()
         if self.trial:
-            for cell in cells:
-                if not self._done(cell):
-                    sentence = try_cell(cell, self.runs_folder / cell.name)
-                    if sentence:
-                        self.failed[cell.name] = sentence
-            return
-        if cells:
-            plan = Plan(f"reproduce {self.scale.name}", cells)
-            self.failed = run_cells(plan, self.runs_folder, on=on, jobs=jobs, gpus=gpus, show=show, command=command)
+            tried = {cell.name: try_cell(cell, self.runs_folder / cell.name) for cell in cells if cell.name not in done}
+            self.failed = {name: sentence for name, sentence in tried.items() if sentence}
+        elif cells:
+            self.failed = run_cells(Plan(f"reproduce {self.scale.name}", cells), self.runs_folder, done, **how)
 
     def make(self, without: Mapping[str, set[str]], say: Callable[[str], None]) -> list[Made]:
         """Tables and figures of all targets from the finished runs, and the page."""
         make_folder(self.place)
-        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", cut if self.trial else None)
+        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", excerpt if self.trial else None)
         made = []
         for job in self.jobs:
             say(f"{job.target.name}: table and figure")
@@ -120,15 +125,17 @@ class Reproduction:
         title = f"The paper's tables and figures: {self.scale.title}"
         seeds = counted(self.repeat or self.scale.repeat, "seed")
         trial = "; only one step of one session was run, so the numbers mean nothing" if self.trial else ""
-        about = (
-            f"Scale {self.scale.name}, preset {self.preset}, {seeds}{trial}. Accuracies in percent; ± is the standard "
-        )
-        write_index(self.place, title, about + "deviation over seeds; diff. is ours minus the paper's.")
+        about = f"Scale {self.scale.name}, preset {self.preset}, {seeds}{trial}. Accuracies in percent; ± is the "
+        write_index(self.place, title, about + "standard deviation over seeds; diff. is ours minus the paper's.")
         return made
+
+    def _finished(self, cells: Sequence[Cell]) -> list[tuple[Cell, Run]]:
+        done = self.done()
+        return [(cell, read_run(self.runs_folder / cell.name)) for cell in cells if cell.name in done]
 
     def _make(self, job: Job, probe: Probe, without: Mapping[str, set[str]]) -> Made:
         target = job.target
-        runs = {cell.name: read_run(self.runs_folder / cell.name) for cell in job.cells if self._done(cell)}
+        runs = {cell.name: run for cell, run in self._finished(job.cells)}
         left_out = [*job.left_out, *self._not_run(job, runs, without)]
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
@@ -182,32 +189,14 @@ class Reproduction:
 
     def _not_run(self, job: Job, runs: Mapping[str, Run], without: Mapping[str, set[str]]) -> list[str]:
         """Why cells of a target have no number."""
+        lacking = {name: sentence for sentence, names in [*without.items()][::-1] for name in names}
         reasons: dict[str, list[str]] = {}
-        names = {cell.name: cell for cell in [*job.cells, *self.shown_streams(job).values()]}
-        for name, cell in names.items():
-            if name in runs:
-                continue
-            lacking = next((sentence for sentence, cells in without.items() if name in cells), None)
-            if lacking is not None:
-                reasons.setdefault(lacking, []).append(cell.title)
-            elif name in self.failed:
-                reasons.setdefault(f"it failed: {self.failed[name]}", []).append(cell.title)
-            elif cell in job.cells:
-                reasons.setdefault("it is not done", []).append(cell.title)
-        return [f"{'; '.join(titles[:3])}{_more(titles)}: {reason}" for reason, titles in reasons.items()]
-
-    def _done(self, cell: Cell) -> bool:
-        folder = self.runs_folder / cell.name
-        return (folder / "summary.json").is_file() if self.trial else is_done(folder, cell)
-
-
-def _more(titles: Sequence[str]) -> str:
-    return f" and {len(titles) - 3} more" if len(titles) > 3 else ""
-
-
-def _data(found: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Without sentences on weights: a figure of datasets needs none."""
-    return {sentence: cells for sentence, cells in found.items() if "weight" not in sentence}
+        for cell in [*job.cells, *self.shown_streams(job).values()]:
+            failed = f"it failed: {self.failed[cell.name]}" if cell.name in self.failed else None
+            reason = lacking.get(cell.name) or failed or ("it is not done" if cell in job.cells else None)
+            if cell.name not in runs and reason:
+                reasons.setdefault(reason, []).append(cell.title)
+        return [f"{named(titles)}: {reason}" for reason, titles in reasons.items()]
 
 
 def free_disk(folder: Path) -> int:

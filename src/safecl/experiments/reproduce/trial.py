@@ -10,14 +10,13 @@ from safecl.experiments.sweep.plan import Cell
 from safecl.streams.catalog import open_stream
 from safecl.streams.stream import Stream
 
-CLASSES, EACH = 4, 2  # of the trial session, and pictures of each class: one batch
+CLASSES, EACH = 4, 2  # of the trial session, and pictures per class: one batch
 
 
 def try_cell(cell: Cell, folder: Path) -> str:
     """Learn a few pictures of the first session in one step and test; gives the sentence of an error, or nothing."""
-    settings = one_step(cell.settings)
     try:
-        stream = cut(open_stream(settings.stream, seed=settings.seed))
+        settings, stream = shortened(cell)
         launch(settings, folder, given=cell.given, stream=stream)
     except SafeclError as error:
         return str(error)
@@ -27,13 +26,14 @@ def try_cell(cell: Cell, folder: Path) -> str:
     return ""
 
 
-def cut(stream: Stream) -> Stream:
-    """What a trial has of a stream."""
-    return stream.excerpt(CLASSES, EACH)
-
-
-def one_step(settings: RunSettings) -> RunSettings:
-    """The settings with one epoch of a batch that holds all pictures of the trial."""
+def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
+    """Settings with one epoch of a batch that holds all pictures, and the part of the stream that a trial has."""
+    settings = cell.settings
     batch = max(settings.train.batch_size, CLASSES * EACH)
     change = {"epochs": 1, "later_epochs": None, "later_horizon": None, "milestones": (), "batch_size": batch}
-    return settings.model_copy(update={"train": settings.train.model_copy(update=change)})
+    short = settings.model_copy(update={"train": settings.train.model_copy(update=change)})
+    return short, excerpt(open_stream(settings.stream, seed=settings.seed))
+
+
+def excerpt(stream: Stream) -> Stream:
+    return stream.excerpt(CLASSES, EACH)

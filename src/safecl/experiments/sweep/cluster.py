@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import STATUS, Job, Outcome, work
 
 STOP = "stop"  # in a run's folder: asks its worker to save and stop
-RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it goes on from its folder
+RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it resumes from its folder
 
 
 class OnRay:
-    """A task a run; Ray says where and when, and starts a run again whose worker or node is lost.
+    """A task per run; Ray says where and when, and starts a run again whose worker or node is lost.
 
     RAY_ADDRESS names the cluster; without it, one of this machine is started. ``jobs``: runs at once at most, ``gpus``:
-    what a run gets of a GPU. The folders must be on storage that all machines of the cluster share.
+    the part of a GPU that a run gets. The folders must be on storage that all machines of the cluster share.
     """
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
@@ -33,14 +33,15 @@ class OnRay:
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **more)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise SafeclError(f"No Ray cluster could be reached at {address} ({_first(error)}).") from error
-        there = self.ray.cluster_resources()
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         wanted = any(cell.settings.device in ("auto", "cuda") for cell in cells)
-        self.share = gpus if wanted and there.get("GPU", 0) else 0.0
-        slots = there.get("GPU", 0) / self.share if self.share else there.get("CPU", 1)
-        self.jobs = max(1, min(jobs or int(slots), len(cells)))
-        self.threads = max(1, int(there.get("CPU", 1)) // self.jobs)
-        # One task a process, so that what one run holds of a device's memory is free for the next.
-        options = {"num_cpus": self.threads, "num_gpus": self.share, "max_retries": RETRIES, "max_calls": 1}
+        share = gpus if wanted and any(node.get("GPU", 0) for node in nodes) else 0.0
+        self.jobs, self.threads = share_out(nodes, min(jobs or len(cells), len(cells)), share)
+        if not self.jobs:
+            self.ray.shutdown()
+            raise SafeclError(f"No machine of the Ray cluster has a free core{f' and {share:g} GPU' * bool(share)}.")
+        # One task per process, so that what one run holds of a device's memory is free for the next.
+        options = {"num_cpus": self.threads, "num_gpus": share, "max_retries": RETRIES, "max_calls": 1}
         self.task = self.ray.remote(**options)(_task)
         self.running: dict[Any, tuple[Cell, Path]] = {}
 
@@ -79,11 +80,23 @@ class OnRay:
         errors = self.ray.exceptions
         try:
             return Outcome(*self.ray.get(task))
-        except (errors.TaskCancelledError, errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError,
-                errors.RayTaskError) as error:  # fmt: skip
+        except errors.RayError as error:
             if isinstance(error, errors.TaskCancelledError) or "KeyboardInterrupt" in str(error):
                 return Outcome("stopped")
             return Outcome("failed", f"Ray lost its worker {RETRIES + 1} times ({_first(error)}).")
+
+
+def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> tuple[int, int]:
+    """(runs at once, threads of each): as many threads as let ``jobs`` runs go on, each of them on one machine."""
+
+    def room(threads: int) -> int:
+        by_cores = [int(node.get("CPU", 0) // threads) for node in nodes]
+        by_gpus = [int(node.get("GPU", 0) / gpus + 1e-9) if gpus else jobs for node in nodes]
+        return min(sum(map(min, by_cores, by_gpus)), jobs)
+
+    at_once = room(1)
+    most = max((int(node.get("CPU", 0)) for node in nodes), default=1)
+    return at_once, max((threads for threads in range(1, most + 1) if room(threads) == at_once), default=1)
 
 
 def require_ray() -> Any:

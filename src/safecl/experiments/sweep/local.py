@@ -1,4 +1,4 @@
-"""The runs of a sweep as processes of this machine, as many at once as its cores, memory and GPUs carry."""
+"""The runs of a sweep as processes of this machine, as many at once as its cores, RAM and GPUs carry."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ class _Worker:
 
 
 class Local:
-    """Starts a process a run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
+    """Starts a process per run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
         self.gpus = visible_gpus() if any(cell.settings.device in ("auto", "cuda") for cell in cells) else []
@@ -96,7 +96,7 @@ class Local:
 
     def _need(self, cell: Cell) -> int:
         """Bytes that a run may come to need: by its settings, or what a run of this sweep was seen to use."""
-        return max(memory_estimate(cell.settings), self.peak)
+        return max(ram_estimate(cell.settings), self.peak)
 
     def _free_gpu(self) -> str | None:
         """The GPU with the fewest runs."""
@@ -118,7 +118,7 @@ def visible_gpus() -> list[str]:
     return [name.strip() for name in named.split(",")][:count] if named else [str(i) for i in range(count)]
 
 
-def memory_estimate(settings: RunSettings) -> int:
+def ram_estimate(settings: RunSettings) -> int:
     """Bytes on the host before anything was measured: Python with torch, the network, the matrices of a ridge head."""
     network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
     size = flatten(settings.model_dump(mode="json")).get("method.ridge.size", 0)

@@ -3,11 +3,9 @@
 Nothing heavy is imported, so a wrong key is answered at once.
 """
 
-import hashlib
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any, get_args
 
 from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
 from safecl.configure.sentences import keys
-from safecl.configure.words import parse_words
+from safecl.configure.words import nested, parse_words
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import (
     RunSettings,
@@ -24,17 +22,17 @@ from safecl.experiments.config import (
     parse_yaml,
     presets,
     read_source,
+    run_name,
     source_text,
 )
-from safecl.experiments.sweep.objective import check_held_out
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 from safecl.settings import flatten
 
-PARTS = ("base", "grid", "runs", "exclude")
+PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
-SHOWN = 3  # runs that a sentence names
+MAX_NAMED = 3  # runs in a sentence
 
 
 @dataclass(frozen=True)
@@ -50,17 +48,15 @@ class Cell:
         """The run in words: "preset=safe seed=1"."""
         return _title(self.varied)
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The name of its folder: readable, and one for each resolved settings."""
-        settings = self.settings
-        words = [settings.method.name, settings.stream.title, settings.pet, f"seed{settings.seed}"]
-        return "-".join([*(re.sub(r"\W+", "-", word).strip("-").lower() for word in words), _digest(settings)])
+        """The name of its folder: one per resolved settings."""
+        return run_name(self.settings)
 
     @property
     def configuration(self) -> str:
         """The same for runs that differ in the seed alone."""
-        return _digest(self.settings.model_copy(update={"seed": 0}))
+        return run_name(self.settings.model_copy(update={"seed": 0}))
 
 
 @dataclass(frozen=True)
@@ -81,22 +77,20 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
     """The runs of a sweep's file or preset, with ``key=value`` words on top.
 
     A word for a key of the grid replaces its values, ``seed=[0,1]``; another one goes over the base. A key that the
-    method of a run does not have is left out of that run, and runs that are then alike are one. All wrong runs are
+    method of a run does not have is omitted from that run, and runs that are then alike are one. All wrong runs are
     named in one error.
     """
     name, parts = _read(source)
-    given = flat(parse_words(words))
     variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
     grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
-    rows = [flat(row) for row in parts["runs"]]
-    for key, value in given.items():
+    rows, exclude = ([flat(row) for row in parts[part]] for part in ("runs", "exclude"))
+    for key, value in flat(parse_words(words)).items():
         if key in grid:
             grid[key] = _values(key, value if isinstance(value, list) else [value], source)
             rows = [row for row in rows if row.get(key) in (None, *grid[key])]
         else:
             base[key] = value
             rows = [{**row, key: value} if key in row else row for row in rows]
-    exclude = [flat(row) for row in parts["exclude"]]
     every = _expand(grid, rows)
     check_keys([base, grid, *every, *exclude], source)
     if not every:
@@ -106,12 +100,12 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
     used: set[str] = set()
     count = 0
     for varied in every:
-        if any(_fits(row, {**base, **varied}, None) for row in exclude):
+        if any(_fits(row, {**base, **varied}) for row in exclude):
             continue
         count += 1
         try:
             cell = resolve_cell(base, variants, varied, used)
-            if any(_fits(row, {**base, **varied}, cell.settings) for row in exclude):
+            if any(_fits(row, {**base, **varied, **spelt_settings(cell.settings)}) for row in exclude):
                 continue
             if not supported(cell.settings) and EVERY in grid.get("preset", ()):
                 continue
@@ -120,7 +114,10 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
         except SafeclError as error:
             wrong.setdefault(str(error), []).append(_title(varied))
     if wrong:
-        raise _wrong(wrong, count, source)
+        lines = [f"  {named(titles)}: {sentence}" for sentence, titles in wrong.items()]
+        bad = sum(map(len, wrong.values()))
+        head = f"{bad} of {count} runs of the sweep {source} {'is' if bad == 1 else 'are'} wrong, and none was started:"
+        raise SafeclError("\n".join([head, *lines]))
     if not cells:
         raise SafeclError(f"The sweep {source} has no runs: all of them are excluded.")
     idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
@@ -130,7 +127,7 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
 
 
 def _read(source: str) -> tuple[str, dict[str, Any]]:
-    """The name of a sweep, and its four parts as mappings and lists."""
+    """The name of a sweep, and its four parts."""
     if Path(source).suffix in (".yaml", ".yml"):
         text = source_text(source)
     elif source in sweeps():
@@ -141,15 +138,13 @@ def _read(source: str) -> tuple[str, dict[str, Any]]:
     for key in values:
         if key not in PARTS:
             raise unknown(f"part of a sweep, in {source},", str(key), PARTS)
-    found = {part: values.get(part) or ({} if part in ("base", "grid") else []) for part in PARTS}
-    for part, value in found.items():
-        rows = [value] if part in ("base", "grid") else value
+    found = {part: values.get(part) or kind() for part, kind in PARTS.items()}
+    for part, kind in PARTS.items():
+        rows = found[part] if kind is list else [found[part]]
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            what = "keys and values" if part in ("base", "grid") else "a list of keys and values"
+            what = "a list of keys and values" if kind is list else "keys and values"
             raise SafeclError(f"{part} in {source} must be {what}, like {{seed: {'[0, 1]' if part == 'grid' else 0}}}.")
-    return Path(source).stem, {
-        part: [*value] if isinstance(value, list) else {**value} for part, value in found.items()
-    }
+    return Path(source).stem, found
 
 
 def _values(key: str, value: Any, source: str) -> list[Any]:
@@ -164,12 +159,12 @@ def _values(key: str, value: Any, source: str) -> list[Any]:
 
 def flat(values: Mapping[str, Any]) -> Values:
     """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
-    return {_spelt(key): value for key, value in flatten(values).items()}
 
+    def spelt(key: str) -> str:
+        inner = key.removeprefix("method.")
+        return inner if inner.partition(".")[0] in method_groups() else key
 
-def _spelt(key: str) -> str:
-    inner = key.removeprefix("method.")
-    return inner if inner.partition(".")[0] in method_groups() else key
+    return {spelt(key): value for key, value in flatten(values).items()}
 
 
 def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
@@ -184,8 +179,8 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
     every = [name for kind in get_args(Kind) for name, one in method_settings().items() if one.kind == kind]
     every = [name for name in every if name in presets()]
     axes = {key: every if values == [EVERY] else values for key, values in grid.items()}
-    found = [] if not axes else [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    for row in rows:
+    found = []
+    for row in [*([{}] if axes else []), *rows]:
         taken = {*row, *(METHOD if METHOD & row.keys() else ())}
         rest = {key: values for key, values in axes.items() if key not in taken}
         found += [{**row, **dict(zip(rest, values, strict=True))} for values in product(*rest.values())]
@@ -195,38 +190,33 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
 def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
     """Resolve one run: ``varied`` over the fitting ``variants`` over ``base`` over its preset, all by dotted keys.
 
-    A key that its method does not have is left out; those that it has are added to ``used``.
+    A key that its method does not have is omitted; those that it has are added to ``used``.
     """
     source = str(varied.get("preset", base.get("preset", "safe")))
     if "preset" in varied:  # a preset brings its own method
         base = {key: value for key, value in base.items() if key not in METHOD}
     below = canonical({key: value for key, value in read_source(source).items() if key != VARIANTS})
-    chosen = _nested({key: value for key, value in {**base, **varied}.items() if key in METHOD - {"preset"}})
-    method = method_name(overlay(below, chosen))
+    chosen = {key: value for key, value in {**base, **varied}.items() if key in METHOD - {"preset"}}
+    method = method_name(overlay(below, _canonical(chosen)))
     if method not in method_settings():
         raise unknown("method", method, method_settings())
     has = set(keys(RunSettings, method))
     if not method_settings()[method].trains:
         has = {key for key in has if key.partition(".")[0] != "train"}
-    kept = [{key: value for key, value in part.items() if key in has} for part in (base, varied)]
-    used |= kept[0].keys() | kept[1].keys()
-    told = {key: value for key, value in varied.items() if key in kept[1] or key in METHOD}
-    low, high = (_nested({key: value for key, value in part.items() if key != "preset"}) for part in kept)
-    context = overlay({"method": {"name": method}}, high)
-    low = apply_variants({**low, VARIANTS: variants}, overlay(low, context)) if variants else low
+    used |= has & {*base, *varied}
+    told = {key: value for key, value in varied.items() if key in has | METHOD}
+    low, high = (
+        _canonical({key: value for key, value in part.items() if key in has and key != "preset"})
+        for part in (base, varied)
+    )
+    if variants:
+        low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
     top = overlay(low, high)
     return Cell(told, load(source, values=top), given_text(source, values=top))
 
 
-def _nested(flat: Mapping[str, Any]) -> Values:
-    values: Values = {}
-    for key, value in sorted(flat.items(), key=lambda item: item[0].count(".")):
-        *groups, last = key.split(".")
-        one: Any = {last: value}
-        for group in reversed(groups):
-            one = {group: one}
-        values = overlay(values, canonical(one))
-    return values
+def _canonical(flat: Mapping[str, Any]) -> Values:
+    return canonical(nested(flat))
 
 
 def supported(settings: RunSettings) -> bool:
@@ -241,47 +231,30 @@ def _check(settings: RunSettings, objective: str | None) -> None:
             f"{settings.method.title} has no {settings.stream.protocol or 'class'}-incremental form; choose "
             f"stream.protocol={settings.method.protocols[0]} or another method."
         )
-    if objective is not None:
-        check_held_out(objective, settings.stream.held_out)
+    if objective is not None and not settings.stream.held_out:
+        raise SafeclError(f"{objective} needs held-out training pictures; set stream.held_out=0.2.")
 
 
-def _fits(row: Mapping[str, Any], given: Mapping[str, Any], settings: RunSettings | None) -> bool:
-    """Whether a run has the values of a row of ``exclude``; without ``settings`` only what was written is looked at."""
-    found = {key: str(value) for key, value in given.items()}
-    if settings is not None:
-        found |= {key: str(value) for key, value in spelt_settings(settings).items()}
-        found["preset"] = settings.preset or found.get("preset", "")
+def _fits(row: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether a run has the values of a row of ``exclude``."""
     return all(
-        key in found and found[key] in map(str, value if isinstance(value, list) else [value])
+        key in found and str(found[key]) in map(str, value if isinstance(value, list) else [value])
         for key, value in row.items()
     )
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:
     """Resolved settings by the keys that a user writes, the groups by their names."""
-    found = flat(settings.model_dump(mode="json"))
+    found = flat(settings.model_dump(mode="json", exclude=None if settings.preset else {"preset"}))
     names = {"method": settings.method.name, "pet": settings.pet, "backbone": settings.backbone.name}
     return {**found, **names, "stream": settings.stream.title}
-
-
-def _digest(settings: RunSettings) -> str:
-    """Of all that decides the result. A default stays out: one that a later version adds changes no folder's name."""
-    free: Any = {"preset": True, "device": True, "train": {"save_seconds", "graphs"}, "stream": {"cache"}}
-    values = settings.model_dump(mode="json", exclude_defaults=True, exclude=free)
-    kinds = [settings.method.name, settings.pet, settings.stream.kind]  # the default of its own class each
-    text = json.dumps([kinds, flatten(values)], sort_keys=True)  # without groups in which nothing is left
-    return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
 
 
 def _title(varied: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in varied.items()) or "the base"
 
 
-def _wrong(wrong: Mapping[str, list[str]], count: int, source: str) -> SafeclError:
-    lines = []
-    for sentence, titles in wrong.items():
-        more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
-        lines.append(f"  {'; '.join(titles[:SHOWN])}{more}: {sentence}")
-    bad = sum(map(len, wrong.values()))
-    head = f"{bad} of {count} runs of the sweep {source} {'is' if bad == 1 else 'are'} wrong, and none was started:"
-    return SafeclError("\n".join([head, *lines]))
+def named(titles: Sequence[str]) -> str:
+    """The first runs by their titles, and how many more there are."""
+    more = f" and {len(titles) - MAX_NAMED} more" if len(titles) > MAX_NAMED else ""
+    return "; ".join(titles[:MAX_NAMED]) + more

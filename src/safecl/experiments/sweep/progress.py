@@ -1,13 +1,11 @@
-"""What a person sees while a sweep goes on: a line a run at work and one for all; or plain lines in a log."""
+"""What a person sees while a sweep goes on: a line per run at work and one for all; or plain lines in a log."""
 
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from safecl.engine.folder import read_json
 from safecl.engine.progress import Show, clock
@@ -72,21 +70,25 @@ class Standing:
         ahead = [max(mean - seconds, 0.0) for _, seconds in self.running.values()] + [mean] * self.waiting
         return max(sum(ahead) / max(min(self.jobs, len(ahead)), 1), max(ahead, default=0.0))
 
+    @property
+    def lines(self) -> list[str]:
+        """A line per run at work, and one for the whole."""
+        runs = [f"{title}: {place}, {clock(seconds)}" for title, (place, seconds) in self.running.items()]
+        return [*runs, str(self)]
+
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.done} of {self.total} runs done{failed}, {len(self.running)} at work, left {clock(self.left)}"
 
 
-class Board(Protocol):
-    """Shows how a sweep stands."""
-
-    def say(self, text: str) -> None: ...
-
-    def show(self, standing: Standing) -> None: ...
-
-
-class QuietBoard(AbstractContextManager["QuietBoard"]):
+class Board:
     """Shows nothing."""
+
+    def __enter__(self) -> "Board":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def say(self, text: str) -> None:
         pass
@@ -94,11 +96,8 @@ class QuietBoard(AbstractContextManager["QuietBoard"]):
     def show(self, standing: Standing) -> None:
         pass
 
-    def __exit__(self, *_: Any) -> None:
-        pass
 
-
-class PlainBoard(QuietBoard):
+class PlainBoard(Board):
     """A line where a run starts or ends, and all of the sweep every half minute."""
 
     def __init__(self, every: float = 30.0) -> None:
@@ -108,37 +107,31 @@ class PlainBoard(QuietBoard):
         print(text, flush=True)
 
     def show(self, standing: Standing) -> None:
-        if time.monotonic() - self.shown < self.every:
-            return
-        self.shown = time.monotonic()
-        for line in lines(standing):
-            self.say(line)
+        if time.monotonic() - self.shown >= self.every:
+            self.shown = time.monotonic()
+            self.say("\n".join(standing.lines))
 
 
-class LiveBoard(QuietBoard):
+class LiveBoard(Board):
     """The lines of the runs at work, drawn anew in their place."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        self.console = Console()
-        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.live = Live(auto_refresh=False, transient=True)
 
-    def __enter__(self) -> "LiveBoard":
+    def __enter__(self) -> Board:
         self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.live.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        self.live.console.print(text, highlight=False, markup=False)
 
     def show(self, standing: Standing) -> None:
-        self.live.update(drawn(standing, max(self.console.height - 1, 2)), refresh=True)
+        self.live.update(drawn(standing, max(self.live.console.height - 1, 2)), refresh=True)
 
 
 def drawn(standing: Standing, height: int) -> "Group":
@@ -146,22 +139,14 @@ def drawn(standing: Standing, height: int) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    *runs, overall = lines(standing)
+    *runs, overall = standing.lines
     if len(runs) >= height:
         runs = [*runs[: height - 2], f"... and {len(runs) - height + 2} more"]
     return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in (*runs, overall)))
 
 
-def lines(standing: Standing) -> list[str]:
-    """A line a run at work, and one for the whole."""
-    runs = [f"{title}: {place}, {clock(seconds)}" for title, (place, seconds) in standing.running.items()]
-    return [*runs, str(standing)]
-
-
-def make_board(show: Show = "auto") -> QuietBoard:
+def make_board(show: Show = "auto") -> Board:
     """``auto``: live on a terminal, plain elsewhere."""
     if show == "quiet":
-        return QuietBoard()
-    if show == "live" or (show == "auto" and sys.stdout.isatty()):
-        return LiveBoard()
-    return PlainBoard()
+        return Board()
+    return LiveBoard() if show == "live" or (show == "auto" and sys.stdout.isatty()) else PlainBoard()

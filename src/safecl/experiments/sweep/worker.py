@@ -28,7 +28,7 @@ from safecl.errors import SafeclError, Stopped
 State: TypeAlias = Literal["done", "failed", "stopped", "busy", "died"]
 CODES: dict[State, int] = {"done": 0, "failed": 2, "busy": 75, "stopped": 130}  # of the process
 STATUS, LOG, LOCK = "status.json", "worker.log", "worker.lock"  # in the run's folder
-EVERY = 1.0  # seconds between two notes of where a run is
+NOTE_SECONDS = 1.0  # between two notes of where a run is
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Outcome:
 class Status:
     """Progress as lines in a log, and as a small file in the run's folder that a sweep reads."""
 
-    def __init__(self, folder: Path, every: float = EVERY) -> None:
+    def __init__(self, folder: Path, every: float = NOTE_SECONDS) -> None:
         self.folder, self.every, self.plain, self.noted = folder, every, Plain(), 0.0
         self.host = {"host": socket.gethostname(), "process": os.getpid()}
 

@@ -1,0 +1,97 @@
+"""What a run is: its settings, its data and its weights.
+
+Folder names, resuming, sweeps and reproductions all ask here whether two runs are the same one.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from safecl.settings import flatten
+
+if TYPE_CHECKING:  # both bring torch; names of folders are needed without it
+    from safecl.backbone.backbone import Backbone
+    from safecl.streams.stream import Stream
+
+Identity: TypeAlias = dict[str, Any]
+FILE = "fingerprint.json"  # in a run's folder
+FREE = {"preset", "device", "stream.cache", "train.save_seconds", "train.graphs"}  # no result depends on them
+PLACES = {"stream.path", "stream.root"}  # the pictures themselves are compared, wherever they are
+MAX_NAMED = 5  # differences or classes in a sentence
+
+
+def identity(settings: Mapping[str, Any], backbone: "Backbone", stream: "Stream") -> Identity:
+    """JSON: what ``settings`` decide, the backbone's weights by hash, each session's classes, counts and pictures."""
+    return of_parts(settings, backbone, {"protocol": stream.protocol, "sessions": stream.fingerprint()})
+
+
+def of_parts(settings: Mapping[str, Any], backbone: "Backbone", data: Mapping[str, Any]) -> Identity:
+    """The same from the fingerprint of a stream."""
+    weights = {"name": backbone.name, "size": backbone.size, "weights": backbone.digest}
+    decided = {key: value for key, value in deciding(settings).items() if key not in PLACES}
+    again: Identity = json.loads(json.dumps({"settings": decided, "backbone": weights, **data}))  # tuples are lists
+    return again
+
+
+def deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings on which a result depends, by dotted keys."""
+    return {key: value for key, value in flatten(settings).items() if key not in FREE}
+
+
+def digest(found: Mapping[str, Any]) -> str:
+    """A short form of an identity or of settings."""
+    return hashlib.blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What differs first, in words: settings, weights or data; None where it is the same run."""
+    ours, theirs = now["settings"], before.get("settings", {})
+    keys = [key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
+    if keys:
+        named = ", ".join(f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys[:MAX_NAMED])
+        return f"other settings: {named}" + (f" and {len(keys) - MAX_NAMED} more" if len(keys) > MAX_NAMED else "")
+    old, new = before.get("backbone", {}), now["backbone"]
+    if old.get("name") != new["name"]:
+        return f"the backbone {old.get('name')}, not {new['name']}"
+    if old.get("size") != new["size"]:
+        return f"another size of the backbone {new['name']}"
+    if old != new:
+        return f"other weights of {new['name']}"
+    if before.get("protocol") != now["protocol"]:
+        return f"a stream of the protocol {before.get('protocol')}, not {now['protocol']}"
+    return _data_difference(before.get("sessions", []), now["sessions"])
+
+
+def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> str | None:
+    had, has = ({label: None for part in data for label in part["classes"]} for data in (before, now))
+    news, gone = [label for label in has if label not in had], [label for label in had if label not in has]
+    if news or gone:
+        told = [f"{_classes(news)} new and not learned"] if news else []
+        return "other data: " + " and ".join([*told, *([f"{_classes(gone)} gone"] if gone else [])])
+    for number, (old, new) in enumerate(zip(before, now, strict=False), 1):
+        if old["classes"] != new["classes"]:
+            return (
+                f"other data: session {number} had the classes {_names(old['classes'])} and now has "
+                f"{_names(new['classes'])}"
+            )
+        for part, name in (("train", "training"), ("validation", "validation"), ("test", "test")):
+            was, here = old[part]["pictures"], new[part]["pictures"]
+            if was != here:
+                more = ", and the new ones were not learned" if part == "train" and here > was else ""
+                return f"other data: session {number} had {was} {name} pictures and now has {here}{more}"
+            if old[part] != new[part]:
+                return f"other data: {name} pictures of session {number} have changed"
+        if old != new:
+            return f"other data: session {number} was {old['name']!r} and is now {new['name']!r}"
+    if len(before) != len(now):
+        return f"other data: {len(before)} sessions, and now there are {len(now)}"
+    return None
+
+
+def _classes(labels: list[Any]) -> str:
+    return f"the class {labels[0]} is" if len(labels) == 1 else f"the classes {_names(labels)} are"
+
+
+def _names(labels: list[Any]) -> str:
+    return ", ".join(map(str, labels[:MAX_NAMED])) + (", …" if len(labels) > MAX_NAMED else "")

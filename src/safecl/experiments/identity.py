@@ -1,0 +1,67 @@
+"""Which runs below a folder are done: with the settings, the pictures and the weights of today."""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from safecl.backbone.load import load_backbone
+from safecl.engine.folder import read_json
+from safecl.engine.identity import FILE, Identity, difference, identity, of_parts
+from safecl.errors import SafeclError
+from safecl.experiments.config import RunSettings
+from safecl.experiments.launch import build
+from safecl.experiments.sweep.plan import Cell, named
+from safecl.streams.catalog import read
+from safecl.streams.stream import Stream
+
+
+class Identities:
+    """What runs are, by their settings. Pictures and weights that several share are read once."""
+
+    def __init__(self) -> None:
+        self._pictures, self._weights = cache(read), cache(load_backbone)
+        self._data: dict[Any, dict[str, Any]] = {}
+
+    def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
+        """``stream``: in place of the one that the settings name."""
+        parts = build(settings, stream, pictures=self._pictures, weights=self._weights)
+        if stream is not None:
+            return identity(parts.resolved, parts.backbone, parts.stream)
+        key = settings.stream, settings.seed, settings.method.joint, parts.backbone.size
+        if key not in self._data:
+            self._data[key] = {"protocol": parts.stream.protocol, "sessions": parts.stream.fingerprint()}
+        return of_parts(parts.resolved, parts.backbone, self._data[key])
+
+
+def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity]) -> set[str]:
+    """The names of the cells whose run below ``folder`` is finished. One of other pictures or weights is refused.
+
+    Where pictures or weights can no longer be read, a finished run stands as it is: none can be added to it.
+    """
+    done: set[str] = set()
+    others: dict[str, list[str]] = {}
+    for cell in cells:
+        before = read_json(folder / cell.name / FILE)
+        if before is None:
+            continue
+        try:
+            found = difference(before, identify(cell))
+        except SafeclError:
+            found = None
+        if found is not None:
+            others.setdefault(found, []).append(cell.title)
+        elif read_json(folder / cell.name / "summary.json") is not None:
+            done.add(cell.name)
+    if others:
+        lines = [f"  {named(titles)}: {found}" for found, titles in others.items()]
+        raise SafeclError(
+            "\n".join(
+                [
+                    f"{folder} holds runs that are not those of today, and nothing was started:",
+                    *lines,
+                    "  Choose another folder with --folder, or delete theirs to run them again.",
+                ]
+            )
+        )
+    return done
