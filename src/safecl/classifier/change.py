@@ -31,11 +31,11 @@ def rollback(model: Model) -> Model:
     check_not_frozen(model.header, "be rolled back")
     check_rollback(model.header, sum(one.whole for one in model.state.undo))
     state, said = roll_back(model.state)
-    past = model.header["history"]
-    renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in said["classes"]]  # it stays
+    past, classes = model.header["history"], model.classes[: said["classes"]]
+    renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in classes]  # it stays
     header = {
         **model.header,
-        "classes": said["classes"],
+        "classes": classes,
         "calibration": said["calibration"],
         "history": [*past[: said["history"]], *renamed],
     }

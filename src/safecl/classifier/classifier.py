@@ -1,8 +1,6 @@
 """``ContinualClassifier``: teach it pictures session by session, and ask it. It is a scikit-learn classifier, too."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -101,8 +99,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_one_class(pictures, marks)
         fresh = new_pictures(None if again else known, pictures, marks)
         if not len(fresh.pictures):
-            nothing = f"There is nothing new in {source}: {_all(len(pictures), 'picture')} learned before."
-            raise SafeclError(" ".join([nothing, *fresh.note()]))
+            count = "its one picture was" if len(pictures) == 1 else f"all of its {len(pictures)} pictures were"
+            raise SafeclError(" ".join([f"There is nothing new in {source}: {count} learned before.", *fresh.note()]))
         shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
         backbone, model = self._start(fresh.pictures, shown.say)
         if folder is not None:
@@ -181,7 +179,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return list(self.answers(pictures, unknown=unknown))
 
     def score(self, X: Any, y: Sequence[Any] | None = None) -> float:
-        """The share of pictures that are answered rightly; pictures of classes that were not learned count as wrong."""
+        """The share of pictures classified correctly; pictures of classes that were not learned count as wrong."""
         pictures, _ = labelled(X, y)
         found = self.predict(pictures)
         return float(np.mean([a == b for a, b in zip(found.tolist(), pictures.labels, strict=True)]))
@@ -218,18 +216,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def of(cls, model: Model, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> "ContinualClassifier":
         """A classifier that goes on with ``model``."""
-        s = model.settings
-        values = s.model_dump(mode="json")
-        method = values["method"]
-        rest = {"method": {k: v for k, v in method.items() if k not in ("name", "pet")}, "train": values["train"]}
-        pet = getattr(getattr(s.method, "pet", None), "kind", None)
-        if pet is not None:
-            rest["method"]["pet"] = method["pet"]
-        rest["backbone"] = {k: v for k, v in values["backbone"].items() if k not in ("name", "image_size")}
-        found = cls(
-            s.backbone.name, method["name"], pet, epochs=s.epochs, memory=s.memory, keep=s.keep, seed=s.seed,
-            image_size=s.backbone.image_size, device=device, settings=rest,
-        )  # fmt: skip
+        values = model.settings.model_dump(mode="json")
+        method, backbone, train = (values.pop(key) for key in ("method", "backbone", "train"))
+        names, size = (backbone.pop("name"), method.pop("name")), backbone.pop("image_size")
+        pet, rest = (method.get("pet") or {}).get("kind"), {"method": method, "backbone": backbone, "train": train}
+        found = cls(*names, pet, image_size=size, device=device, settings=rest, **values)
         found._model = model
         return found
 
@@ -249,12 +240,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def rename(self, old: Label, new: Label) -> None:
         """Give a class another name."""
-        from safecl.classifier.rename import find, renamed, renamed_undo
+        from safecl.classifier.rename import renamed
 
-        model, old = self._fitted, find(self._fitted.header, old)
-        undo = tuple(replace(one, header=renamed_undo(one.header, old, new)) for one in model.state.undo)
-        self._model = Model(renamed(model.header, old, new), replace(model.state, undo=undo))
-        self._asked = None
+        model = self._fitted
+        state = model.predicting if model.frozen else model.state
+        self._model, self._asked = Model(renamed(model.header, old, new), state), None
 
     def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
         """A model that knows what either knows; both went on from copies of one model."""
@@ -334,16 +324,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _identity(self, model: Model, pictures: Pictures) -> dict[str, Any]:
         """What a session is learned from, so that what was saved of it is used for nothing else."""
         past = model.file.digest if model.file is not None else model.header["history"]
-        made = {"model": past, "settings": model.header["settings"], "pictures": pictures.fingerprint()}
-        again: dict[str, Any] = json.loads(json.dumps(made))  # as it will be read
-        return again
+        return {"model": past, "settings": model.header["settings"], "pictures": pictures.fingerprint()}
 
     def _resolved(self) -> ModelSettings:
         """The settings of a new model."""
         method: dict[str, Any] = {"name": self.method}
         if self.pet is not None:
             method["pet"] = {"kind": self.pet}
-        if self.method == "safe" and _embedded(self.backbone):
+        if self.method == "safe" and SIZES.get(self.backbone, (self.backbone,))[0] == EMBEDDED:
             method["transfer"] = {"loss": "none"}  # one pilot less: the first session is what people wait for
         size = {} if self.image_size is None else {"image_size": self.image_size}
         values = {
@@ -355,11 +343,3 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _array(labels: Sequence[Label]) -> np.ndarray:
     return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
-
-
-def _embedded(backbone: str) -> bool:
-    return SIZES.get(backbone, (backbone,))[0] == EMBEDDED
-
-
-def _all(count: int, what: str) -> str:
-    return f"its one {what} was" if count == 1 else f"all of its {counted(count, what)} were"

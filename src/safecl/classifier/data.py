@@ -21,12 +21,12 @@ from safecl.streams.sources.hub import HuggingFacePictures
 from safecl.streams.sources.table import read_manifest
 from safecl.streams.sources.torch import TorchPictures
 
-HELD = 512 << 20  # bytes of decoded pictures that are held in memory
+MAX_HELD_BYTES = 512 << 20  # bytes of decoded pictures that are held in RAM
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 class Held(Wrapped):
-    """Pictures whose views under one transform are kept in memory once they have been made."""
+    """Pictures whose views under one transform are held in RAM once they have been computed."""
 
     def __init__(self, inner: Pictures, transform: Transform) -> None:
         super().__init__(inner, inner.labels)
@@ -53,7 +53,7 @@ class Held(Wrapped):
 
 
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
-    """Pictures with labels, and a name for them. Files of a folder or table that cannot be read are left out.
+    """Pictures with labels, and a name for them. Files of a folder or table that cannot be read are omitted.
 
     ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
     dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
@@ -71,7 +71,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
     if labels is None:
         if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, np.ndarray | Tensor):
             raise SafeclError(
-                f"There are no labels for the pictures, which are a {type(data).__name__}; give one label a picture."
+                f"There are no labels for the pictures, which are a {type(data).__name__}; give one label per picture."
             )
         found: Pictures = TorchPictures(data)
     else:
@@ -115,9 +115,9 @@ def picture_files(path: str | Path) -> Iterator[str]:
 
 
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
-    """The pictures with their decoded views held in memory, or on disk where there are too many."""
+    """The pictures with their decoded views held in RAM, or on disk where there are too many."""
     side = pictures.side(transform)
-    if 3 * len(pictures) * (transform.size**2 + side**2) <= HELD:
+    if 3 * len(pictures) * (transform.size**2 + side**2) <= MAX_HELD_BYTES:
         return Held(pictures, transform)
     folder = cache_folder(home)
     return pictures if folder is None else cached(pictures, transform, folder)
@@ -154,7 +154,7 @@ def _with_labels(data: Any, labels: Sequence[Any]) -> Pictures:
         return array_pictures(data, labels)
     items = list(data)
     if len(items) != len(labels):
-        raise SafeclError(f"There are {len(items)} pictures and {len(labels)} labels; give one label a picture.")
+        raise SafeclError(f"There are {len(items)} pictures and {len(labels)} labels; give one label per picture.")
     named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
     if items and all(isinstance(item, str | os.PathLike) for item in items):
         return FilePictures([File.at(os.path.expanduser(item)) for item in items], named)

@@ -9,7 +9,7 @@ from safecl.classifier.calibrate import expected_error, reliability
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.streams.pictures.images import Pictures
 
-SHOWN = 10
+MAX_CONFUSIONS = 10  # pairs of classes that are listed
 
 
 def evaluate(model: ContinualClassifier, pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:
@@ -38,5 +38,5 @@ def evaluate(model: ContinualClassifier, pictures: Pictures, unknown: float = 0.
         "unknown_pictures": len(strangers),
         "found": sum(strangers) / len(strangers) if strangers else None,
         "classes": [[label, sum(hits) / len(hits), len(hits)] for label, hits in by_class.items()],
-        "confused": [[true, said, count] for (true, said), count in mixed.most_common(SHOWN)],
+        "confused": [[true, said, count] for (true, said), count in mixed.most_common(MAX_CONFUSIONS)],
     }

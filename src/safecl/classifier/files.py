@@ -33,8 +33,8 @@ def learn_file(
             for key, value in given.items():
                 if key != "settings" and getattr(model, key) != value and not _same(key, value, model):
                     raise SafeclError(
-                        f"{path} was made with {key}={getattr(model, key)}, which cannot be changed to {value}; leave "
-                        "it away, or make another model."
+                        f"{path} was made with {key}={getattr(model, key)}, which cannot be changed to {value}; omit "
+                        "it, or make another model."
                     )
         else:
             model = ContinualClassifier(**given, device=device)

@@ -8,7 +8,7 @@ import yaml
 from safecl.backbone.load import load_backbone
 from safecl.classifier.history import step
 from safecl.classifier.model import Model, new_header
-from safecl.classifier.settings import resolve_saved
+from safecl.classifier.settings import resolve
 from safecl.classifier.state import State, sizes_of
 from safecl.engine.checkpoint import load_state
 from safecl.errors import SafeclError
@@ -25,7 +25,7 @@ def model_of_run(folder: Path) -> Model:
     try:
         values: dict[str, Any] = yaml.safe_load(resolved.read_text(encoding="utf-8"))
         tensors, facts = load_state(states[-1])
-        settings = resolve_saved({key: values[key] for key in ("method", "backbone", "train", "seed")})
+        settings = resolve({key: values[key] for key in ("method", "backbone", "train", "seed")})
         epochs = settings.train.epochs
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise SafeclError(f"The run in {folder} cannot be read ({type(error).__name__}: {error}).") from error

@@ -12,7 +12,7 @@ from safecl.errors import SafeclError
 from safecl.streams.labels import Label
 
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
-WHAT = {"learn": "learned", "run": "made of a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
+WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
 NONE = "–"
 
 

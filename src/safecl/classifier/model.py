@@ -8,9 +8,8 @@ from typing import Any
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.backbone.settings import EMBEDDED, FIRST_EDITION
 from safecl.classifier import members
-from safecl.classifier.settings import ModelSettings, resolve_saved
+from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import State, build
 from safecl.classifier.store import Header, ModelFile, write_model
 from safecl.engine.device import choose_device, choose_precision
@@ -78,11 +77,6 @@ class Model:
     def require(self, backbone: Backbone) -> None:
         """Refuse another backbone than the one the model was taught with."""
         wanted, there = self.header["backbone"], describe(backbone, self.settings)
-        if wanted["weights"] == FIRST_EDITION != there["weights"]:
-            raise SafeclError(
-                f"The model was taught with the first edition of {EMBEDDED} (weights {FIRST_EDITION}), which this "
-                "version no longer has; teach it anew."
-            )
         for key in ("name", "size", "weights"):
             if wanted[key] != there[key]:
                 raise SafeclError(
@@ -100,7 +94,7 @@ class Model:
 
 def settings_of(header: Header) -> ModelSettings:
     try:
-        return resolve_saved(header["settings"])
+        return resolve(header["settings"])
     except SafeclError as error:
         raise SafeclError(
             f"The settings of the model cannot be read: {error} A newer safecl may have made it."
@@ -108,13 +102,10 @@ def settings_of(header: Header) -> ModelSettings:
 
 
 def transform_of(header: Header) -> Transform:
-    values = header["transform"]
     try:
-        return Transform(
-            values["size"], values["margin"], tuple(values["scale"]), tuple(values["ratio"]), values["flip"]
-        )
-    except (KeyError, TypeError) as error:
-        raise SafeclError(f"The header of the model is damaged: its transform lacks {error}.") from error
+        return Transform(**{k: tuple(v) if isinstance(v, list) else v for k, v in header["transform"].items()})
+    except (AttributeError, TypeError) as error:
+        raise SafeclError(f"The header of the model is damaged: its transform cannot be read ({error}).") from error
 
 
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:

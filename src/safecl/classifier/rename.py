@@ -2,7 +2,6 @@
 
 import copy
 import re
-from typing import Any
 
 from safecl.classifier.history import step
 from safecl.classifier.store import Header
@@ -46,14 +45,7 @@ def renamed(header: Header, old: Label, new: Label) -> Header:
             entry["to"] = new
         entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
     found["history"].append(step("rename", f"{old} → {new}", to=new))
-    for undo in found.get("undo", []):
-        undo["header"] = renamed_undo(undo["header"], old, new)
     return found
-
-
-def renamed_undo(said: dict[str, Any], old: Label, new: Label) -> dict[str, Any]:
-    """What rolling back makes a header say, with another name for a class."""
-    return {**said, "classes": _changed(said["classes"], old, new)}
 
 
 def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:

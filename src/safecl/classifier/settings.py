@@ -16,8 +16,7 @@ from safecl.methods.settings.base import MethodSettings
 from safecl.settings import Settings
 
 Memory: TypeAlias = Literal["statistics", "features"]
-GONE = ("trust",)  # settings of a method that earlier versions saved; they decide nothing any more
-STEPS, MOST, LEAST = 1500, 5, 2  # of a phase in batches of 48 pictures: steps at most; epochs at most and at least
+MAX_STEPS, MAX_EPOCHS, MIN_EPOCHS = 1500, 5, 2  # of a phase in batches of 48 pictures
 
 
 class ModelSettings(Settings):
@@ -33,7 +32,7 @@ class ModelSettings(Settings):
 
     def for_pictures(self, count: int) -> TrainSettings:
         """How a session of so many pictures is trained: the steps of a phase stay within bounds."""
-        given = self.epochs or max(min(MOST, STEPS * 48 // max(count, 1)), LEAST)
+        given = self.epochs or max(min(MAX_EPOCHS, MAX_STEPS * 48 // max(count, 1)), MIN_EPOCHS)
         return self.train.model_copy(update={"epochs": given, "later_epochs": given})
 
 
@@ -53,11 +52,3 @@ def resolve(values: Mapping[str, Any]) -> ModelSettings:
         return ModelSettings.model_validate({**given, "method": chosen})
     except ValidationError as error:
         raise sentence(error.errors(), "", name, ModelSettings) from error
-
-
-def resolve_saved(values: Mapping[str, Any]) -> ModelSettings:
-    """Typed settings from values that an earlier version may have saved."""
-    given = dict(values)
-    if isinstance(given.get("method"), Mapping):
-        given["method"] = {key: value for key, value in given["method"].items() if key not in GONE}
-    return resolve(given)

@@ -156,8 +156,8 @@ def teach(
     with recording(method, settings.memory) as added:
         learn(method, session, fit)
     counts, before_counts = Counter(pictures.labels), taught_before(model.header)
-    said = {key: model.header[key] for key in ("classes", "calibration")}
-    said |= {"history": len(model.header["history"]), **_lengths(before)}
+    said = {key: len(model.header[key]) for key in ("classes", "history")}
+    said |= {"calibration": model.header["calibration"], **_lengths(before)}
     state = advance(before, method, identity, added, settings, said)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])

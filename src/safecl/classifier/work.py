@@ -12,7 +12,7 @@ from safecl.errors import SafeclError
 
 def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
     """Make the folder, or go on in it; what another command left there is dropped."""
-    file = folder / "job.json"
+    file, identity = folder / "job.json", json.loads(json.dumps(identity))  # as it is read
     try:
         if folder.is_dir():
             if json.loads(file.read_bytes()) == identity:

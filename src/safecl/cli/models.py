@@ -297,7 +297,7 @@ def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
     if model.exists():
         _check_model(model)
         if settings:
-            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; leave it away.")
+            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
     else:
         from safecl.classifier.store import check_path
 
