@@ -37,8 +37,7 @@ def reopened(model: ContinualClassifier, path: Path) -> ContinualClassifier:
     return ContinualClassifier.load(path, device="cpu")
 
 
-@pytest.mark.parametrize("replayed", [0, 512])
-@pytest.mark.parametrize("memory", ["statistics", "features"])
+@pytest.mark.parametrize(("memory", "replayed"), [("statistics", 512), ("features", 0)])
 def test_a_class_is_forgotten_as_if_it_had_never_been_added(
     memory: str, replayed: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,8 +107,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             begin(folder, self._identity(model, fresh.pictures), shown.say)
         home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
         self._model, lesson = teach(
-            model, backbone, fresh.pictures, fresh.marks, name=name or source, skipped=fresh.skipped,
-            notes=fresh.note(), home=home, device=self.device, progress=shown, folder=folder, stop=stop,
+            model, backbone, fresh, name=name or source, home=home, device=self.device, progress=shown, folder=folder,
+            stop=stop,
         )  # fmt: skip
         self._asked = None
         self.prepare()

@@ -89,17 +89,17 @@ def _shared(one: Model, other: Model) -> int:
 
 def _before(model: Model, shared: int, sessions: Sequence[str], backbone: Backbone) -> Method | None:
     """The method of ``model`` as it was when the two parted, but for its Gram matrices; None where that is unknown."""
-    settings = model.settings
+    settings, sizes = model.settings, model.header["statistics"]
     if not shared:
         return make_method(settings.method, backbone, settings.seed)
     tensors = model.state.before(sessions)
-    return None if tensors is None else build(settings, backbone, State(tensors), (), learning=False)
+    return None if tensors is None else build(settings, backbone, State(tensors), (), sizes, learning=False)
 
 
 def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[str], backbone: Backbone) -> Model:
     """``a`` with the ``sessions`` that ``b`` has learned since it was ``before``."""
     method = a.method(backbone, learning=True)
-    now = build(b.settings, backbone, b.state, b.classes, learning=not shared)
+    now = build(b.settings, backbone, b.state, b.classes, b.header["statistics"], learning=not shared)
     method.register_classes(tuple(b.classes))
     index = torch.tensor([method.classes.index(label) for label in b.classes])
     method.merge(now, before, index.to(backbone.device))

@@ -67,7 +67,7 @@ class Model:
             self.require_learning()
         state = self.state if learning else self.predicting
         sizes = self.header["statistics"]
-        return build(self.settings, backbone, state, self.classes, learning=learning, sizes=sizes)
+        return build(self.settings, backbone, state, self.classes, sizes, learning=learning)
 
     def require_learning(self) -> None:
         """Refuse a model that only predicts."""
@@ -119,6 +119,7 @@ def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform
         "classes": [],
         "history": [],
         "calibration": None,
+        "statistics": {},
         "frozen": False,
     }
 

@@ -150,19 +150,19 @@ def build(
     backbone: Backbone,
     state: State,
     classes: Sequence[Label],
+    sizes: Mapping[str, int],
     *,
     learning: bool,
-    sizes: Mapping[str, int] | None = None,
 ) -> Method:
     """The method with this state. ``learning``: with its Gram matrices, which predictions do not need.
 
-    ``sizes``: the random features of statistics by name, where the state lacks their tensors.
+    ``sizes``: the random features of statistics by name.
     """
     method = make_method(settings.method, backbone, settings.seed)
     if not state.tensors:
         return method
     tensors = dict(state.tensors)
-    for name, size in (sizes or sizes_of(method)).items():
+    for name, size in sizes.items():
         tensors[f"{name}.gram"] = torch.zeros(0, 0)
         tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
     for name, none in method.state_dict().items():

@@ -127,27 +127,24 @@ def check_labels(known: Sequence[Label], labels: Sequence[Label], name: str) -> 
 def teach(
     model: Model,
     backbone: Backbone,
-    pictures: Pictures,
-    marks: Tensor,
+    fresh: Fresh,
     *,
     name: str,
-    skipped: int = 0,
-    notes: Sequence[str] = (),
     home: Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
     folder: Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Model, Lesson]:
-    """The model after a session of ``pictures``. ``marks``: their hashes. ``notes``: for the lesson.
+    """The model after a session of ``fresh`` pictures, and what is worth knowing about it.
 
     ``folder``: where the phases of the training are saved; the same call goes on there after a stop. ``home``: of the
     pictures, for their cache.
     """
-    began = time.monotonic()
+    began, pictures = time.monotonic(), fresh.pictures
     settings, transform = model.settings, model.transform
     train = settings.for_pictures(len(pictures))
-    method = model.method(backbone, learning=True) if model.classes else _fresh(model, backbone)
+    method = model.method(backbone, learning=True)
     views = ready(pictures, transform, home)
     classes = sorted_classes(pictures.labels)
     session = Session(method.sessions + 1, name, classes, views)
@@ -162,18 +159,22 @@ def teach(
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state, calibration, told = _look_back(state, method, views, targets, transform, stop, added)
-    state = replace(state, seen=_grown(state.seen, {"hashes": marks, "classes": targets}))
+    state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
     new = [label for label in classes if label not in set(model.classes)]
     taught = {label: counts[label] + before_counts.get(label, 0) for label in classes}
     lesson = Lesson(
         name=name,
         pictures=len(pictures),
-        skipped=skipped,
+        skipped=fresh.skipped,
         classes={label: counts[label] for label in classes},
         new=new,
         seconds=time.monotonic() - began,
         epochs=train.epochs,
-        warnings=[*notes, *warnings(pictures, taught, method.classes, calibration["pictures"]), *told.pop("warnings")],
+        warnings=[
+            *fresh.note(),
+            *warnings(pictures, taught, method.classes, calibration["pictures"]),
+            *told.pop("warnings"),
+        ],
         **told,
     )
     entry = step(
@@ -198,12 +199,6 @@ def teach(
         "changed": entry["date"],
     }
     return Model(header, state), lesson
-
-
-def _fresh(model: Model, backbone: Backbone) -> Method:
-    from safecl.methods.catalog import make_method
-
-    return make_method(model.settings.method, backbone, model.settings.seed)
 
 
 def _lengths(state: State) -> dict[str, int]:
