@@ -103,8 +103,9 @@ def settings_of(header: Header) -> ModelSettings:
 
 def transform_of(header: Header) -> Transform:
     try:
-        return Transform(**{k: tuple(v) if isinstance(v, list) else v for k, v in header["transform"].items()})
-    except (AttributeError, TypeError) as error:
+        values: dict[str, Any] = header["transform"]
+        return Transform(**values | {key: tuple(values[key]) for key in ("scale", "ratio")})
+    except (KeyError, TypeError) as error:
         raise SafeclError(f"The header of the model is damaged: its transform cannot be read ({error}).") from error
 
 
