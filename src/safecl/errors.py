@@ -12,10 +12,18 @@ class Stopped(Exception):
     """The run was asked to stop and has saved its place."""
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> SafeclError:
+class UnknownName(SafeclError):
+    """A name that is none of those known; ``near``: the one that may have been meant."""
+
+    def __init__(self, sentence: str, near: str | None) -> None:
+        super().__init__(sentence)
+        self.near = near
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> UnknownName:
     """The error for a name that is not one of ``known``; names the nearest right one."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     some = ", ".join(names[:20]) + (", …" if len(names) > 20 else ".")
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {some}"
-    return SafeclError(f"There is no {what} {given!r}; {hint}")
+    return UnknownName(f"There is no {what} {given!r}; {hint}", near[0] if near else None)

@@ -1,10 +1,13 @@
-"""The base of every typed group of settings, and dotted names for nested values."""
+"""The base of every typed group of settings, what is wrong with a value, and dotted names for nested values."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import ErrorDetails
+
+from safecl.errors import SafeclError, unknown
 
 
 class Settings(BaseModel):
@@ -28,17 +31,26 @@ LIMITS = {
 }
 
 
-def reason(error: ErrorDetails) -> str:
-    """What one of pydantic's errors asks for, in a few words without a full stop."""
-    kind = error["type"]
+def explain(error: ErrorDetails, key: str, where: str = "", *, numbers: bool = False) -> SafeclError:
+    """One of pydantic's errors on ``key`` as a sentence; ``numbers``: whether a number may stand there as well."""
+    kind, given = error["type"], error.get("input")
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
+        return unknown(f"{key} =", str(given), [*choices, "a number"] if numbers else choices)
+    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    if kind == "value_error" and isinstance(given, Mapping):  # a check of a whole group: it names the keys itself
+        return SafeclError(f"The settings of {key} do not fit together: {message}.")
+    needed = NEEDED.get(kind.partition("_")[0])
     if kind in LIMITS:
         name, text = LIMITS[kind]
-        return text.format(f"{error['ctx'][name]:g}")
-    needed = NEEDED.get(kind.partition("_")[0])
-    if needed is not None and kind.endswith(("_type", "_parsing", "_from_float", "_number")):
-        return needed
-    message = error["msg"].removeprefix("Value error, ").rstrip(".")
-    return message[0].lower() + message[1:]
+        reason = text.format(f"{error['ctx'][name]:g}")
+    elif needed is not None and kind.endswith(("_type", "_parsing", "_from_float", "_number")):
+        reason = needed
+    elif kind in ("tuple_type", "list_type"):
+        reason = f"it is a list, for example {key}=[{given}]"
+    else:
+        reason = message[0].lower() + message[1:]
+    return SafeclError(f"{key}={given}{where} is wrong: {reason}.")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

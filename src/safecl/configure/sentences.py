@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from safecl.configure.layers import TAGS, method_groups, models
 from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
-from safecl.settings import reason
+from safecl.settings import explain
 
 
 def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type[BaseModel]) -> SafeclError:
@@ -38,19 +38,11 @@ def sentence(errors: Sequence[ErrorDetails], source: str, method: str, run: type
         if error["type"] == "union_tag_not_found":
             return SafeclError(f"{key} needs {key}.{tag}, which says which kind it is.")
         return unknown(key, str(error["ctx"]["tag"]), re.findall(r"'([^']+)'", error["ctx"]["expected_tags"]))
-    if error["type"] == "literal_error":
-        choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
-        return unknown(f"{key} =", str(given), [*choices, "a number"] if numbers else choices)
-    wrong = f"{key}={given}{f' in {source}' if source.endswith(('.yaml', '.yml')) else ''} is wrong"
+    where = f" in {source}" if source.endswith((".yaml", ".yml")) else ""
     if error["type"] in ("model_type", "model_attributes_type"):
         inner = next((name for name in known if name.startswith(f"{key}.")), f"{key}.…")
-        return SafeclError(f"{wrong}: {key} is a group; set one of its keys, like {inner}=….")
-    if error["type"] in ("tuple_type", "list_type"):
-        return SafeclError(f"{wrong}: it is a list, for example {key}=[{given}].")
-    if error["type"] == "value_error":  # a check of a whole group: it names the keys itself
-        message = error["msg"].removeprefix("Value error, ").rstrip(".")
-        return SafeclError(f"The settings of {key} do not fit together: {message}.")
-    return SafeclError(f"{wrong}: {reason(error)}.")
+        return SafeclError(f"{key}={given}{where} is wrong: {key} is a group; set one of its keys, like {inner}=….")
+    return explain(error, key, where, numbers=numbers)
 
 
 def spelt(loc: Sequence[int | str]) -> list[str]:
@@ -93,16 +85,12 @@ def _no_such_key(key: str, place: list[str], known: list[str], method: str, run:
     if place[0] not in known and place[0] in method_groups():
         return SafeclError(f"{method_settings()[method].title} has no {place[0]}, so {key} means nothing to it.")
     if key in keys(run):
-        return SafeclError(
-            f"The setting {key!r} is not one of {_owner(place[0], method)}; safecl info --keys lists them."
-        )
+        owner = method_settings()[method].title if place[0] == "method" else f"the {place[0]} that is chosen"
+        return SafeclError(f"The setting {key!r} is not one of {owner}; safecl info --keys lists them.")
     inside = [name for name in known if name.startswith(f"{place[0]}.")] if len(place) > 1 else known
     ends = difflib.get_close_matches(place[-1], [name.rpartition(".")[2] for name in inside], n=1, cutoff=0.7)
     named = [name for name in inside if name.rpartition(".")[2] in ends]  # in whatever group
     nearest = unknown("setting", key, named or inside or known)
-    listed = len(inside or known) <= 20 or "did you mean" in str(nearest)
-    return nearest if listed else SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")
-
-
-def _owner(group: str, method: str) -> str:
-    return method_settings()[method].title if group == "method" else f"the {group} that is chosen"
+    if nearest.near or len(inside or known) <= 20:
+        return nearest
+    return SafeclError(f"There is no setting {key!r}; safecl info --keys lists them all.")

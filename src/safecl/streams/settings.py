@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from safecl.errors import SafeclError, unknown
-from safecl.settings import Settings, reason
+from safecl.settings import Settings, explain
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
 Unreadable: TypeAlias = Literal["refuse", "skip"]
@@ -175,7 +176,7 @@ def parse_stream(values: str | dict[str, Any]) -> StreamSettings:
     try:
         return _ADAPTER.validate_python(keys)
     except ValidationError as error:
-        raise explain(error, keys) from None
+        raise _explained(error.errors()[0], keys) from None
 
 
 def short_form(text: str) -> dict[str, Any]:
@@ -219,21 +220,19 @@ def with_words(values: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
     return changed
 
 
-def explain(error: ValidationError, values: dict[str, Any]) -> SafeclError:
-    """The first thing that is wrong with ``values``, with its key as it is typed."""
-    first = error.errors()[0]
-    kind, name = str(values["kind"]), str(first["loc"][1])  # the member of the union comes first
-    key, given = f"stream.{name}", values.get(name)
-    if first["type"] == "extra_forbidden":
+def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:
+    """What is wrong with ``values``, with the key as it is typed."""
+    kind, name = str(values["kind"]), str(error["loc"][1])  # the member of the union comes first
+    if error["type"] == "extra_forbidden":
         if kind == "glyphs" and name in ("first", "step"):
-            return SafeclError(f"{key}: the glyphs stream is cut by stream.classes and stream.sessions instead.")
+            return SafeclError(
+                f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions instead."
+            )
         return _no_setting(kind, name)
     if name not in values:
-        return SafeclError(f"{key} is missing: {KINDS[kind].model_fields[name].description}.")
-    if first["type"] == "literal_error":
-        return unknown(f"{key} =", str(given), re.findall(r"'([^']+)'", first["ctx"]["expected"]))
-    wanted = f"it is a list, for example {key}=[{given}]" if first["type"] == "tuple_type" else reason(first)
-    return SafeclError(f"{key}={given} is wrong: {wanted}.")
+        return SafeclError(f"stream.{name} is missing: {KINDS[kind].model_fields[name].description}.")
+    error["input"] = values[name]  # all of a list, not the number in it
+    return explain(error, f"stream.{name}")
 
 
 def _no_setting(kind: str, name: str) -> SafeclError:

@@ -5,13 +5,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt
 
 from safecl.configure.layers import VARIANTS
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import parse_yaml
 from safecl.experiments.reproduce.targets import Preset
-from safecl.settings import Settings, reason
+from safecl.settings import Settings
 
 SCALES = ("small", "assets", "paper")
 DIR = "{dir}"  # stands for the given folder
@@ -61,11 +61,7 @@ def read_scale(name: str, folder: Path | None = None) -> Scale:
     values = parse_yaml(text, name)
     base = dict(values["base"])
     values |= {"name": name, "base": base, VARIANTS: base.pop(VARIANTS, [])}
-    try:
-        return Scale.model_validate(_filled(values, str(folder.expanduser().resolve())) if folder else values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise SafeclError(f"The scale {name} is wrong: {first['loc']} {reason(first)}.") from error
+    return Scale.model_validate(_filled(values, str(folder.expanduser().resolve())) if folder else values)
 
 
 def _filled(value: Any, folder: str) -> Any:

@@ -4,11 +4,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from safecl.errors import SafeclError, unknown
+from safecl.errors import unknown
 from safecl.experiments.config import parse_yaml, presets
-from safecl.settings import Settings, reason
+from safecl.settings import Settings
 
 Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
 Measure: TypeAlias = Literal["final", "average", "learnable"]
@@ -126,11 +126,5 @@ def read_target(name: str) -> Target:
     """The target of this name."""
     if name not in names():
         raise unknown("target", name, [*names(), ALL])
-    folder = resources.files("safecl.experiments.reproduce") / "targets"
-    values = parse_yaml((folder / f"{name}.yaml").read_text(encoding="utf-8"), name)
-    try:
-        return Target.model_validate({"name": name, **values})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise SafeclError(f"The target {name} is wrong: {where} {reason(first)}.") from error
+    file = resources.files("safecl.experiments.reproduce") / "targets" / f"{name}.yaml"
+    return Target.model_validate({"name": name, **parse_yaml(file.read_text(encoding="utf-8"), name)})
