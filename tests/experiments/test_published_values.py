@@ -158,3 +158,11 @@ def test_a_value_of_a_variant_that_another_kind_would_drop_is_refused(tmp_path: 
     assert load(str(file), ["pet=ssf", "pet.deviation=0.1"]).method.pet.deviation == 0.1  # type: ignore[attr-defined]
     file.write_text(file.read_text().replace("deviation: 0.02", "kind: ssf, deviation: 0.02"))
     assert load(str(file), ["pet=ssf"]).method.pet.deviation == 0.02  # type: ignore[attr-defined]
+
+
+def test_a_value_of_a_variant_stays_where_nothing_says_another_kind(tmp_path: Any) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("method: safe\nvariants:\n  - {when: {pet: ssf}, pet: {deviation: 0.02}}\n")
+    assert load(str(file), ["pet=ssf"]).method.pet.deviation == 0.02  # type: ignore[attr-defined]
+    with pytest.raises(SafeclError, match="pet is a group"):
+        load("paper", ["pet=5"])

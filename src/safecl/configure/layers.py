@@ -101,7 +101,8 @@ def apply_variants(base: Values, given: Values) -> Values:
     """``base`` with those of its variants that fit what is chosen; ``given`` goes on top later, and chooses too.
 
     A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet: adapter}``. They
-    are looked at in their order, so one may fit because of what another has set.
+    are looked at in their order, so one may fit because of what another has set. One whose value would be lost under
+    another kind that is chosen is refused.
     """
     base = dict(base)
     for variant in base.pop(VARIANTS, []):
@@ -111,37 +112,36 @@ def apply_variants(base: Values, given: Values) -> Values:
             )
         chosen = _chosen(overlay(base, given))
         wanted = {key: value if isinstance(value, list) else [value] for key, value in variant["when"].items()}
-        if all(chosen.get(key) in values for key, values in wanted.items()):
-            change = canonical({key: value for key, value in variant.items() if key != "when"})
-            changed = overlay(base, change)
-            _refuse_dropped(change, changed, given)
-            base = changed
+        if not all(chosen.get(key) in values for key, values in wanted.items()):
+            continue
+        change = canonical({key: value for key, value in variant.items() if key != "when"})
+        base = overlay(base, change)
+        for group, set_here, found in zip(("pet", "stream"), _kinds(change), _kinds(overlay(base, given)), strict=True):
+            lost = sorted(set_here.keys() - found.keys())
+            if lost and found and TAGS[group] not in set_here:
+                kind = found[TAGS[group]]
+                raise SafeclError(
+                    f"A variant sets {group}.{lost[0]} without {group}.{TAGS[group]}, so {group}={kind} would drop it; "
+                    f"write {group}: {{{TAGS[group]}: {kind}, {lost[0]}: {set_here[lost[0]]}}}."
+                )
     return base
 
 
-def _refuse_dropped(change: Values, changed: Values, given: Values) -> None:
-    """A variant's settings of one kind of PET or stream are lost where another kind is chosen on top of them."""
-    layers = (change, changed, given)
-    inside = {"pet": [values.get("method") or {} for values in layers], "stream": layers}
-    for group, places in inside.items():
-        new, now, top = (place.get(group) or {} for place in places)
-        kind = TAGS[group]
-        lost = sorted(new.keys() - {kind} - top.keys())
-        if lost and kind not in new and top.get(kind, now.get(kind)) != now.get(kind):
-            raise SafeclError(
-                f"A variant sets {group}.{lost[0]} without {group}.{kind}, so {group}={top[kind]} would drop it; "
-                f"write the kind in the variant: {group}: {{{kind}: {top[kind]}, {lost[0]}: {new[lost[0]]}}}."
-            )
+def _kinds(values: Values) -> tuple[Values, Values]:
+    """What is set of the PET and of the stream."""
+    method = values.get("method")
+    pet = method.get("pet") if isinstance(method, dict) else None
+    stream = values.get("stream")
+    return (pet if isinstance(pet, dict) else {}), (stream if isinstance(stream, dict) else {})
 
 
 def _chosen(values: Values) -> dict[str, Any]:
     """What a variant can depend on: stream, backbone, method and PET by name."""
-    method, stream, backbone = (values.get(group) or {} for group in ("method", "stream", "backbone"))
-    named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
-    pet = method.get("pet") or {}
+    pet, stream = _kinds(values)
+    backbone = values.get("backbone")
     return {
         "method": method_name(values),
-        "stream": named,
-        "backbone": backbone.get("name"),
+        "stream": stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs"),
+        "backbone": backbone.get("name") if isinstance(backbone, dict) else None,
         "pet": pet.get("kind"),
     }

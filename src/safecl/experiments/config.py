@@ -1,6 +1,7 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
 import copy
+import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,14 +13,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from safecl.backbone.settings import BackboneSettings
-from safecl.configure.layers import (
-    Values,
-    apply_variants,
-    canonical,
-    method_name,
-    overlay,
-    with_default_kinds,
-)
+from safecl.configure.layers import Values, apply_variants, canonical, method_name, overlay, with_default_kinds
 from safecl.configure.sentences import sentence
 from safecl.configure.words import nested, parse_words
 from safecl.engine.identity import deciding, digest
@@ -63,7 +57,7 @@ def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | Non
     """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
     base, top = canonical(read_source(source)), _on_top(words, values)
     name, before = ALIASES.get(source, Path(source).stem), method_name(base)
-    together = _together(base, top)
+    together = overlay(apply_variants(base, top), top)
     together["preset"] = "" if method_name(together) != before else base.get("preset") or name
     settings = validate(together, source)
     if not settings.method.trains and "train" in top:
@@ -73,26 +67,15 @@ def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | Non
 
 def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> str:
     """What a preset or file and the words on top of it say, as YAML without any default."""
-    together = _together(canonical(read_source(source)), _on_top(words, values))
-    return yaml.safe_dump(_plain(together), sort_keys=False, allow_unicode=True)
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists and paths as words: YAML has neither."""
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    top = _on_top(words, values)
+    together = overlay(apply_variants(canonical(read_source(source)), top), top)
+    plain = json.loads(json.dumps(together, default=os.fspath))  # YAML has neither tuples nor paths
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
 def _on_top(words: Sequence[str], values: Mapping[str, Any] | None) -> Values:
     """Words and values as one; a value goes over a word."""
     return overlay(canonical(parse_words(words)), canonical(nested(values or {})))
-
-
-def _together(base: Values, top: Values) -> Values:
-    return overlay(apply_variants(base, top), top)
 
 
 def validate(values: Values, source: str = "the configuration") -> RunSettings:

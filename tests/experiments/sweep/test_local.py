@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from safecl.experiments.config import load
 from safecl.experiments.sweep import local as sweep_local
@@ -29,7 +30,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(cores: int, gigabytes: float = 1000, gpus: int = 0) -> list[dict[str, str]]:
         monkeypatch.setattr(sweep_local, "cores", lambda: cores)
         monkeypatch.setattr(sweep_local, "visible_gpus", lambda: [str(i) for i in range(gpus)])
-        monkeypatch.setattr(sweep_local, "_metal", lambda cells: False)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
         monkeypatch.setattr(sweep_local, "_resident", lambda process: GIGABYTE // 2)
         monkeypatch.setattr(sweep_local, "free_on_host", lambda: int(GIGABYTE * gigabytes))
         monkeypatch.setattr(sweep_local.subprocess, "Popen", Process)

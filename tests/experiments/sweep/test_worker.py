@@ -61,7 +61,7 @@ def test_a_worker_ends_when_the_sweep_is_gone(tmp_path: Path) -> None:
 def test_a_place_is_noted_in_a_file_that_a_sweep_reads(tmp_path: Path) -> None:
     (tmp_path / "facts.json").write_text(json.dumps({"stream": {"sessions": [{}, {}, {}, {}]}}))
     assert str(read_place(tmp_path)) == "starting"
-    status = Status(tmp_path, every=0)
+    status = Status(tmp_path, note_seconds=0)
     with status.phase("Session 2  fast", total=10, done=3) as phase:
         phase.advance(2, "loss 1.0")
     place = read_place(tmp_path)

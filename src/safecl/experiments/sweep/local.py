@@ -20,7 +20,6 @@ from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import CODES, LOG, STATUS, Job, Outcome
 from safecl.memory import free_on_host
-from safecl.settings import flatten
 
 GIGABYTE = 10**9
 
@@ -37,10 +36,12 @@ class Local:
     """Starts a process per run. ``jobs``: at most so many; ``gpus``: the part of a GPU that a run gets."""
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
-        self.gpus = visible_gpus() if any(cell.settings.device in ("auto", "cuda") for cell in cells) else []
-        self.share = gpus
-        most = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
-        self.jobs = max(1, min(jobs or (1 if _metal(cells) else most), len(cells)))
+        devices = {cell.settings.device for cell in cells}
+        self.gpus = visible_gpus() if devices & {"auto", "cuda"} else []
+        at_once = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
+        if devices & {"auto", "mps"} and torch.backends.mps.is_available():  # the one GPU of an Apple machine
+            at_once = 1
+        self.jobs = max(1, min(jobs or at_once, len(cells)))
         self.threads = max(1, cores() // self.jobs)
         self.peak = 0  # bytes that a worker was seen to use
         self.workers: list[_Worker] = []
@@ -53,12 +54,14 @@ class Local:
             return False
         used = [_resident(worker.process.pid) for worker in self.workers]
         self.peak = max([self.peak, *used])
-        grow = sum(max(self._need(worker.cell) - now, 0) for worker, now in zip(self.workers, used, strict=True))
-        return free_on_host() - grow >= self._need(cell)
+        needs = [max(ram_estimate(one.settings), self.peak) for one in (cell, *(each.cell for each in self.workers))]
+        growth = sum(max(need - now, 0) for need, now in zip(needs[1:], used, strict=True))
+        return free_on_host() - growth >= needs[0]
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-        gpu = self._free_gpu()
+        taken = Counter(worker.gpu for worker in self.workers)
+        gpu = min(self.gpus, key=lambda gpu: taken[gpu], default=None)
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,15 +97,6 @@ class Local:
         for worker in self.workers:
             worker.process.wait()
 
-    def _need(self, cell: Cell) -> int:
-        """Bytes that a run may come to need: by its settings, or what a run of this sweep was seen to use."""
-        return max(ram_estimate(cell.settings), self.peak)
-
-    def _free_gpu(self) -> str | None:
-        """The GPU with the fewest runs."""
-        taken = Counter(worker.gpu for worker in self.workers)
-        return min(self.gpus, key=lambda gpu: taken[gpu]) if self.gpus else None
-
 
 def cores() -> int:
     """Processors that this process may use."""
@@ -121,16 +115,14 @@ def visible_gpus() -> list[str]:
 def ram_estimate(settings: RunSettings) -> int:
     """Bytes on the host before anything was measured: Python with torch, the network, the matrices of a ridge head."""
     network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
-    size = flatten(settings.model_dump(mode="json")).get("method.ridge.size", 0)
+    size = getattr(getattr(settings.method, "ridge", None), "size", 0)
     return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)  # statistics, weights and what a solve needs beside them
 
 
 def _outcome(worker: _Worker) -> Outcome:
     code = worker.process.returncode
     if code < 0:
-        with contextlib.suppress(ValueError):
-            return Outcome("died", f"Its process was ended by {signal.Signals(-code).name}")
-        return Outcome("died", f"Its process was ended by signal {-code}")
+        return Outcome("died", f"Its process was ended by {_signal(-code)}")
     said = read_json(worker.folder / STATUS) or {}
     state = next((state for state, known in CODES.items() if known == code), None)
     if state is None or (state == "failed" and said.get("state") != "failed"):
@@ -138,13 +130,14 @@ def _outcome(worker: _Worker) -> Outcome:
     return Outcome(state, str(said.get("sentence", "")) if state == "failed" else "")
 
 
+def _signal(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
 def _resident(process: int) -> int:
     try:
         return int(psutil.Process(process).memory_info().rss)
     except psutil.Error:
         return 0
-
-
-def _metal(cells: Sequence[Cell]) -> bool:
-    """Whether runs share the one GPU of an Apple machine."""
-    return torch.backends.mps.is_available() and any(cell.settings.device in ("auto", "mps") for cell in cells)

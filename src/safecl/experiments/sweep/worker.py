@@ -33,7 +33,7 @@ NOTE_SECONDS = 1.0  # between two notes of where a run is
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is told: resolved settings, how they were written, the sweep's command, and its threads."""
+    """What a worker needs: resolved settings, how they were written, the sweep's command, and its threads."""
 
     settings: dict[str, Any]
     given: str
@@ -49,38 +49,42 @@ class Outcome:
     sentence: str = ""
 
 
-class Status:
+class Status(Plain):
     """Progress as lines in a log, and as a small file in the run's folder that a sweep reads."""
 
-    def __init__(self, folder: Path, every: float = NOTE_SECONDS) -> None:
-        self.folder, self.every, self.plain, self.noted = folder, every, Plain(), 0.0
+    def __init__(self, folder: Path, note_seconds: float = NOTE_SECONDS) -> None:
+        super().__init__()
+        self.folder, self.note_seconds, self.noted = folder, note_seconds, 0.0
         self.host = {"host": socket.gethostname(), "process": os.getpid()}
-
-    def say(self, text: str) -> None:
-        self.plain.say(text)
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
         self.note(title, done, total)
-        with self.plain.phase(title, total, done) as inner:
-            yield _StatusPhase(self, inner, title, total, done)
+        with super().phase(title, total, done) as inner:
+            yield _Noted(self, inner, title, total, done)
 
     def note(self, title: str, done: int, total: int) -> None:
         """``title``: "Session 2  fast", as the engine names its phases; empty before the first."""
         now = time.monotonic()
-        if self.noted and now - self.noted < self.every:
+        if self.noted and now - self.noted < self.note_seconds:
             return
         self.noted = now
         session, _, phase = title.partition("  ")
         number = session.rpartition(" ")[2]
-        place = {"session": int(number) if number.isdigit() else 0, "phase": phase, "done": done, "total": total}
+        place = {"session": int(number) if number.isdecimal() else 0, "phase": phase, "done": done, "total": total}
         with contextlib.suppress(SafeclError):  # a run does not end because its progress cannot be shown
             write_json(self.folder / STATUS, {"state": "running", **place, **self.host})
 
 
-class _StatusPhase:
-    def __init__(self, status: Status, inner: Phase, title: str, total: int, done: int) -> None:
-        self.status, self.inner, self.title, self.total, self.done = status, inner, title, total, done
+@dataclass
+class _Noted:
+    """A phase that is noted in the file as well."""
+
+    status: Status
+    inner: Phase
+    title: str
+    total: int
+    done: int
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         self.done += steps
@@ -122,8 +126,8 @@ def _run(folder: Path, job: Job) -> Outcome:
         return Outcome("stopped")
     except Exception as error:
         traceback.print_exc()
-        said = str(error).strip().splitlines() or [""]
-        return Outcome("failed", f"It ended with {type(error).__name__}: {said[0]}; {folder / LOG} says where.")
+        first = next(iter(str(error).strip().splitlines()), "")
+        return Outcome("failed", f"It ended with {type(error).__name__}: {first}; {folder / LOG} says where.")
     return Outcome("done")
 
 
@@ -137,8 +141,7 @@ def main() -> None:
 
 def _stop_without_sweep() -> None:
     with contextlib.suppress(OSError, ValueError):
-        while sys.stdin.read(1):
-            pass
+        sys.stdin.read()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
