@@ -62,10 +62,10 @@ def test_classes_without_a_place_are_left_out(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pictures_can_be_taken_out_again(kind: Any) -> None:
+def test_what_was_there_before_is_subtracted(kind: Any) -> None:
     first, second = draw(40, 3, 0), draw(25, 3, 1)
-    found = made(kind, first, second)
-    found.remove(*second)
+    found = made(kind)
+    found.merge(made(kind, first, second), made(kind, second))
     assert same(found, made(kind, first))
 
 

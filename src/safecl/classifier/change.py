@@ -28,7 +28,7 @@ from safecl.streams.pictures.images import Label
 
 def rollback(model: Model) -> Model:
     """The model before its last session, to the bit."""
-    check_not_frozen(model.header, "be rolled back")
+    check_not_frozen(model.header)
     check_rollback(model.header, sum(one.whole for one in model.state.undo))
     state, said = roll_back(model.state)
     past, classes = model.header["history"], model.classes[: said["classes"]]
@@ -44,7 +44,7 @@ def rollback(model: Model) -> Model:
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     """The model without a class, and a sentence on what stays of it. Earlier sessions cannot be rolled back then."""
-    check_not_frozen(model.header, "forget a class")
+    check_not_frozen(model.header)
     label = find(model.header, label)
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")

@@ -1,4 +1,4 @@
-"""``ContinualClassifier``: teach it pictures session by session, and ask it. It is a scikit-learn classifier, too."""
+"""``ContinualClassifier``: taught pictures session by session. It is a scikit-learn classifier, too."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Answer, answers_of, logits_of
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.history import sessions
+from safecl.classifier.history import check_not_frozen, sessions
 from safecl.classifier.model import Model, new_header, open_backbone
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
@@ -38,7 +38,7 @@ class NothingLearned(NotFittedError, SafeclError):  # type: ignore[misc]
 
 
 class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of pictures that goes on learning: new classes, or more pictures of known ones, and no old ones.
+    """A classifier of pictures that keeps learning: new classes, or more pictures of known ones, without the old ones.
 
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
     the kind of tuning; the method's own if not given. ``epochs``: chosen by the number of pictures if not given.
@@ -84,15 +84,15 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
         dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors. Pictures that were learned
-        before are skipped, unless ``again``. ``folder``: keeps the steps of the training, so that the same call goes
-        on there after a stop.
+        before are skipped, unless ``again``. ``folder``: keeps the steps of the training, so that the same call
+        resumes after a stop.
         """
         from safecl.classifier.teach import check_labels, check_one_class, new_pictures, teach
 
         pictures, source = labelled(data, labels)
         known = self._model
         if known is not None:
-            known.require_learning()
+            check_not_frozen(known.header)
         check_labels(known.classes if known else [], pictures.labels, source)
         marks = hashes(pictures)
         if isinstance(data, str | Path):
@@ -106,11 +106,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if folder is not None:
             begin(folder, self._identity(model, fresh.pictures), shown.say)
         home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
-        self._model, lesson = teach(
+        taught, lesson = teach(
             model, backbone, fresh, name=name or source, home=home, device=self.device, progress=shown, folder=folder,
             stop=stop,
         )  # fmt: skip
-        self._asked = None
+        self._become(taught)
         self.prepare()
         return lesson
 
@@ -185,7 +185,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean([a == b for a, b in zip(found.tolist(), pictures.labels, strict=True)]))
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
-        """The answers one by one; only a few batches of pictures are in memory at a time."""
+        """The answers one by one; only a few batches of pictures are in RAM at a time."""
         method, limit = self._predictor(), self._limit(unknown)
         for logits, _ in self._logits(unlabelled(pictures)):
             yield from answers_of(method, logits, self._calibration, limit, detail)
@@ -215,7 +215,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of(cls, model: Model, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> "ContinualClassifier":
-        """A classifier that goes on with ``model``."""
+        """A classifier that continues ``model``."""
         values = model.settings.model_dump(mode="json")
         method, backbone, train = (values.pop(key) for key in ("method", "backbone", "train"))
         names, size = (backbone.pop("name"), method.pop("name")), backbone.pop("image_size")
@@ -228,14 +228,14 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Go back to before the last session."""
         from safecl.classifier.change import rollback
 
-        self._model, self._asked = rollback(self._fitted), None
+        self._become(rollback(self._fitted))
 
     def forget(self, label: Label) -> str:
         """Remove a class; gives a sentence on what stays."""
         from safecl.classifier.change import forget
 
-        self._model, said = forget(self._fitted, label, self._backbone())
-        self._asked = None
+        model, said = forget(self._fitted, label, self._backbone())
+        self._become(model)
         return said
 
     def rename(self, old: Label, new: Label) -> None:
@@ -244,7 +244,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         model = self._fitted
         state = model.predicting if model.frozen else model.state
-        self._model, self._asked = Model(renamed(model.header, old, new), state), None
+        self._become(Model(renamed(model.header, old, new), state))
 
     def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
         """A model that knows what either knows; both went on from copies of one model."""
@@ -267,7 +267,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Inside
 
     _model: Model | None = None
-    _asked: Method | None = None
+    _predicting: Method | None = None
     _loaded: tuple[Any, Backbone] | None = None
 
     @property
@@ -275,6 +275,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._model is None:
             raise NothingLearned("This model has learned nothing yet; call learn first.")
         return self._model
+
+    def _become(self, model: Model) -> None:
+        self._model, self._predicting = model, None
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
@@ -291,11 +294,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _predictor(self) -> Method:
         """The method, ready to answer."""
-        model = self._fitted
-        if self._asked is None:
-            self._asked = model.method(self._backbone())
-            self._asked.eval()
-        return self._asked
+        if self._predicting is None:
+            self._predicting = self._fitted.method(self._backbone())
+            self._predicting.eval()
+        return self._predicting
 
     def _backbone(self) -> Backbone:
         return self._open(self._fitted.settings)
@@ -307,15 +309,15 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._loaded[1]
 
     def _start(self, pictures: Pictures, say: Callable[[str], None]) -> tuple[Backbone, Model]:
-        """The backbone and the model to go on with; a new one is sized by its first pictures."""
+        """The backbone and the model to continue; a new one is sized by its first pictures."""
         if self._model is not None:
             return self._backbone(), self._model
         from safecl.backbone.micro import sized
 
         settings = self._resolved()
-        chosen, told = sized(settings.backbone, pictures.shorter_side, "--set ")
-        if told is not None:
-            say(told)
+        chosen, note = sized(settings.backbone, pictures.shorter_side, "--set ")
+        if note is not None:
+            say(note)
         settings = settings.model_copy(update={"backbone": chosen})
         backbone = self._open(settings)
         header = new_header(settings, backbone, Transform(backbone.size))

@@ -1,4 +1,4 @@
-"""A model in a file goes on learning: the file changes in one step or not at all."""
+"""A model in a file learns more: the file changes in one step or not at all."""
 
 import contextlib
 import shutil
@@ -21,7 +21,7 @@ def learn_file(
     """Teach the model at ``path`` what ``data`` holds, or make one with ``params``; gives the lesson and the model.
 
     Steps of the training are kept in a folder beside the file until it is written, so the same call after a stop or a
-    kill goes on there.
+    kill resumes there.
     """
     path = path.expanduser()
     check_path(path)

@@ -1,4 +1,4 @@
-"""A model made of what a run has learned."""
+"""A model made from what a run has learned."""
 
 from pathlib import Path
 from typing import Any

@@ -32,10 +32,10 @@ def sessions(header: Header) -> int:
     return sum(entry.get("sessions", 1) for entry in header["history"] if entry["what"] in ("learn", "run"))
 
 
-def check_not_frozen(header: Header, what: str) -> None:
+def check_not_frozen(header: Header) -> None:
     """Refuse a change of a model that only predicts."""
-    if header.get("frozen"):
-        raise SafeclError(f"This model is frozen: it only predicts and cannot {what}; use the model it was made from.")
+    if header["frozen"]:
+        raise SafeclError("This model is frozen: it only predicts; use the model it was made from.")
 
 
 def check_rollback(header: Header, kept: int | None = None) -> None:
@@ -46,7 +46,7 @@ def check_rollback(header: Header, kept: int | None = None) -> None:
         return
     why = "no earlier session is kept; take a copy of its file, or teach a new model"
     if sum(entry["what"] == "learn" for entry in header["history"]) == 1:
-        why = "it has learned one session only; delete its file to begin anew"
+        why = "it has learned one session only; delete its file to start over"
     raise SafeclError(f"The model cannot be rolled back: {why}.")
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.change import recalibrated
-from safecl.classifier.history import step
+from safecl.classifier.history import check_not_frozen, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, build, set_grams, settled, statistics, tensors_of
 from safecl.errors import SafeclError
@@ -51,8 +51,7 @@ def _learned(model: Model, shared: int) -> list[str]:
 def _shared(one: Model, other: Model) -> int:
     """How many steps of their histories are the same; models that cannot be merged are refused."""
     for model in (one, other):
-        if model.frozen:
-            raise SafeclError("A frozen model only predicts; merge the models they were made from.")
+        check_not_frozen(model.header)
     kind = method_class(one.settings.method)
     for key in ("method", "backbone", "seed", "memory"):
         if getattr(one.settings, key) != getattr(other.settings, key):

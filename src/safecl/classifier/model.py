@@ -9,6 +9,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier import members
+from safecl.classifier.history import check_not_frozen
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import State, build
 from safecl.classifier.store import Header, ModelFile, write_model
@@ -54,7 +55,7 @@ class Model:
 
     @property
     def frozen(self) -> bool:
-        return bool(self.header.get("frozen"))
+        return bool(self.header["frozen"])
 
     @property
     def transform(self) -> Transform:
@@ -64,15 +65,10 @@ class Model:
         """The method in this state."""
         self.require(backbone)
         if learning:
-            self.require_learning()
+            check_not_frozen(self.header)
         state = self.state if learning else self.predicting
         sizes = self.header["statistics"]
         return build(self.settings, backbone, state, self.classes, sizes, learning=learning)
-
-    def require_learning(self) -> None:
-        """Refuse a model that only predicts."""
-        if self.frozen:
-            raise SafeclError("This model is frozen: it only predicts; go on with the model it was made from.")
 
     def require(self, backbone: Backbone) -> None:
         """Refuse another backbone than the one the model was taught with."""

@@ -1,4 +1,4 @@
-"""The settings of a model: what it is made of, resolved from a few words. Nothing heavy is imported."""
+"""The settings of a model, resolved from a few words. Nothing heavy is imported."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast

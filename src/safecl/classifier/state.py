@@ -2,7 +2,7 @@
 
 A Gram matrix is large, and the features that were added to it in a session are few. So a state holds the matrices as
 they were before the sessions that can be rolled back (``base``), and the features of the sessions since (``chain``).
-The same additions in the same order give the same bits, so taking a session back is to leave its features out.
+The same additions in the same order give the same bits, so a session is taken back by omitting its features.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,7 +210,7 @@ def advance(
 
 
 def settled(state: State, method: Method, settings: ModelSettings) -> State:
-    """Without what is needed no more: sessions that cannot be rolled back become part of ``base`` if they are large."""
+    """Without what is no longer needed. Sessions that cannot be rolled back become part of ``base`` if they are large."""
     features = settings.memory == "features"
     older = max(len(state.undo) - settings.keep, 0)
     undo = state.undo[older:]

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 HEADER = "model.json"
 SUFFIX = ".safecl"
-NEEDED = ("format", "settings", "backbone", "transform", "classes", "history")
+NEEDED = ("format", "frozen", "settings", "backbone", "transform", "classes", "history")
 Header: TypeAlias = dict[str, Any]
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
 class ModelFile:
-    """A model file that was opened; members are read, and checked, when they are asked for."""
+    """An open model file; members are read, and checked, on demand."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()

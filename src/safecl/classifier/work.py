@@ -11,15 +11,15 @@ from safecl.errors import SafeclError
 
 
 def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Make the folder, or go on in it; what another command left there is dropped."""
+    """Make the folder, or resume in it; what another command left there is dropped."""
     file, identity = folder / "job.json", json.loads(json.dumps(identity))  # as it is read
     try:
         if folder.is_dir():
             if json.loads(file.read_bytes()) == identity:
-                say("Going on where the same command was stopped.")
+                say("Resuming where the same command was stopped.")
             else:
                 shutil.rmtree(folder)
-                say("Another command was stopped here before it was done; what it had begun is dropped.")
+                say("Another command was stopped here before it was finished; what it had begun is dropped.")
     except (OSError, ValueError):
         shutil.rmtree(folder, ignore_errors=True)
     try:

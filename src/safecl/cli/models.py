@@ -174,7 +174,7 @@ def rollback(model: ModelArgument) -> None:
     from safecl.classifier.store import locked, read_header
 
     header = read_header(model)
-    check_not_frozen(header, "be rolled back")
+    check_not_frozen(header)
     check_rollback(header)
     from safecl.classifier.classifier import ContinualClassifier
 

@@ -34,11 +34,6 @@ class ClassGaussians(ClassMoments):
         return self._covariances([c], ridge)[0].to(self.means)
 
     @torch.no_grad()
-    def shared_covariance(self) -> Tensor:
-        """The sum of all scatter matrices over N − C: (d, d)."""
-        return self._shared().to(self.means)
-
-    @torch.no_grad()
     def sample(
         self,
         counts: int | Sequence[int],

@@ -74,15 +74,6 @@ class ClassMoments(nn.Module, ABC):
             self._combine(place, count, mean, spread)
 
     @torch.no_grad()
-    def remove(self, features: Tensor, targets: Tensor) -> None:
-        """Take features (N, d) with class indices (N,) out again."""
-        gone, rest = (type(self)(self.width).to(self.means.device) for _ in range(2))
-        gone.add(features, targets)
-        rest.merge(self, gone)
-        for name, value in rest.named_buffers():
-            setattr(self, name, value)
-
-    @torch.no_grad()
     def drop_class(self, c: int) -> None:
         """Remove a class; those after it move up by one."""
         for name in self.names:

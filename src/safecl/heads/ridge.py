@@ -36,7 +36,7 @@ class RidgeHead(nn.Module):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
 
     Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of the state; false where
-    they are made of something else that is.
+    they are computed from something else that is.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("errors",)

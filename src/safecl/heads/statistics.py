@@ -21,7 +21,7 @@ THIN = 8000  # numbers for each random feature that chunks of pictures and of cl
 class Statistics(nn.Module):
     """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order.
 
-    ``kept``: they are part of the state; false where they are made of something else that is.
+    ``kept``: they are part of the state; false where they are computed from something else that is.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "count")  # G follows from the features that were added to it
@@ -95,7 +95,7 @@ class Statistics(nn.Module):
     def merge(self, now: "Statistics", before: "Statistics", index: Tensor) -> None:
         """Add what ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none.
 
-        Where ``now`` has no G, that of this one stays as it is. Statistics that are not ``kept`` are computed anew.
+        Where ``now`` has no G, that of this one stays as it is. Statistics that are not ``kept`` are computed again.
         """
         if not self.kept:
             return
