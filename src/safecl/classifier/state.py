@@ -210,7 +210,7 @@ def advance(
 
 
 def settled(state: State, method: Method, settings: ModelSettings) -> State:
-    """Without what is no longer needed. Sessions that cannot be rolled back become part of ``base`` if they are large."""
+    """Without what is no longer needed. Sessions that cannot be rolled back become part of ``base`` if large."""
     features = settings.memory == "features"
     older = max(len(state.undo) - settings.keep, 0)
     undo = state.undo[older:]
