@@ -52,6 +52,17 @@ def test_the_sentences_of_the_troubleshooting_page_are_those_of_the_program() ->
     assert [text for text in quoted if not any(_says(template, text) for template in said)] == []
 
 
+def test_what_the_quickstart_shows_is_what_the_program_prints() -> None:
+    text = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shown = "\n".join(block for block in blocks if block.startswith("$ "))
+    lines = [line.strip() for line in shown.splitlines() if line.endswith((".", "?", ")"))]
+    said = [text.strip() for text in sentences() if sum(map(str.isalpha, text)) >= 10]
+    patterns = [".*?".join(map(re.escape, text.split("…"))) for text in said]
+    assert len(lines) >= 10
+    assert [line for line in lines if not any(re.fullmatch(pattern, line) for pattern in patterns)] == []
+
+
 def sentences() -> Iterator[str]:
     """Every text of the program, with … for what is put into it."""
     for file in (ROOT / "src").rglob("*.py"):
