@@ -189,8 +189,8 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
         assert not both._fitted.state.undo and both._fitted.method(whole._backbone()).sessions == 5
         again = reopened(both, tmp_path / "both.safecl")
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
-        again.learn(*lesson("j", seed=6))  # and it goes on learning
-        assert len(again.classes_) == 10
+    again.learn(*lesson("j", seed=6))  # and it keeps learning
+    assert len(again.classes_) == 10
 
 
 def test_models_whose_common_beginning_is_unknown_are_refused(new_model: New, lesson: Lesson) -> None:
@@ -242,7 +242,7 @@ def test_a_session_is_taken_back_to_the_bit_with_all_that_learning_needs(
 
 
 def test_models_that_do_not_belong_together_are_refused(new_model: New, lesson: Lesson) -> None:
-    one, other, third = new_model(), new_model(), new_model(seed=1)
+    one, other, third = (new_model("ranpac", seed=seed) for seed in (0, 0, 1))
     for model in (one, other, third):
         model.learn(*lesson("ab"))
     backbone = one._backbone()

@@ -130,7 +130,7 @@ BAD: list[tuple[str, str]] = [
     ("learn two --model new", "ends in .safecl"),
     ("learn two --model nowhere/new.safecl", "There is no folder nowhere"),
     ("predict --model m.safecl", "no picture to look at"),
-    ("predict nowhere.png --model m.safecl", "could not be answered: nowhere.png (there is no such file)"),
+    ("predict nowhere.png --model m.safecl", "could not be answered: nowhere.png (no such file)"),
     ("predict empty --model m.safecl", "could not be answered: empty (There is no picture in empty)"),
     ("predict one --model m.safecl --format xml", "--format is one of table, jsonl, csv"),
     ("predict one --model m.safecl --unknown 2", "unknown"),
