@@ -1,7 +1,10 @@
-"""Temperatures, probabilities and thresholds against what is known of drawn logits."""
+"""Temperatures, probabilities and thresholds against drawn logits; what a model says of itself against new pictures."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,9 +14,15 @@ from safecl.classifier.calibrate import (
     expected_error,
     fit_temperature,
     fit_trust,
+    left_out_logits,
     probabilities,
+    recalled,
     threshold,
 )
+from safecl.classifier.teach import embed
+from safecl.methods.ranpac import RanPAC
+from safecl.methods.safe import SAFE
+from safecl.streams.pictures.images import ArrayPictures
 
 RANDOM = torch.Generator().manual_seed(0)
 LOGITS = 2 * torch.randn(4000, 5, generator=RANDOM)
@@ -66,3 +75,68 @@ def test_the_calibration_error_is_the_mean_distance_of_confidence_and_accuracy()
 
 def test_the_first_pictures_of_every_class_are_kept() -> None:
     assert chosen(torch.tensor([1, 0, 1, 1, 0, 2]), 2).tolist() == [0, 1, 2, 4, 5]
+
+
+def blurred(classes: str, each: int, seed: list[int]) -> tuple[np.ndarray, list[str]]:
+    """Pictures of four by four squares whose colours vary so much that some are confused with another class."""
+    labels, noise = [label for label in classes for _ in range(each)], np.random.default_rng(seed)
+    patterns = [np.random.default_rng(list(repr(label).encode())).uniform(40, 215, (4, 4, 3)) for label in labels]
+    squares = np.array(patterns) + noise.normal(0, 60, (len(labels), 4, 4, 3))
+    return squares.clip(0, 255).astype(np.uint8).repeat(4, axis=1).repeat(4, axis=2), labels
+
+
+def test_after_five_sessions_a_model_says_of_itself_what_new_pictures_show(new_model: Callable[..., Any]) -> None:
+    """The fast learner moves far in every session, so that nothing it gave to old pictures is true any more."""
+    moving = {
+        "method.ridge": {"size": 200, "betas": (0.01,)},
+        "method.policy": {"pilot": 0.0, "release": False, "average": False},
+        "method.guide.lambda_cos": 0.0,
+        "train.lr": 0.2,
+    }
+    model = new_model(settings=moving, epochs=5)
+    for session, classes in enumerate(("abc", "def", "ghi", "jkl", "mno")):
+        lesson = model.learn(*blurred(classes, 8, [0, session]))
+    images, labels = blurred("abcdefghijklmno", 30, [0, 99])
+    p = model.predict_proba(images)
+    true = float(np.mean(model.classes_[p.argmax(axis=1)] == labels))
+    assert 0.5 < true < 0.9
+    assert lesson.accuracy == pytest.approx(true, abs=0.1)  # of 120 pictures
+    assert float(p.max(axis=1).mean()) == pytest.approx(true, abs=0.1)
+
+
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+@pytest.mark.parametrize("name", ["safe", "ranpac"])
+def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
+    name: str, memory: str, new_model: Callable[..., Any], lesson: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, sessions = new_model(name, memory=memory), [lesson("abc"), lesson("da", seed=1)]
+    with monkeypatch.context() as watched:
+        for kind in (SAFE, RanPAC):
+            watched.setattr(kind, "embed", lambda *_: pytest.fail("a second forward pass"))
+        for session in sessions:
+            model.learn(*session)
+    fitted = model._fitted
+    method = fitted.method(model._backbone(), learning=True).eval()
+    method.refresh()
+    images, labels = sessions[-1]
+    today = embed(method, ArrayPictures(images, labels), range(len(labels)), fitted.transform, lambda: False)
+    old = recalled(method, fitted.state.kept, torch.arange(15))
+    together = {network: torch.cat([old[network], rows]) for network, rows in today.items()}
+    logits = left_out_logits(method, together, fitted.state.kept["targets"])
+    expected, found = calibrate(logits, fitted.state.kept["targets"]), fitted.header["calibration"]
+    assert found["scores"] == pytest.approx(expected["scores"], rel=1e-3 if memory == "statistics" else 0.05)
+
+
+def test_the_only_picture_of_a_class_judges_nothing(new_model: Callable[..., Any], lesson: Callable[..., Any]) -> None:
+    model = new_model()
+    told = model.learn(*lesson("abcdefghijkl", 1))
+    assert told.accuracy is None and not told.suspects and not told.confused
+    assert any(warning.startswith("0 pictures are too few to say how sure") for warning in told.warnings)
+    assert model.predict_proba(lesson("a", 1)[0]).shape == (1, 12)
+    told = model.learn(*lesson("mn", 5))
+    assert told.accuracy is not None and model._fitted.header["calibration"]["pictures"] == 10
+    assert not {label for _, label, _, _ in told.suspects} - {"m", "n"}
+    model.forget("m")
+    assert model._fitted.header["calibration"]["pictures"] == 5
+    model.learn(*lesson("a", 1, seed=2))  # its second one
+    assert model._fitted.header["calibration"]["pictures"] == 7

@@ -200,37 +200,6 @@ def test_few_more_pictures_of_a_known_class_are_not_too_few(new_model: New, less
     assert note.startswith("1 class has 3 pictures or fewer (c)")
 
 
-@pytest.mark.parametrize("memory", ["statistics", "features"])
-@pytest.mark.parametrize("name", ["safe", "ranpac"])
-def test_a_lesson_uses_the_features_that_the_heads_were_given(
-    name: str, memory: Any, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For every session: they are those of the networks as they are after it."""
-    from safecl.classifier import teach
-
-    settings = {"method.answer.statistics": "stale"} if name == "safe" else {}  # every head is given features
-    model, given = new_model(name, memory=memory, settings=settings), []
-    real = teach.known_features
-
-    def look(method: Any, added: Any, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        given.append(real(method, added, rows))
-        return {}  # computed anew
-
-    def compare(*arguments: Any) -> dict[str, torch.Tensor]:
-        found = embed(*arguments)
-        assert found.keys() == given[-1].keys()
-        for key, rows in found.items():
-            assert torch.allclose(rows, given[-1][key], atol=1e-5 if memory == "statistics" else 0.05)
-        return found
-
-    embed = teach.embed
-    monkeypatch.setattr(teach, "known_features", look)
-    monkeypatch.setattr(teach, "embed", compare)
-    model.learn(*lesson("abc"))
-    model.learn(*lesson("da", seed=1))
-    assert len(given) == 2
-
-
 def test_a_session_that_fails_leaves_the_model_as_it_was(
     taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
 ) -> None:

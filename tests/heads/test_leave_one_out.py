@@ -1,10 +1,13 @@
-"""Which pictures of a session judge a tuning."""
+"""Which pictures judge, and what heads answer to them as if they had been left out."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges
+from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges, leaving_out, one_of_each
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+from safecl.heads.statistics import movement
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,33 @@ def test_of_many_pictures_some_of_every_class_are_asked(targets: Tensor, each: i
     there = targets.bincount()
     expected = torch.where(there > 1, there.clamp(max=each), 0)
     assert torch.equal(targets[judges(targets, MAX_JUDGING_PICTURES)].bincount(minlength=len(there)), expected)
+
+
+@pytest.mark.parametrize(("asked", "beta"), [(36, 1e-2), (24, 1e-2), (36, 1e-8)], ids=["all", "some", "no ridge"])
+def test_a_head_that_follows_answers_as_if_the_pictures_had_been_left_out_before_it_followed(
+    asked: int, beta: float
+) -> None:
+    """Against leaving them out of the statistics it follows, following by the same operator, solving and asking."""
+    random = torch.Generator().manual_seed(0)
+    settings, targets = RidgeSettings(size=50, betas=(beta,)), torch.arange(36) % 3
+    slow, fast = (RidgeHead(8, settings).double() for _ in range(2))
+    f_slow = (torch.randn(36, 8, generator=random) + 2 * torch.eye(8)[targets]).double()
+    f_fast = f_slow + 0.5 * torch.randn(36, 8, generator=random)  # of the pictures themselves: no map gives them
+    points = torch.randn(20, 8, generator=random).double()
+    moved = movement(fast.project(points), fast.project(points.flip(1)))
+    slow.add(f_slow, targets)
+    fast.statistics.follow(slow.statistics, moved)
+    fast.solve()
+    groups = one_of_each(targets[:asked])
+    with leaving_out(fast, targets[:asked], groups, {"": moved(slow.project(f_slow[:asked]))}):
+        found = fast.logits(f_fast[:asked])
+    absolute = fast.beta
+    for group in groups.unique().tolist():
+        left_out = (groups == group).nonzero()[:, 0]
+        stays = torch.tensor([i for i in range(36) if i not in left_out.tolist()])
+        rest, without = (RidgeHead(8, settings).double() for _ in range(2))
+        rest.add(f_slow[stays], targets[stays])
+        without.statistics.follow(rest.statistics, moved)
+        gram, sums = without.statistics.gram, without.statistics.sums
+        weight = torch.linalg.solve(gram + absolute * torch.eye(50).double(), sums)
+        assert torch.allclose(found[left_out], fast.project(f_fast[left_out]) @ weight, atol=1e-3)

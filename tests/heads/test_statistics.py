@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from safecl.errors import SafeclError
 from safecl.heads import statistics as module
-from safecl.heads.statistics import Statistics, require_memory
+from safecl.heads.statistics import Statistics, movement, require_memory
 
 CPU = torch.device("cpu")
 
@@ -41,7 +41,7 @@ def test_statistics_follow_points_that_moved(points: int, chunk: int, monkeypatc
     source, found = Statistics(10), Statistics(10)
     source.add(h, y)
     monkeypatch.setattr(module, "CHUNK", chunk)
-    found.follow(source, p, q)
+    found.follow(source, movement(p, q))
     kernel = p.double() @ p.double().T
     kernel += module.RIDGE * kernel.diagonal().mean() * torch.eye(points)
     operator = torch.eye(10).double() + p.double().T @ torch.linalg.solve(kernel, (q - p).double())
@@ -55,7 +55,7 @@ def test_points_that_stay_leave_the_statistics_as_they_are() -> None:
     source, found = Statistics(10), Statistics(10)
     source.add(torch.randn(8, 10), torch.arange(8) % 2)
     for points in (torch.randn(6, 10), torch.zeros(6, 10)):
-        found.follow(source, points, points)
+        found.follow(source, movement(points, points))
         assert torch.equal(found.gram, source.gram) and torch.equal(found.sums, source.sums)
 
 

@@ -1,14 +1,14 @@
-"""Honest probabilities and the answer ``unknown``, from pictures that were learned, each left out in turn.
+"""Calibrated probabilities and the answer ``unknown``, from learned pictures that are left out in turn.
 
-Leave-one-out in closed form needs no picture beyond those that are learned, and none of them
-later: of each class the features of some pictures are kept, float16, so that the model can be calibrated again when
-it has learned more. The temperature is the one of least negative log-likelihood; the largest probability is then
-corrected by a logistic regression of being right. A picture is unknown if its largest
-logit is below that of the share of known pictures that may be called unknown.
+Leave-one-out in closed form needs no pictures beyond those that are learned, and none of them later: some features per
+class are kept, float16, so that the model can be calibrated again when it has learned more. The temperature is the one
+of least negative log-likelihood; the largest probability is then corrected by a logistic regression of being correct. A
+picture is unknown if its largest logit is below that of the share of known pictures that may be called unknown.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,49 +18,89 @@ from torch import Tensor
 from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.method import Method
 
-EACH, MOST = 20, 1024  # pictures that are kept of a class in a session; of all pictures that are looked at
+KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
+MAX_JUDGED = 1024  # pictures that are left out in turn after a session
+MIN_FOR_TEMPERATURE = 20  # pictures from which a temperature is fitted
 BINS = 15  # of the expected calibration error
-FEWEST = 20  # pictures from which a temperature is fitted
 EPS, PRIOR = 1e-6, 4.0  # probabilities are this far from 0 and 1; strength of the prior of ``fit_trust``
 
 
-def chosen(targets: Tensor, each: int = EACH) -> Tensor:
+def chosen(targets: Tensor, each: int = KEPT_PER_CLASS) -> Tensor:
     """The positions of the first ``each`` pictures of every class: (n,)."""
-    rows = [(targets == c).nonzero()[:each, 0] for c in torch.unique(targets).tolist()]
-    return torch.cat(rows).sort().values if rows else torch.zeros(0, dtype=torch.long)
+    return (one_of_each(targets) < each).nonzero()[:, 0]
 
 
-def some(count: int, most: int = MOST) -> Tensor:
+def some(count: int, most: int = MAX_JUDGED) -> Tensor:
     """At most ``most`` of ``count`` positions, drawn evenly and always the same: (n,)."""
     if count <= most:
         return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:most].sort().values
 
 
+@contextmanager
+def watching(method: Method) -> Iterator[dict[str, Tensor]]:
+    """Meanwhile collect, by network, the features (N, d) that a session gives to the method's ridge heads."""
+    found: dict[str, Tensor] = {}
+    heads: dict[str, Any] = {network: method.get_submodule(head) for network, head in method.heads.items()}
+    try:
+        for network, head in heads.items():
+            head.watch = lambda features, network=network: found.update({network: features.detach()})
+        yield found
+    finally:
+        for head in heads.values():
+            head.watch = None
+
+
+def can_be_left_out(targets: Tensor, learned: Tensor) -> Tensor:
+    """Positions of ``targets`` (n,) whose class has more than one picture among all that were ``learned`` (N,).
+
+    The only picture of a class cannot be left out: nothing would be known of the class.
+    """
+    return (learned.bincount(minlength=int(targets.max()) + 1)[targets] > 1).nonzero()[:, 0]
+
+
 @torch.no_grad()
 def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor) -> Tensor:
     """The method's answer (n, C) to features (n, d) by network of pictures it has learned, left out."""
     device = method.backbone.device
-    targets = targets.to(device)
-    with leaving_out(method, targets, one_of_each(targets)):
-        logits = method.answer({name: rows.to(device).float() for name, rows in features.items()})
-    return logits[method.outputs[-1]].float().cpu()
+    targets, here = targets.to(device), {name: rows.to(device).float() for name, rows in features.items()}
+    with leaving_out(method, targets, one_of_each(targets), method.included(here)):
+        return method.answer(here)[method.outputs[-1]].float().cpu()
 
 
-def calibrate(logits: Tensor, targets: Tensor) -> dict[str, Any]:
-    """Temperature, sorted scores of known pictures, and how good both are; fit for JSON."""
-    temperature = fit_temperature(logits, targets) if len(logits) >= FEWEST and logits.shape[1] > 1 else 1.0
-    right = logits.argmax(dim=1) == targets
-    slope, offset = fit_trust(torch.softmax(logits / temperature, dim=1).amax(dim=1), right)
+def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Features (n, d) by network as they are today, from what was kept of the pictures at ``rows``."""
+    device = method.backbone.device
+    return method.recalled({name: kept[name][rows].to(device).float() for name in kept if name != "targets"})
+
+
+def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> dict[str, Any] | None:
+    """The calibration by the pictures of which features are kept. ``seen``: the classes of all pictures."""
+    if not len(kept.get("targets", ())):
+        return None
+    rows = can_be_left_out(kept["targets"], seen["classes"])
+    rows = rows[some(len(rows))]
+    targets = kept["targets"][rows]
+    return calibrate(left_out_logits(method, recalled(method, kept, rows), targets), targets)
+
+
+def calibrate(logits: Tensor, targets: Tensor) -> dict[str, Any] | None:
+    """Temperature, sorted scores of known pictures, and how good both are; fit for JSON. None without pictures."""
+    if not len(targets):
+        return None
+    enough = len(logits) >= MIN_FOR_TEMPERATURE and logits.shape[1] > 1
+    temperature = fit_temperature(logits, targets) if enough else 1.0
+    correct = logits.argmax(dim=1) == targets
+    slope, offset = fit_trust(torch.softmax(logits / temperature, dim=1).amax(dim=1), correct)
     found = {"temperature": temperature, "slope": slope, "offset": offset}
     sure = probabilities(logits, found).amax(dim=1)
     return {
         **found,
         "pictures": len(targets),
         "scores": [float(f"{score:.6g}") for score in unknown_score(logits).sort().values.tolist()],
-        "accuracy": float(right.float().mean()) if len(right) else None,
-        "error": expected_error(sure, right),
-        "bins": reliability(sure, right),
+        "accuracy": float(correct.float().mean()),
+        "error": expected_error(sure, correct),
+        "bins": reliability(sure, correct),
     }
 
 
@@ -80,18 +120,23 @@ def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tens
     return torch.softmax(z * ((low + high) / 2).exp(), dim=1).to(logits)
 
 
-def fit_trust(sure: Tensor, right: Tensor) -> tuple[float, float]:
-    """(a, b) of the logistic regression right ~ sigmoid(a · logit(sure) + b), drawn to (1, 0) as by a few pictures.
+def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
+    """(a, b) of the logistic regression correct ~ sigmoid(a · logit(sure) + b), drawn to (1, 0) as by a few pictures.
 
-    One temperature leaves large probabilities too large where a few pictures are taken for something quite different.
+    One temperature leaves large probabilities too large where a few pictures are confused with something quite
+    different.
     """
-    x = torch.stack([torch.logit(sure.double(), eps=EPS), torch.ones(len(sure), dtype=torch.float64)], dim=1)
-    w = start = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    for _ in range(30):  # Newton's method
-        q = torch.sigmoid(x @ w)
-        slope = x.T @ (q - right.double()) + PRIOR * (w - start)
-        w = w - torch.linalg.solve((x.T * (q * (1 - q))) @ x + PRIOR * torch.eye(2, dtype=torch.float64), slope)
-    a, b = w.tolist()
+    from scipy.optimize import minimize  # a second, which predictions need not wait for
+
+    x, y = torch.logit(sure.double(), eps=EPS), correct.double()
+
+    def loss(line: Any) -> float:
+        a, b = map(float, line)
+        return float(F.binary_cross_entropy_with_logits(a * x + b, y, reduction="sum")) + PRIOR / 2 * (
+            (a - 1) ** 2 + b**2
+        )
+
+    a, b = minimize(loss, (1.0, 0.0)).x.tolist()
     return (a, b) if a > 0 else (1.0, 0.0)
 
 
@@ -107,42 +152,33 @@ def threshold(scores: list[float], rate: float) -> float:
 
 
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:
-    """The T > 0 with the least cross entropy of softmax(z / T), by golden section on log T.
+    """The T in [0.01, 100] with the least cross entropy of softmax(z / T).
 
-    As if one more picture than there are had been answered wrongly: none of n pictures wrong is no proof of certainty.
+    As if one more picture than there are had been classified wrongly: none of n pictures wrong is no proof of
+    certainty.
     """
-    smoothing = 1 / (len(targets) + 2)
+    from scipy.optimize import minimize_scalar
+
+    z, smoothing = logits.double(), 1 / (len(targets) + 2)
 
     def loss(log_t: float) -> float:
-        return float(F.cross_entropy(logits.double() / math.exp(log_t), targets, label_smoothing=smoothing))
+        return float(F.cross_entropy(z / math.exp(log_t), targets, label_smoothing=smoothing))
 
-    low, high, golden = math.log(1e-2), math.log(1e2), (math.sqrt(5) - 1) / 2
-    a, b = high - golden * (high - low), low + golden * (high - low)
-    at_a, at_b = loss(a), loss(b)
-    for _ in range(40):
-        if at_a < at_b:
-            high, b, at_b = b, a, at_a
-            a = high - golden * (high - low)
-            at_a = loss(a)
-        else:
-            low, a, at_a = a, b, at_b
-            b = low + golden * (high - low)
-            at_b = loss(b)
-    return math.exp((low + high) / 2)
+    return math.exp(minimize_scalar(loss, bounds=(math.log(1e-2), math.log(1e2))).x)
 
 
-def expected_error(sure: Tensor, right: Tensor) -> float | None:
+def expected_error(sure: Tensor, correct: Tensor) -> float | None:
     """The expected calibration error: how far confidence (n,) and accuracy are apart, over bins of equal width."""
     if not len(sure):
         return None
-    return sum(n * abs(confidence - accuracy) for confidence, accuracy, n in reliability(sure, right)) / len(sure)
+    return sum(n * abs(confidence - accuracy) for confidence, accuracy, n in reliability(sure, correct)) / len(sure)
 
 
-def reliability(sure: Tensor, right: Tensor) -> list[tuple[float, float, int]]:
+def reliability(sure: Tensor, correct: Tensor) -> list[tuple[float, float, int]]:
     """(mean confidence, accuracy, pictures) of every bin that has pictures."""
     which = (sure * BINS).long().clamp(max=BINS - 1)
     found = []
     for b in torch.unique(which).tolist():
         rows = which == b
-        found.append((float(sure[rows].mean()), float(right[rows].float().mean()), int(rows.sum())))
+        found.append((float(sure[rows].mean()), float(correct[rows].float().mean()), int(rows.sum())))
     return found

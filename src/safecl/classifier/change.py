@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.calibrate import calibrate, left_out_logits, some
+from safecl.classifier.calibrate import recalibrate
 from safecl.classifier.history import check_not_frozen, check_rollback, counts, step
 from safecl.classifier.model import Model
 from safecl.classifier.rename import find
@@ -70,22 +70,12 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     header = {
         **model.header,
         "classes": list(method.classes),
-        "calibration": recalibrated(method, state),
+        "calibration": recalibrate(method, state.kept, state.seen),
         "history": [*history, entry],
         "changed": entry["date"],
     }
     taught = counts(model.header)[label]
     return Model(header, state), _sentence(label, taught, min(removed.values(), default=0), method)
-
-
-def recalibrated(method: Method, state: State) -> dict[str, object] | None:
-    """The calibration by the pictures of which features are kept."""
-    if not len(state.kept.get("targets", ())):
-        return None
-    rows = some(len(state.kept["targets"]))
-    features = {name: values[rows] for name, values in state.kept.items() if name != "targets"}
-    targets = state.kept["targets"][rows]
-    return calibrate(left_out_logits(method, features, targets), targets)
 
 
 def _without(state: State, method: Method, index: int) -> tuple[State, dict[str, int]]:

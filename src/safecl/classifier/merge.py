@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.change import recalibrated
+from safecl.classifier.calibrate import recalibrate
 from safecl.classifier.history import check_not_frozen, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, build, set_grams, settled, statistics, tensors_of
@@ -118,7 +118,7 @@ def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[
         **a.header,
         "model": uuid.uuid4().hex,
         "classes": list(method.classes),
-        "calibration": recalibrated(method, state),
+        "calibration": recalibrate(method, state.kept, state.seen),
         "history": [*a.header["history"], *copy.deepcopy(later), entry],
         "changed": entry["date"],
     }

@@ -13,12 +13,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.calibrate import calibrate, chosen, left_out_logits, probabilities, some
+from safecl.classifier.calibrate import (
+    MAX_JUDGED,
+    calibrate,
+    can_be_left_out,
+    chosen,
+    left_out_logits,
+    probabilities,
+    recalled,
+    some,
+    watching,
+)
 from safecl.classifier.data import ready
 from safecl.classifier.history import counts as taught_before
 from safecl.classifier.history import step
 from safecl.classifier.model import Model
-from safecl.classifier.state import Added, State, advance, recording, sizes_of
+from safecl.classifier.state import State, advance, recording, sizes_of
 from safecl.engine.device import make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
@@ -150,7 +160,7 @@ def teach(
     session = Session(method.sessions + 1, name, classes, views)
     fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress or Quiet(), folder, stop)
     before, identity = model.state, uuid.uuid4().hex[:12]
-    with recording(method, settings.memory) as added:
+    with recording(method, settings.memory) as added, watching(method) as given:
         learn(method, session, fit)
     counts, before_counts = Counter(pictures.labels), taught_before(model.header)
     said = {key: len(model.header[key]) for key in ("classes", "history")}
@@ -158,8 +168,9 @@ def teach(
     state = advance(before, method, identity, added, settings, said)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
-    state, calibration, told = _look_back(state, method, views, targets, transform, stop, added)
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
+    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
+    judged = calibration["pictures"] if calibration else 0
     new = [label for label in classes if label not in set(model.classes)]
     taught = {label: counts[label] + before_counts.get(label, 0) for label in classes}
     lesson = Lesson(
@@ -170,11 +181,7 @@ def teach(
         new=new,
         seconds=time.monotonic() - began,
         epochs=train.epochs,
-        warnings=[
-            *fresh.note(),
-            *warnings(pictures, taught, method.classes, calibration["pictures"]),
-            *told.pop("warnings"),
-        ],
+        warnings=[*fresh.note(), *warnings(pictures, taught, method.classes, judged), *told.pop("warnings")],
         **told,
     )
     entry = step(
@@ -209,21 +216,13 @@ def _grown(rows: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor
     return {name: torch.cat([rows[name], added]) if name in rows else added for name, added in more.items()}
 
 
-def _widened(kept: dict[str, Tensor], features: dict[str, Tensor]) -> dict[str, Tensor]:
+def _widened(kept: dict[str, Tensor], features: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``kept`` with zeros for networks that were added after its pictures were seen."""
     if not kept:
         return kept
     count = len(kept["targets"])
     new = {name: rows.new_zeros(count, rows.shape[1]).half() for name, rows in features.items() if name not in kept}
     return {**kept, **new}
-
-
-def known_features(method: Method, added: Sequence[Added], rows: Tensor) -> dict[str, Tensor]:
-    """Features (n, d) by network of the pictures at ``rows``, as they were added to the ridge heads; {} if not all."""
-    values = {one.head: one.values for one in added}
-    if not method.heads or not set(method.heads.values()) <= values.keys():
-        return {}
-    return {network: values[head][rows.to(values[head].device)].float().cpu() for network, head in method.heads.items()}
 
 
 @torch.no_grad()
@@ -247,33 +246,38 @@ def _look_back(
     targets: Tensor,
     transform: Transform,
     stop: Callable[[], bool],
-    added: Sequence[Added],
-) -> tuple[State, dict[str, Any], dict[str, Any]]:
+    given: Mapping[str, Tensor],
+) -> tuple[State, dict[str, Any] | None, dict[str, Any]]:
     """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
 
-    ``added``: what the session has added to the ridge heads.
+    ``state``: with the pictures of the session among those seen. ``given``: by network, the features (N, d) of the
+    session's pictures that its learning has computed.
     """
-    here = some(len(targets)) if len(targets) <= 1024 else chosen(targets)[some(len(chosen(targets)))]
-    features = known_features(method, added, here) or embed(method, views, here.tolist(), transform, stop)
-    own = targets[here]
-    older = some(len(state.kept["targets"]), max(1024 - len(here), 256)) if state.kept else torch.zeros(0).long()
-    state = replace(state, kept=_widened(state.kept, features))
-    before = {name: state.kept[name][older] for name in features} if state.kept else {}
-    together = {name: torch.cat([before[name].float(), rows]) if before else rows for name, rows in features.items()}
-    every = torch.cat([state.kept["targets"][older], own]) if before else own
-    logits = left_out_logits(method, together, every)
-    picked = chosen(own)
-    judged = torch.cat([torch.arange(len(older)), len(older) + picked])
-    calibration = calibrate(logits[judged], every[judged])
-    kept = {name: rows[picked].half() for name, rows in features.items()} | {"targets": own[picked]}
-    p = probabilities(logits, calibration)
+    here = some(len(targets)) if len(targets) <= MAX_JUDGED else chosen(targets)[some(len(chosen(targets)))]
+    if method.heads and given.keys() == method.heads.keys():
+        features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in given.items()}
+    else:
+        features = embed(method, views, here.tolist(), transform, stop)
+    own, keeping = targets[here], method.to_keep(features)
+    kept = _widened(state.kept, keeping) or {"targets": targets[:0]}
+    older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
+    if len(older):
+        before = recalled(method, kept, older)
+        features = {name: torch.cat([before[name].cpu(), rows]) for name, rows in features.items()}
+    every = torch.cat([kept["targets"][older], own])
+    picked, rest = chosen(own), can_be_left_out(every, state.seen["classes"])
+    logits = left_out_logits(method, {name: rows[rest] for name, rows in features.items()}, every[rest])
+    judged = torch.isin(rest, torch.cat([torch.arange(len(older)), len(older) + picked]))
+    calibration = calibrate(logits[judged], every[rest][judged])
+    p, recent = probabilities(logits, calibration), rest >= len(older)
     told = {
-        "accuracy": calibration["accuracy"],
-        "confused": confused(p[judged].argmax(dim=1), every[judged], method.classes),
-        "suspects": suspects(p[len(older) :], own, here, views, method.classes),
-        "warnings": twins(next(iter(features.values())), own, here, views),
+        "accuracy": calibration and calibration["accuracy"],
+        "confused": confused(p[judged].argmax(dim=1), every[rest][judged], method.classes),
+        "suspects": suspects(p[recent], every[rest][recent], here[rest[recent] - len(older)], views, method.classes),
+        "warnings": twins(next(iter(features.values()))[len(older) :], own, here, views),
     }
-    return replace(state, kept=_grown(state.kept, kept)), calibration, told
+    more = {name: rows[picked].half() for name, rows in keeping.items()} | {"targets": own[picked]}
+    return replace(state, kept=_grown(kept, more)), calibration, told
 
 
 def confused(answers: Tensor, targets: Tensor, classes: Sequence[Label]) -> list[tuple[Label, Label, int]]:

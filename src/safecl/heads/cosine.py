@@ -26,7 +26,7 @@ class CosineHead(nn.Module):
         self.unit = unit
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
-        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
+        self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
         self.register_buffer("sums", torch.zeros(0, width))
         self.register_buffer("counts", torch.zeros(0))
 
@@ -40,7 +40,7 @@ class CosineHead(nn.Module):
         z = self.scale * (f @ F.normalize(self.weight, dim=1).T)
         if self.left_out is None or not self._imprinted():
             return z
-        targets, _ = self.left_out
+        targets = self.left_out[0]
         rest = self.sums[targets] - (f if self.unit else features)  # zeros where a class has one picture
         own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[targets] > 1)
         return z.scatter(1, targets[:, None], own[:, None])

@@ -1,6 +1,6 @@
 """Logits as if a picture had not been learned: leave-one-out in closed form, and the pictures to ask."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -20,19 +20,23 @@ MIN_ERROR_CHANGE = 0.05
 
 
 @contextmanager
-def leaving_out(module: nn.Module, targets: Tensor, groups: Tensor) -> Iterator[None]:
+def leaving_out(
+    module: nn.Module, targets: Tensor, groups: Tensor, included: Mapping[str, Tensor] | None = None
+) -> Iterator[None]:
     """Meanwhile the heads in ``module`` answer to learned pictures as if these had been left out, a group at a time.
 
-    ``targets`` (N,): class indices; ``groups`` (N,): numbers of groups. Exact for ridge heads, given β and the
-    features. Cosine heads whose weights are centroids leave out each picture alone. Other heads answer as usual.
+    ``targets`` (N,): class indices; ``groups`` (N,): numbers of groups; ``included``: by the name of a ridge head, the
+    rows (N, M) that its statistics have of these pictures, where these are not the projected features that it is asked
+    about. Exact for ridge heads, given β and the rows. Cosine heads whose weights are centroids leave out each picture
+    alone. Other heads answer as usual.
     """
-    heads = [head for head in module.modules() if isinstance(head, RidgeHead | CosineHead)]
+    heads = {name: head for name, head in module.named_modules() if isinstance(head, RidgeHead | CosineHead)}
     try:
-        for head in heads:
-            head.left_out = targets, groups
+        for name, head in heads.items():
+            head.left_out = targets, groups, (included or {}).get(name)
         yield
     finally:
-        for head in heads:
+        for head in heads.values():
             head.left_out = None
 
 

@@ -64,7 +64,8 @@ class RidgeHead(nn.Module):
         self.statistics = Statistics(size, device, kept)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
-        self.left_out: tuple[Tensor, Tensor] | None = None  # see ``leaving_out``
+        self.watch: Callable[[Tensor], None] | None = None  # called with the features of every session
+        self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
         self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
@@ -75,20 +76,26 @@ class RidgeHead(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """z of Eq. (9): (N, d) → (N, C)."""
-        h = self.project(features)
-        z = h @ self.weight
-        if self.left_out is None:
-            return z
-        targets, groups = self.left_out
+        x = self.project(features)
+        z = x @ self.weight
+        return z if self.left_out is None else self._without_groups(x, z, *self.left_out)
+
+    def _without_groups(self, x: Tensor, z: Tensor, targets: Tensor, groups: Tensor, included: Tensor | None) -> Tensor:
+        """Logits of projected features x (N, M) by the statistics without their own group; ``z``: by all of them.
+
+        With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
+        """
+        h = x if included is None else included
         y = F.one_hot(targets, z.shape[1]).to(z)
         if len(h) == int(self.statistics.count) or self.beta < IMPRECISE * float(self.statistics.gram.trace()):
-            return left_out_dual(h, y, groups, self.beta)
+            return left_out_dual(x, h, y, groups, self.beta)
+        residual = h @ self.weight - y
         v = whitened(self.statistics.gram, h, self.beta)
+        v_x = v if included is None else whitened(self.statistics.gram, x, self.beta)
         for group in torch.unique(groups).tolist():
             rows = (groups == group).nonzero()[:, 0]
-            hat = v[:, rows].T @ v[:, rows]
-            rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - hat
-            z[rows] = torch.linalg.solve(rest, z[rows] - hat @ y[rows])
+            rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]
+            z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
     @torch.no_grad()
@@ -103,6 +110,8 @@ class RidgeHead(nn.Module):
     @torch.no_grad()
     def add_evidence(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the evidence for β alone."""
+        if self.watch is not None:
+            self.watch(features)
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if len(order) // 5:
             errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)

@@ -120,16 +120,16 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
     return product
 
 
-def left_out_dual(h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
-    """Logits (n, C) of ridge regression on these rows alone, each group (n,) answered as if it had been left out.
+def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
+    """Logits (n, C) of x (n, M) by ridge regression on h (n, M) and y (n, C), each without the rows of its group (n,).
 
-    ``h`` (n, M), ``y`` (n, C). In float64 by the kernel of the rows, so that it is precise for any β.
+    In float64 by the kernel of the rows, so that it is precise for any β.
     """
-    rows = h.double().cpu()
+    asked, rows, wanted, groups = x.double().cpu(), h.double().cpu(), y.double().cpu(), groups.cpu()
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
-    wanted, groups = y.double().cpu(), groups.cpu()
-    dual, z = inverse @ wanted, torch.empty_like(wanted)
+    kernel, dual, z = asked @ rows.T, inverse @ wanted, torch.empty_like(wanted)
     for group in torch.unique(groups).tolist():
         here = (groups == group).nonzero()[:, 0]
-        z[here] = wanted[here] - torch.linalg.solve(inverse[here][:, here], dual[here])
+        without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
+        z[here] = kernel[here] @ without
     return z.to(y)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,34 @@ from safecl.memory import free_memory
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
 RIDGE = 1e-3  # of the operator by which statistics follow, in units of a projected feature's squared norm
 THIN = 8000  # numbers for each random feature that chunks of pictures and of classes need beside G and its factor
+
+
+class Movement(NamedTuple):
+    """How projected features (n, M) move: by the linear operator I + Uᵀ V, with U and V (k, M)."""
+
+    u: Tensor
+    v: Tensor
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """(n, M) → (n, M)."""
+        return torch.addmm(rows, rows @ self.u.T, self.v)
+
+
+def movement(before: Tensor, after: Tensor) -> Movement:
+    """The operator that takes projected features (k, M) P, ``before``, nearly to Q, ``after``.
+
+    It is I + Pᵀ (P Pᵀ + λI)⁻¹ (Q − P), the identity where nothing moves. U and V are of moderate size, so that float32
+    is enough for G.
+    """
+    kernel = sum((part @ part.T for part in map(precise, torch.split(before, CHUNK, dim=1))), start=torch.zeros(()))
+    kernel.diagonal().add_(RIDGE * max(float(kernel.diagonal().mean()), torch.finfo(torch.float32).tiny))
+    factor = torch.linalg.cholesky(kernel)
+
+    def whitened(rows: Tensor) -> Tensor:
+        parts = map(precise, torch.split(rows, CHUNK, dim=1))
+        return torch.cat([torch.linalg.solve_triangular(factor, part, upper=False).to(rows) for part in parts], dim=1)
+
+    return Movement(whitened(before), whitened(after - before))
 
 
 class Statistics(nn.Module):
@@ -57,23 +85,9 @@ class Statistics(nn.Module):
         self.count = self.count + len(targets)
 
     @torch.no_grad()
-    def follow(self, source: "Statistics", before: Tensor, after: Tensor) -> None:
-        """Become ``source`` as it would be had its pictures moved.
-
-        Projected features (n, M) of points ``before`` and ``after`` they moved tell how: the linear operator I + T with
-        T = Pᵀ (P Pᵀ + λI)⁻¹ (Q − P) takes P nearly to Q, and G to (I + T)ᵀ G (I + T). Where nothing moves, ``source``
-        stays as it is. T is made as Uᵀ V with U, V of moderate size, so that float32 is enough for G.
-        """
-        kernel = sum((part @ part.T for part in map(precise, torch.split(before, CHUNK, dim=1))), start=torch.zeros(()))
-        kernel.diagonal().add_(RIDGE * max(float(kernel.diagonal().mean()), torch.finfo(torch.float32).tiny))
-        factor = torch.linalg.cholesky(kernel)
-
-        def whitened(rows: Tensor) -> Tensor:
-            parts = [torch.linalg.solve_triangular(factor, precise(part), upper=False).to(source.gram)
-                     for part in torch.split(rows, CHUNK, dim=1)]  # fmt: skip
-            return torch.cat(parts, dim=1)
-
-        u, v = whitened(before), whitened(after - before)
+    def follow(self, source: "Statistics", movement: Movement) -> None:
+        """Become ``source`` as it would be had its pictures moved: G to (I + UᵀV)ᵀ G (I + UᵀV)."""
+        u, v = movement
         if self.gram.shape != source.gram.shape:
             require_memory(self.size, source.gram.device, itemsize=source.gram.element_size())
             self.gram = torch.empty_like(source.gram)

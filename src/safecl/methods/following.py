@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from safecl.heads.linear_map import LinearMap
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.shared_gaussians import SharedGaussians
+from safecl.heads.statistics import Movement, movement
 from safecl.randomness import generator
 
 POINTS_PER_DIMENSION = 2
@@ -34,6 +35,11 @@ class Following(nn.Module):
     @torch.no_grad()
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
         """Compute the statistics of the fast learner's head, and solve it."""
-        points = self.kept.sample(POINTS_PER_DIMENSION * self.kept.width, generator(self.seed, "memory"))
-        fast.statistics.follow(slow.statistics, fast.project(points), fast.project(self.map(points)))
+        fast.statistics.follow(slow.statistics, self.movement(fast))
         fast.solve()
+
+    @torch.no_grad()
+    def movement(self, fast: RidgeHead) -> Movement:
+        """How the slow learner's projected features move to become those in the statistics of the fast one's head."""
+        points = self.kept.sample(POINTS_PER_DIMENSION * self.kept.width, generator(self.seed, "memory"))
+        return movement(fast.project(points), fast.project(self.map(points)))

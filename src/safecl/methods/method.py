@@ -171,6 +171,21 @@ class Method(nn.Module, ABC):
         """How much each of the ``logits`` counts in the method's own answer, (N,); empty where nothing is weighed."""
         return {}
 
+    def to_keep(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What to keep of the features (N, d) by network of some pictures, so that they can be judged by later."""
+        return dict(features)
+
+    def recalled(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Features (N, d) by network, as they are today, of pictures of which ``to_keep`` was kept."""
+        return dict(kept)
+
+    def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """By ridge head, the rows (N, M) that its statistics have of learned pictures with these features by network.
+
+        Without a row for a head, they are the projected features that it is asked about.
+        """
+        return {}
+
     def drop_class(self, index: int) -> None:
         """Remove the class at ``index`` from every module; those after it move up by one."""
         for part in editable_parts(self, self.handles).values():

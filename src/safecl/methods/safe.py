@@ -171,6 +171,20 @@ class SAFE(Method):
         f_slow = self.slow.features(images)
         return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.features(images)}
 
+    def to_keep(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The slow learner's features, which stay true; where the fast one's head follows, these are enough."""
+        return dict(features) if self.following is None else {"slow": features["slow"]}
+
+    def recalled(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """φ_slow, and φ_fast by the map between the two."""
+        return dict(kept) if self.following is None else {**kept, "fast": self.following.map(kept["slow"])}
+
+    def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The fast learner's head follows the slow one's, so it has the slow learner's features, moved."""
+        if self.following is None or self.sessions == 1:
+            return {}
+        return {"ridge_fast": self.following.movement(self.ridge_fast)(self.ridge_slow.project(features["slow"]))}
+
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
         s, f_slow, f_fast = self.settings.answer, features["slow"], features["fast"]
