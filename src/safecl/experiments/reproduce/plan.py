@@ -26,9 +26,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Job:
-    """A target at a scale: its entries, the streams it shows, and what cannot be run, each with the reason."""
+    """A target at a scale: its rows and entries, the streams it shows, and what cannot be run, with the reason."""
 
     target: Target
+    rows: list[Row]
     entries: list[Entry]
     streams: dict[str, StandIn] = field(default_factory=dict)  # by the label of the column
     left_out: list[str] = field(default_factory=list)
@@ -64,11 +65,11 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
         raise SafeclError(f"--seeds {repeat} is wrong: the scale {scale.name} has 1 to {len(scale.seeds)} seeds.")
     given = flat(parse_words(words))
     check_keys([given], "the words")
-    whole, target = target, target.at(scale.name)
-    left_out = _not_at_this_scale(whole, target)
+    rows = [row for row in target.rows if scale.name in (row.scales or [scale.name])]
+    left_out: list[str] = []
     columns, streams = _columns(target, scale, left_out)
     entries = []
-    for row in target.rows:
+    for row in rows:
         for place, column in columns:
             stream = streams[column.label]
             runs = [
@@ -79,7 +80,7 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
                 left_out.append(f"{row.label} on {stream.title}: it has no form for this protocol")
                 continue
             entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs), stream))
-    return Job(target, entries, streams, left_out)
+    return Job(target, rows, entries, streams, left_out)
 
 
 def make_cell(
@@ -113,34 +114,29 @@ def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _not_at_this_scale(whole: Target, target: Target) -> list[str]:
-    """The rows and columns that the scale leaves out."""
-    first, second = whole.axes or ("", "")
-    rows = [row.label for row in whole.rows if row.label not in {one.label for one in target.rows}]
-    columns = [one.label for one in whole.columns if one.label not in {kept.label for kept in target.columns}]
-    parts = [f"{name} {', '.join(labels)}".strip() for name, labels in ((first, rows), (second, columns)) if labels]
-    return [f"{'; '.join(parts)}: left out at this scale"] if parts else []
-
-
 def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tuple[int, Column]], dict[str, StandIn]]:
     """The columns that are run, with their places, and the stream of each; what is not run is added to ``left_out``."""
     columns: list[tuple[int, Column]] = []
     streams: dict[str, StandIn] = {}
     reasons: dict[str, list[str]] = {}
     by_stream = any(column.stream for column in target.columns)
+    parts = []
+    for axis, lines in zip(target.axes or ("", ""), (target.rows, target.columns), strict=True):
+        omitted = [line.label for line in lines if line.scales and scale.name not in line.scales]
+        parts += [f"{axis} {', '.join(omitted)}".strip()] if omitted else []
+    left_out += [f"{'; '.join(parts)}: left out at this scale"] if parts else []
     for place, column in enumerate(target.columns):
-        if column.mean or (target.stream is None and not by_stream):
+        name = column.stream or target.stream
+        if column.mean or name is None or (column.scales and scale.name not in column.scales):
             continue
-        name = str(column.stream or target.stream)
         stream = scale.stream(name)
+        shown = next((label for label, one in streams.items() if by_stream and one is stream), None)
         if stream is None:
             reasons.setdefault("nothing stands for it at this scale", []).append(column.label)
-            continue
-        shown = next((label for label, one in streams.items() if by_stream and one is stream), None)
-        if shown is not None:
+        elif shown is not None:
             reasons.setdefault(f"{stream.title} stands for it as well, in the column {shown}", []).append(column.label)
-            continue
-        streams[column.label] = stream
-        columns.append((place, column))
+        else:
+            streams[column.label] = stream
+            columns.append((place, column))
     left_out += [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
     return columns, streams

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import mean, stdev
 from typing import Any
 
@@ -84,50 +85,35 @@ def _signed(value: float) -> str:
 
 def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
     """The rows of a target; ``runs``: the finished ones by the names of their cells."""
-    target, lines = job.target, []
-    for row in target.rows:
-        mine = {entry.column.label: entry for entry in job.entries if entry.row is row}
-        cells: list[Shown] = []
-        for column in job.columns:
-            if column.mean:
-                cells.append(_mean(cells, _printed(target, row.paper, len(cells))))
-            elif column.label in mine:
-                cells.append(_shown(mine[column.label], runs, ask))
-            else:
-                cells.append(Shown())
+    lines = []
+    for row in job.rows:
+        mine = {entry.column.label: _shown(entry, runs, ask) for entry in job.entries if entry.row is row}
+        cells = [mine.get(column.label, Shown()) for column in job.columns if not column.mean]
+        if len(cells) < len(job.columns):  # the paper's own mean, where all of its columns are there
+            whole = len(job.columns) == len(job.target.columns) and row.paper
+            cells.append(_mean(cells, row.paper[-1] if whole else None))
         lines.append(Line(row.label, cells))
     return lines
 
 
-def _printed(target: Target, paper: tuple[float | None, ...], shown: int) -> float | None:
-    """The paper's own mean, where all of its columns are there."""
-    others = sum(not column.mean for column in target.columns)
-    return next((value for value, column in zip(paper, target.columns, strict=False) if column.mean), None) if (
-        shown == others
-    ) else None  # fmt: skip
-
-
 def _mean(cells: Sequence[Shown], printed: float | None) -> Shown:
     """Over the columns that are there: of ours seed by seed, of the paper's where each has a number."""
-    seeds = max((len(cell.ours) for cell in cells), default=0)
-    by_seed = [[cell.ours[i] if i < len(cell.ours) else None for cell in cells] for i in range(seeds)]
-    ours = [mean(v for v in values if v is not None) if values and None not in values else None for values in by_seed]
+    by_seed = [[value for value in values if value is not None] for values in zip_longest(*(c.ours for c in cells))]
+    ours = [mean(values) if len(values) == len(cells) else None for values in by_seed]
     papers = [cell.paper for cell in cells if cell.paper is not None]
-    paper = printed if printed is not None or len(papers) < len(cells) or not papers else mean(papers)
+    paper = mean(papers) if printed is None and papers and len(papers) == len(cells) else printed
     return Shown(tuple(ours), paper)
 
 
 def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
-    values: list[float | None] = []
-    for cell in entry.runs:
-        run = runs.get(cell.name)
-        if run is None:
-            values.append(None)
-        elif entry.column.answer:
-            values.append(_percent(ask(cell, entry.column.answer)))
-        else:
-            values.append(number(run, entry.row.output, entry.column.measure))
-    return Shown(tuple(values), entry.paper, entry.column.measure)
+    def value(cell: Cell) -> float | None:
+        if cell.name not in runs:
+            return None
+        if entry.column.answer:
+            return _percent(ask(cell, entry.column.answer))
+        return number(runs[cell.name], entry.row.output, entry.column.measure)
+
+    return Shown(tuple(map(value, entry.runs)), entry.paper, entry.column.measure)
 
 
 def number(run: Run, output: str | None, measure: Measure) -> float | None:
@@ -148,29 +134,21 @@ def _percent(value: float | None) -> float | None:
 
 
 def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
-    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies."""
-    by_label = {line.label: line for line in lines}
+    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies.
+
+    That column is the mean where there is one.
+    """
+    places = [i for i, cell in enumerate(lines[0].cells) if cell.measure == "final"] if lines else []
+    if not places:
+        return [Outcome(claim) for claim in target.claims]
+    cells = {line.label: line.cells[places[-1]] for line in lines}
     found = []
     for claim in target.claims:
-        place = _judged(lines)
-        margins = [
-            (rival, _margin(by_label[claim.row].cells[place], by_label[rival].cells[place]))
-            for rival in claim.over
-            if place is not None and rival in by_label
-        ]
-        known = [(rival, margin) for rival, margin in margins if margin.mean is not None]
-        if not known:
-            found.append(Outcome(claim))
-            continue
-        rival, margin = min(known, key=lambda pair: pair[1].mean or 0.0)
-        found.append(Outcome(claim, rival, margin))
+        margins = {rival: _margin(cells[claim.row], cells[rival]) for rival in claim.over if rival in cells}
+        known = {rival: margin.mean for rival, margin in margins.items() if margin.mean is not None}
+        rival = min(known, key=lambda name: known[name], default="")
+        found.append(Outcome(claim, rival, margins.get(rival)))
     return found
-
-
-def _judged(lines: Sequence[Line]) -> int | None:
-    """The column that decides: the last one of final accuracies, that is the mean where there is one."""
-    places = [i for i, cell in enumerate(lines[0].cells) if cell.measure == "final"] if lines else []
-    return places[-1] if places else None
 
 
 def _margin(one: Shown, other: Shown) -> Shown:

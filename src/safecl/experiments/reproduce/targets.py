@@ -24,6 +24,7 @@ class Change(Settings):
     label: str = Field(description="its head")
     set: dict[str, Any] = Field({}, description="settings by dotted keys")
     presets: dict[Preset, dict[str, Any]] = Field({}, description="in place of set, with this preset")
+    scales: tuple[str, ...] = Field((), description="where it is run; everywhere if not given")
 
     def changes(self, preset: Preset) -> dict[str, Any]:
         return self.presets.get(preset, self.set)
@@ -55,13 +56,6 @@ class Claim(Settings):
     over: tuple[str, ...]
 
 
-class Part(Settings):
-    """The rows and columns that are run at a scale, by their labels."""
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
 class Target(Settings):
     """A table or a figure of the paper."""
 
@@ -76,7 +70,6 @@ class Target(Settings):
     rows: tuple[Row, ...] = ()
     claims: tuple[Claim, ...] = ()
     axes: tuple[str, str] | None = Field(None, description="names of rows and columns")
-    only: dict[str, Part] = Field({}, description="by scale, what is run of it")
     late: float = Field(0.0, description="share of the sessions that are late ones")
 
     @model_validator(mode="after")
@@ -92,19 +85,6 @@ class Target(Settings):
             if missing:
                 raise ValueError(f"there is no row {', '.join(sorted(missing))}")
         return self
-
-    def at(self, scale: str) -> "Target":
-        """The target with the rows and columns that are run at a scale."""
-        part = self.only.get(scale)
-        if part is None:
-            return self
-        places = [i for i, column in enumerate(self.columns) if column.label in part.columns]
-        rows = [
-            row.model_copy(update={"paper": tuple(row.paper[i] for i in places)} if row.paper else {})
-            for row in self.rows
-            if row.label in part.rows
-        ]
-        return self.model_copy(update={"rows": tuple(rows), "columns": tuple(self.columns[i] for i in places)})
 
 
 def names() -> list[str]:
