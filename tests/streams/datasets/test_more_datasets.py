@@ -1,18 +1,18 @@
 """The datasets that the paper does not use, as miniatures in their published formats."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.io import loadmat, savemat
+from scipy.io import savemat
 
 from safecl.errors import SafeclError
 from safecl.streams.catalog import check_stream
 from safecl.streams.datasets import DATASETS, core50, office_home
+from safecl.streams.datasets.archive import open_source
 from safecl.streams.datasets.dataset import record
-from safecl.streams.datasets.matlab import read_arrays
+from safecl.streams.datasets.prepare import prepare
 from safecl.streams.settings import DatasetSettings
 from tests.streams.datasets.test_datasets import miniature, opened, picture, processed, tarred, zipped
 
@@ -45,13 +45,7 @@ def test_food_is_split_by_its_lists(tmp_path: Path, miniature: Any) -> None:
     assert [(len(s.train), len(stream.test(s.number))) for s in stream][:2] == [(22, 11), (20, 10)]
     del files["food-101/images/dish_003/0.jpg"]
     with pytest.raises(SafeclError, match="dish_003/0, but the picture is missing"):
-        DATASETS["food101"].plan([_source(tarred(tmp_path / "other.tar.gz", files))])
-
-
-def _source(path: Path) -> Any:
-    from safecl.streams.datasets.archive import open_source
-
-    return open_source(path)
+        DATASETS["food101"].plan([open_source(tarred(tmp_path / "other.tar.gz", files))])
 
 
 def test_pets_are_split_by_their_lists_and_named_by_breed(tmp_path: Path, miniature: Any) -> None:
@@ -68,8 +62,6 @@ def test_pets_are_split_by_their_lists_and_named_by_breed(tmp_path: Path, miniat
     tarred(folder / "annotations.tar.gz", lists | {"annotations/trimaps/Breed_01_1.png": picture(1, "PNG")})
     with pytest.raises(SafeclError, match=r"not the published images\.tar\.gz"):
         miniature("pets", folder)
-    from safecl.streams.datasets.prepare import prepare
-
     root = tmp_path / "root"
     prepare(DATASETS["pets"], folder, root, any_md5=True)
     stream = opened("pets", root)
@@ -89,8 +81,6 @@ def flowers(folder: Path) -> Path:
 
 
 def test_flowers_learn_from_training_and_validation_sets(tmp_path: Path) -> None:
-    from safecl.streams.datasets.prepare import prepare
-
     root, folder = tmp_path / "root", flowers(tmp_path / "downloads")
     prepare(DATASETS["flowers102"], folder, root, any_md5=True)
     stream = opened("flowers102", root)
@@ -102,29 +92,13 @@ def test_flowers_learn_from_training_and_validation_sets(tmp_path: Path) -> None
         prepare(DATASETS["flowers102"], folder, tmp_path / "other", any_md5=True)
 
 
-@pytest.mark.parametrize("compressed", [True, False])
-def test_matlab_arrays_are_those_that_scipy_reads(compressed: bool) -> None:
-    values = {
-        "a": np.arange(7.0)[None],
-        "b": np.array([[3]], dtype=np.uint8),
-        "longer_name": np.arange(300, dtype=np.int32)[None],
-        "text": "left out",
-        "nested": {"x": np.zeros(3)},
-    }
-    out = io.BytesIO()
-    savemat(out, values, do_compression=compressed)
-    found, expected = read_arrays(out.getvalue(), "here"), loadmat(io.BytesIO(out.getvalue()))
-    assert found.keys() == {"a", "b", "longer_name"}
-    for name, array in found.items():
-        assert np.array_equal(array, expected[name][0])
-
-
-def test_a_broken_matlab_file_is_one_sentence() -> None:
-    out = io.BytesIO()
-    savemat(out, {"a": np.arange(100.0)})
-    for data in (b"", b"x" * 300, out.getvalue()[:400]):
-        with pytest.raises(SafeclError, match=r"^here cannot be read as a MATLAB 5 file .* fetch it again\.$"):
-            read_arrays(data, "here")
+def test_a_broken_list_of_flowers_is_one_sentence(tmp_path: Path) -> None:
+    folder = flowers(tmp_path / "downloads")
+    whole = (folder / "setid.mat").read_bytes()
+    for data in (b"", b"x" * 300, whole[:400]):
+        (folder / "setid.mat").write_bytes(data)
+        with pytest.raises(SafeclError, match=r"setid\.mat.*(fetch it again|missing: valid, tstid)\.$"):
+            prepare(DATASETS["flowers102"], folder, tmp_path / "root", any_md5=True)
 
 
 def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path, miniature: Any) -> None:
@@ -144,7 +118,7 @@ def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path
     assert [(len(s.train), len(stream.test(s.number))) for s in stream] == [(6, 18)] + [(6, 0)] * 7
     with pytest.raises(SafeclError, match="lacks the folders s11 of CORe50"):
         few = {name: data for name, data in files.items() if "/s11/" not in name}
-        DATASETS["core50"].plan([_source(zipped(tmp_path / "few.zip", few))])
+        DATASETS["core50"].plan([open_source(zipped(tmp_path / "few.zip", few))])
 
 
 def test_office_home_has_a_drawn_split_in_each_of_four_domains(tmp_path: Path, miniature: Any) -> None:

@@ -10,13 +10,20 @@ import tarfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple
 
 from safecl.errors import SafeclError
+
+
+class Member(NamedTuple):
+    name: str
+    size: int
+    plain: bool  # neither a link nor a device
+    open: Callable[[], IO[bytes] | None]
 
 
 class Source(ABC):
@@ -25,21 +32,34 @@ class Source(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @abstractmethod
+    def members(self) -> Iterator[Member]:
+        """Every file, in the order that is fastest to read; each can be opened until the next one is asked for."""
+
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Every plain file by its name, with its size; raises on a name or a kind that could do harm."""
+        found = {}
         with whole(self.path):
-            return self.listing()
-
-    @abstractmethod
-    def listing(self) -> dict[str, int]: ...
-
-    @abstractmethod
-    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        """The wanted files, in the order that is fastest to read."""
+            for member in self.members():
+                if not member.plain:
+                    raise SafeclError(f"{self.path} holds {member.name!r}, which is a link or a device; not unpacked.")
+                found[safe(member.name, self.path)] = member.size
+        return found
 
     def names(self) -> list[str]:
         return sorted(self.sizes)
+
+    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        """The wanted files, one after the other."""
+        left = set(wanted)
+        for member in self.members() if left else ():
+            if member.name in left and (stream := member.open()) is not None:
+                with stream:
+                    yield member.name, stream
+                left.discard(member.name)
+                if not left:
+                    return
 
     def read(self, name: str) -> bytes:
         with whole(self.path):
@@ -55,63 +75,34 @@ class Source(ABC):
                     pass
 
     def extract(self, moves: dict[str, str], target: Path) -> None:
-        """Write each file to its place below ``target``; one that is there whole is left, so this can be resumed."""
+        """Write each file to its place below ``target``; one that is there whole stays, so this can be resumed."""
         missing = {name for name, to in moves.items() if not has_size(target / to, self.sizes[name])}
         with whole(self.path):
             for name, stream in self.open_all(missing):
                 place = target / moves[name]
                 place.parent.mkdir(parents=True, exist_ok=True)
-                partial = place.with_name(place.name + ".partial")
-                with open(partial, "wb") as out:
+                unfinished = place.with_name(place.name + ".partial")
+                with open(unfinished, "wb") as out:
                     shutil.copyfileobj(stream, out, 1 << 20)
-                os.replace(partial, place)
+                os.replace(unfinished, place)
 
 
 class ZipSource(Source):
-    def listing(self) -> dict[str, int]:
+    def members(self) -> Iterator[Member]:
         with zipfile.ZipFile(self.path) as archive:
-            found = {}
             for info in archive.infolist():
                 mode = info.external_attr >> 16
-                if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_IFMT(mode) == 0):
-                    raise SafeclError(
-                        f"{self.path} holds {info.filename!r}, which is a link or a device; not unpacked."
-                    )
+                plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
                 if not info.is_dir():
-                    found[safe(info.filename, self.path)] = info.file_size
-            return found
-
-    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        with zipfile.ZipFile(self.path) as archive:
-            for info in archive.infolist():
-                if not info.is_dir() and info.filename in wanted:
-                    with archive.open(info) as stream:
-                        yield info.filename, stream
+                    yield Member(info.filename, info.file_size, plain, partial(archive.open, info))
 
 
 class TarSource(Source):
-    def listing(self) -> dict[str, int]:
+    def members(self) -> Iterator[Member]:
         with tarfile.open(self.path) as archive:
-            found = {}
             for member in archive:
-                if member.isdir():
-                    continue
-                if not member.isfile():
-                    raise SafeclError(f"{self.path} holds {member.name!r}, which is a link or a device; not unpacked.")
-                found[safe(member.name, self.path)] = member.size
-            return found
-
-    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        left = set(wanted)
-        with tarfile.open(self.path) as archive:
-            for member in archive if left else ():
-                if member.isfile() and member.name in left:
-                    stream = archive.extractfile(member)
-                    if stream is not None:
-                        yield member.name, stream
-                    left.discard(member.name)
-                    if not left:
-                        return
+                if not member.isdir():
+                    yield Member(member.name, member.size, member.isfile(), partial(archive.extractfile, member))
 
     def check(self) -> None:
         """A tar has no checksums: it is whole if its end marker is there and its compression can be read to the end."""
@@ -129,20 +120,13 @@ class TarSource(Source):
 class FolderSource(Source):
     """An unpacked archive. Links inside it are not followed."""
 
-    def listing(self) -> dict[str, int]:
-        found = {}
+    def members(self) -> Iterator[Member]:
         for folder, folders, files in os.walk(self.path):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            for name in files:
-                at = Path(folder, name)
-                if at.is_file() and not at.is_symlink():
-                    found[at.relative_to(self.path).as_posix()] = at.stat().st_size
-        return found
-
-    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        for name in sorted(wanted):
-            with open(self.path / name, "rb") as stream:
-                yield name, stream
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for path in (Path(folder, name) for name in sorted(files)):
+                if path.is_file() and not path.is_symlink():
+                    name = path.relative_to(self.path).as_posix()
+                    yield Member(name, path.stat().st_size, True, partial(open, path, "rb"))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
+from safecl.streams.datasets.dataset import OFFICIAL, Plan
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILES = ("train", "test", "meta")
 
 
-def plan_cifar(sources: Sequence[Source]) -> Plan:
+def plan(sources: Sequence[Source]) -> Plan:
     for source in sources:
         found = {PurePosixPath(name).name: name for name in source.names()}
         if set(FILES) <= found.keys():
@@ -27,12 +27,11 @@ def plan_cifar(sources: Sequence[Source]) -> Plan:
     raise SafeclError(f"{sources[0].path} lacks one of the files train, test and meta of CIFAR-100's Python version.")
 
 
-def read_cifar(place: Path) -> "Collection":
+def read(place: Path) -> "Collection":
     """Classes are numbered alphabetically, as in ``meta``, and labelled by their names."""
     from safecl.streams.collection import Collection
 
-    meta = load(place / "meta")
-    names = [str(name) for name in _get(meta, "fine_label_names", place / "meta")]
+    names = [str(name) for name in _get(place / "meta", "fine_label_names")[0]]
     train, test = (_pictures(place / part, names) for part in ("train", "test"))
     return Collection("cifar100", train, test, tuple(names), home=place)
 
@@ -40,8 +39,7 @@ def read_cifar(place: Path) -> "Collection":
 def _pictures(path: Path, names: Sequence[str]) -> "ArrayPictures":
     from safecl.streams.pictures.images import ArrayPictures
 
-    batch = load(path)
-    data, labels = _get(batch, "data", path), _get(batch, "fine_labels", path)
+    data, labels = _get(path, "data", "fine_labels")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
         raise SafeclError(f"{path} does not hold CIFAR-100 pictures (rows of 3072 bytes); prepare cifar100 again.")
     arrays = np.ascontiguousarray(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
@@ -79,34 +77,9 @@ def _latin(value: str, encoding: str = "latin1") -> bytes:
     return value.encode("latin1")
 
 
-def _get(batch: dict[Any, Any], key: str, path: Path) -> Any:
-    found = batch.get(key)
-    if found is None:
-        raise SafeclError(f"{path} has no {key}; prepare cifar100 again.")
-    return found
-
-
-CIFAR100 = Dataset(
-    name="cifar100",
-    title="CIFAR-100",
-    folder="cifar-100-python",
-    home="https://www.cs.toronto.edu/~kriz/cifar.html",
-    classes=100,
-    counts={OFFICIAL: (50_000, 10_000)},
-    first=10,
-    step=10,
-    archives=(
-        Archive(
-            "cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-        ),
-    ),
-    fetch="run `safecl data prepare cifar100 --download`, or fetch cifar-100-python.tar.gz from "
-    "www.cs.toronto.edu/~kriz and run `safecl data prepare cifar100 --from cifar-100-python.tar.gz`.",
-    licence="none stated",
-    plan=plan_cifar,
-    read=read_cifar,
-    pitfalls=("Test pictures are resized to 224 at once, not to 256 and cropped as elsewhere.",),
-    margin=1.0,
-)
+def _get(path: Path, *keys: str) -> list[Any]:
+    batch = load(path)
+    missing = [key for key in keys if key not in batch]
+    if missing:
+        raise SafeclError(f"{path} has no {missing[0]}; prepare cifar100 again.")
+    return [batch[key] for key in keys]

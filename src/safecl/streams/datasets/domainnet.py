@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.datasets.dataset import OFFICIAL, Archive, Dataset, Plan
-from safecl.streams.datasets.layout import pictures_of
+from safecl.streams.datasets.dataset import OFFICIAL, Moves, Plan, pictures_of
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
@@ -15,13 +14,11 @@ if TYPE_CHECKING:
 
 DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 LISTS = tuple(f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test"))
-SITE = "http://csr.bu.edu/ftp/visda/2019/multi-source"
-CLEANED = ("clipart", "painting")  # whose cleaned zips lie in another folder of the site
 
 
-def plan_domainnet(sources: Sequence[Source]) -> Plan:
+def plan(sources: Sequence[Source]) -> Plan:
     """Six zips and twelve lists, packed or unpacked, in any number of sources."""
-    moves: list[tuple[Source, dict[str, str]]] = []
+    moves: Moves = []
     for source in sources:
         names = source.names()
         found = {name: PurePosixPath(name).name for name in names if PurePosixPath(name).name in LISTS}
@@ -41,7 +38,7 @@ def plan_domainnet(sources: Sequence[Source]) -> Plan:
     return Plan(OFFICIAL, moves)
 
 
-def read_domainnet(place: Path) -> "Collection":
+def read(place: Path) -> "Collection":
     """By the lists ``domain/class/file label``; classes are the folder names, in the order of the label numbers."""
     from safecl.streams.collection import Collection
 
@@ -89,35 +86,3 @@ def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, s
             "version."
         )
     return FilePictures(files, [names[number] for _, number in listed], upright=False)
-
-
-DOMAINNET = Dataset(
-    name="domainnet",
-    title="DomainNet",
-    folder="DomainNet",
-    home="https://ai.bu.edu/M3SDA",
-    classes=345,
-    counts={OFFICIAL: (409_832, 176_743)},
-    first=345,
-    step=345,
-    archives=(
-        *(
-            Archive(f"{d}.zip", url=f"{SITE}/groundtruth/{d}.zip" if d in CLEANED else f"{SITE}/{d}.zip")
-            for d in DOMAINS
-        ),
-        *(Archive(name, url=f"{SITE}/domainnet/txt/{name}") for name in LISTS),
-    ),
-    fetch="run `safecl data prepare domainnet --download` (18 GB), or fetch the six zips and twelve lists of the "
-    "cleaned version from ai.bu.edu/M3SDA into one folder and run `safecl data prepare domainnet --from FOLDER`.",
-    licence="fair use, non-commercial research",
-    plan=plan_domainnet,
-    read=read_domainnet,
-    pitfalls=(
-        "The site offers original and cleaned zips under the same names; mixing them leaves listed files missing.",
-        "The field tests on the union of the six test lists after every session, future domains included.",
-        "Infographs can be very large, and drawings of quickdraw are not RGB.",
-    ),
-    protocol="domain",
-    domains=DOMAINS,
-    shuffled=False,
-)
