@@ -78,6 +78,23 @@ def test_check_reads_what_a_run_with_the_same_settings_would_read(class_folder, 
     assert isinstance(result.exception, SafeclError) and "did you mean 'stream.unreadable'" in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("unreadable=skip", "'unreadable=skip' is not a setting of the stream, such as stream.unreadable=skip."),
+        ("train.epochs=2", "'train.epochs=2' is not a setting of the stream, such as stream.unreadable=skip."),
+        ("stream.step=", "stream.step= has no value"),
+        ("stream.step", "'stream.step' is not of the form key=value"),
+        ("stream.order=[a", "cannot be read; put quotes around it"),
+        ("stream.order=a", "stream.order=a is wrong: it is a list, for example stream.order=[a]."),
+        ("stream.step=0", "stream.step=0 is wrong: it must be above 0."),
+    ],
+)
+def test_a_word_that_sets_nothing_of_the_stream_is_one_sentence(word: str, sentence: str) -> None:
+    result = run.invoke(app, ["check", "folder:x", word])
+    assert isinstance(result.exception, SafeclError) and sentence in str(result.exception)
+
+
 def test_check_names_links_that_lead_nowhere_and_classes_that_are_not_text(class_folder) -> None:
     top = class_folder({"ant": 5, "bee": 5})
     os.symlink("loop.png", top / "ant" / "loop.png")

@@ -17,7 +17,6 @@ from safecl.streams.settings import (
     TableSettings,
     parse_stream,
     short_form,
-    with_words,
 )
 
 union: TypeAdapter[Any] = TypeAdapter(StreamSettings)
@@ -138,18 +137,3 @@ def test_every_setting_is_described() -> None:
     for kind in KINDS.values():
         for name, field in kind.model_fields.items():
             assert field.description or name == "kind", (kind, name)
-
-
-def test_words_of_the_command_line_are_typed_as_in_a_run() -> None:
-    words = ["stream.unreadable=skip", "stream.step=3", "stream.order=[b, a]", "stream.cache=off"]
-    settings = parse_stream(with_words(short_form("folder:x"), words))
-    assert settings == FolderSettings(path="x", unreadable="skip", step=3, order=("b", "a"), cache=False)
-    for word, sentence in (
-        ("unreadable=skip", "write stream.unreadable=skip"),
-        ("stream.step", "'stream.step' has no value; write stream.step=VALUE"),
-        ("stream.step=", "'stream.step=' has no value"),
-        ("train.epochs=2", "'train.epochs=2' means nothing here: only settings of the stream do"),
-        ("a", "only settings of the stream"),
-    ):
-        with pytest.raises(SafeclError, match=sentence):
-            with_words({}, [word])

@@ -124,12 +124,17 @@ def show(
 
 
 def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:
-    from safecl.streams.settings import parse_stream, short_form, with_words
+    from safecl.configure.words import parse_words
+    from safecl.errors import SafeclError
+    from safecl.streams.settings import parse_stream, short_form
 
     values = short_form(name)
     if root is not None and values["kind"] == "dataset":
         values["root"] = str(root)
-    return parse_stream(with_words(values, words or []))
+    for word in words or []:
+        if not word.startswith("stream."):
+            raise SafeclError(f"{word!r} is not a setting of the stream, such as stream.unreadable=skip.")
+    return parse_stream({**values, **parse_words(words or []).get("stream", {})})
 
 
 def _dataset(name: str) -> Any:

@@ -50,16 +50,8 @@ def open_stream(
     if size is not None and size < 1:
         raise SafeclError(f"The side of the inputs must be 1 or more, not {size}.")
     if isinstance(stream, GlyphsSettings):
-        return glyphs(
-            stream.protocol or "class",
-            stream.classes,
-            stream.sessions,
-            stream.train,
-            stream.test,
-            seed=seed,
-            size=size,
-            held_out=stream.held_out,
-        )
+        drawn = stream.model_dump(exclude={"kind", "protocol"})
+        return glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
     dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
     protocol, first, step = stream.protocol, stream.first, stream.step
     if dataset is not None:
@@ -98,13 +90,8 @@ def transform_of(stream: StreamSettings | None, size: int | None = None) -> Tran
 def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
     """The pictures of a stream, not yet cut into sessions; ``rules`` replace those of a folder or table."""
     if isinstance(stream, FolderSettings | TableSettings):
-        own = Rules(
-            test_fraction=stream.test_fraction,
-            split_seed=stream.split_seed,
-            unreadable=stream.unreadable,
-            duplicates=stream.duplicates,
-        )
-        own.update(rules)
+        keys = {"test_fraction", "split_seed", "unreadable", "duplicates"}
+        own: Any = {**stream.model_dump(include=keys), **rules}
         own.update(rules)
         if isinstance(stream, FolderSettings):
             return read_folder(stream.path, protocol=stream.protocol, **own)

@@ -3,7 +3,6 @@
 ``collect`` makes a collection of a user's pictures; ``check`` reads a whole collection and reports on it.
 """
 
-import hashlib
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -295,15 +294,8 @@ def _size(one: One) -> int:
 
 
 def _tail(one: One) -> bytes:
-    file = file_of(*one)
-    if file is None:
-        return b""
-    try:
-        with open(file.path, "rb") as stream:
-            stream.seek(max(0, file.size - TAIL))
-            return hashlib.blake2b(stream.read(), digest_size=16).digest()
-    except OSError as error:
-        raise UnreadableError(one[0].where(one[1]), error.strerror or str(error)) from None
+    pictures, index = origin(*one)
+    return pictures.read(index, TAIL) if isinstance(pictures, FilePictures) else b""
 
 
 def origin(pictures: Pictures, index: int) -> One:

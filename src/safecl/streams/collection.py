@@ -9,7 +9,7 @@ from typing import get_args
 from safecl.errors import SafeclError, unknown
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.settings import Protocol
-from safecl.streams.stream import Part, Stream, class_incremental, class_order, domain_incremental
+from safecl.streams.stream import Part, Stream, class_incremental, class_order, positions
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,16 @@ def make_stream(
     if not 0 <= held_out < 1:
         raise SafeclError(f"stream.held_out must be at least 0 and below 1, not {held_out}.")
     chosen: Protocol = protocol or data.natural()  # type: ignore[assignment]
-    for key, value, needed in (
-        ("first", first, "class"),
-        ("step", step, "class"),
-        ("order", order, "class"),
-        ("domains", domains, "domain"),
-    ):
-        if value is not None and (needed == "class") != (chosen == "class"):
+    of_classes, of_domains = {"first": first, "step": step, "order": order}, {"domains": domains}
+    for key, value in (of_domains if chosen == "class" else of_classes).items():
+        if value is not None:
             raise SafeclError(
                 f"stream.{key} has no effect where stream.protocol is {chosen}, as for {data.name}; omit it."
             )
-    parts = (
-        class_sessions(data, first, step, order_seed, order)
-        if chosen == "class"
-        else domain_sessions(data, chosen, domains)
-    )
+    if chosen == "class":
+        parts = class_sessions(data, first, step, order_seed, order)
+    else:
+        parts = domain_sessions(data, chosen, domains)
     return Stream(data.name, parts, chosen, transform, held_out, seed, data.split)
 
 
@@ -112,6 +107,11 @@ def domain_sessions(data: Collection, protocol: str, domains: Sequence[str] | No
             raise unknown(f"domain of {data.name} named by stream.domains,", domain, known)
     if domains is not None and (not domains or len(set(domains)) != len(domains)):
         raise SafeclError("stream.domains must name each domain to learn once.")
-    return domain_incremental(
-        data.train, data.test, data.train_domains, data.test_domains, domains or known, data.classes
-    )
+    where_train, where_test = positions(data.train_domains), positions(data.test_domains)
+    parts = []
+    for domain in domains or known:
+        mine = data.train.subset(where_train.get(domain, []))
+        shown = set(mine.labels)  # old classes, new ones, or both
+        classes = tuple(c for c in data.classes if c in shown)
+        parts.append(Part(domain, classes, mine, data.test.subset(where_test.get(domain, []))))
+    return parts

@@ -1,14 +1,12 @@
-"""The settings of a stream: one class a kind of stream, told apart by ``kind``."""
+"""The settings of a stream: one class per kind of stream."""
 
 import difflib
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-import yaml
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from safecl.errors import SafeclError, unknown
@@ -47,8 +45,8 @@ class GlyphsSettings(_Sessions):
     kind: Literal["glyphs"] = "glyphs"
     classes: int | None = Field(None, gt=0, description="how many characters; 50, or 30 in a domain stream")
     sessions: int | None = Field(None, gt=0, description="how many sessions; 5, or all styles in a domain stream")
-    train: int = Field(20, gt=0, description="training pictures a class, in a domain stream a class and session")
-    test: int = Field(10, gt=0, description="test pictures a class, in a domain stream a class and session")
+    train: int = Field(20, gt=0, description="training pictures per class, in a domain stream per class and session")
+    test: int = Field(10, gt=0, description="test pictures per class, in a domain stream per class and session")
 
 
 class _Pictures(_Sessions):
@@ -67,15 +65,10 @@ class _Pictures(_Sessions):
 
     @field_validator("scale", "ratio")
     @classmethod
-    def _ordered(cls, pair: Pair | None) -> Pair | None:
+    def _ordered(cls, pair: Pair | None, field: ValidationInfo) -> Pair | None:
         if pair is not None and not 0 < pair[0] <= pair[1]:
             raise ValueError("the first number must be above 0 and the second not below it")
-        return pair
-
-    @field_validator("scale")
-    @classmethod
-    def _part(cls, pair: Pair | None) -> Pair | None:
-        if pair is not None and pair[1] > 1:
+        if pair is not None and field.field_name == "scale" and pair[1] > 1:
             raise ValueError("a crop is at most the whole picture, 1")
         return pair
 
@@ -197,27 +190,6 @@ def short_form(text: str) -> dict[str, Any]:
         table = "parquet" if Path(text).suffix.lower() in (".parquet", ".pq") else "csv"
         raise SafeclError(f"There is no stream {text!r}, but there is such a file: write {table}:{text}.")
     raise unknown("stream", text, [*names(), *FORMS])
-
-
-def with_words(values: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """``values`` changed by words of the command line such as ``stream.unreadable=skip``."""
-    changed = dict(values)
-    known = {key for settings in KINDS.values() for key in settings.model_fields}
-    for word in words:
-        key, _, text = word.partition("=")
-        if not key.startswith("stream."):
-            if key in known:
-                raise SafeclError(f"The setting {key!r} needs its group in front: write stream.{word}.")
-            raise SafeclError(
-                f"{word!r} means nothing here: only settings of the stream do, such as stream.unreadable=skip."
-            )
-        if not text:
-            raise SafeclError(f"{word!r} has no value; write {key}=VALUE, for example {key}=null for none.")
-        try:
-            changed[key.removeprefix("stream.")] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise SafeclError(f"The value in {word!r} cannot be read; put quotes around it.") from None
-    return changed
 
 
 def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:

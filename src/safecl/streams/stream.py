@@ -104,8 +104,10 @@ class Stream:
     def excerpt(self, classes: int, pictures: int) -> "Stream":
         """The first session alone: its first ``classes``, ``pictures`` of each to train on and to test on."""
         part = self._parts[0]
-        labels = part.classes[:classes]
-        some = [each.subset(_heads(each.labels, labels, pictures)) for each in (part.train, part.test)]
+        labels, some = part.classes[:classes], []
+        for each in (part.train, part.test):
+            where = positions(each.labels)
+            some.append(each.subset([i for label in labels for i in where.get(label, [])[:pictures]]))
         parts = [Part(part.name, labels, *some)]
         return Stream(self.name, parts, self.protocol, self.transform, self._held_out, self._seed, self.split)
 
@@ -197,12 +199,6 @@ class Stream:
         return (train.subset(keep) if hold else train), train.subset(hold)
 
 
-def _heads(labels: Sequence[Label], wanted: Sequence[Label], count: int) -> list[int]:
-    """The first ``count`` positions of each wanted label."""
-    where = positions(labels)
-    return [i for label in wanted for i in where.get(label, [])[:count]]
-
-
 def split(labels: Sequence[Hashable], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:
     """Positions to keep and positions to hold out, the same fraction of every class; a class keeps at least one."""
     if fraction <= 0:
@@ -232,15 +228,9 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     where_train, where_test = positions(train.labels), positions(test.labels)
     parts = []
     for start, stop in pairwise(bounds):
-        classes = tuple(order[start:stop])
-        parts.append(
-            Part(
-                name=f"classes {start + 1}-{stop}" if stop > start + 1 else f"class {stop}",
-                classes=classes,
-                train=train.subset([i for c in classes for i in where_train.get(c, [])]),
-                test=test.subset([i for c in classes for i in where_test.get(c, [])]),
-            )
-        )
+        name, classes = f"classes {start + 1}-{stop}" if stop > start + 1 else f"class {stop}", tuple(order[start:stop])
+        mine = train.subset([i for c in classes for i in where_train.get(c, [])])
+        parts.append(Part(name, classes, mine, test.subset([i for c in classes for i in where_test.get(c, [])])))
     return parts
 
 
@@ -250,31 +240,6 @@ def positions(labels: Iterable[L]) -> dict[L, list[int]]:
     for i, label in enumerate(labels):
         found.setdefault(label, []).append(i)
     return found
-
-
-def domain_incremental(
-    train: Pictures,
-    test: Pictures,
-    train_domains: Sequence[str],
-    test_domains: Sequence[str],
-    order: Sequence[str],
-    classes: Sequence[Label],
-) -> list[Part]:
-    """One session a domain, in ``order``; its classes are those of ``classes`` that it shows, old, new or both."""
-    parts = []
-    where_train, where_test = positions(train_domains), positions(test_domains)
-    for domain in order:
-        mine = train.subset(where_train.get(domain, []))
-        shown = set(mine.labels)
-        parts.append(
-            Part(
-                name=domain,
-                classes=tuple(c for c in classes if c in shown),
-                train=mine,
-                test=test.subset(where_test.get(domain, [])),
-            )
-        )
-    return parts
 
 
 class _WhileOpen(Wrapped):

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
+from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
@@ -126,7 +127,7 @@ class FolderSource(Source):
             for path in (Path(folder, name) for name in sorted(files)):
                 if path.is_file() and not path.is_symlink():
                     name = path.relative_to(self.path).as_posix()
-                    yield Member(name, path.stat().st_size, True, partial(open, path, "rb"))
+                    yield Member(name, path.stat().st_size, True, partial(FileIO, path))
 
 
 @contextmanager

@@ -132,15 +132,16 @@ class Dataset:
         strange = next((f for f in train + test if len(f.folders) <= depth or f.folders[depth] not in known), None)
         if strange is not None:
             raise SafeclError(f"The picture {strange.file.path} is in no class of {place / 'train'}.")
-        pictures = [
+        train_pictures, test_pictures = (
             FilePictures(
                 [f.file for f in some], [f.folders[depth] for f in some], upright=False, forgiving=self.forgiving
             )
             for some in (train, test)
-        ]
+        )
         return Collection(
             self.name,
-            *pictures,
+            train_pictures,
+            test_pictures,
             tuple(sorted(known)),
             train_domains=tuple(f.folders[0] for f in train) if self.domains else None,
             test_domains=tuple(self.tested_with or f.folders[0] for f in test) if self.domains else None,

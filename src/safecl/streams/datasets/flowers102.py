@@ -15,7 +15,7 @@ PARTS = {"trnid": "train", "valid": "train", "tstid": "test"}
 
 def plan(sources: Sequence[Source]) -> Plan:
     """The archive of pictures, the labels and the sets; a class is the number of its label, with three digits."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for source in sources:
         for name in source.names():
             if PurePosixPath(name).name in LISTS:

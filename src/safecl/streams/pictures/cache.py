@@ -78,7 +78,7 @@ class Store:
 
 
 class CachedPictures(Wrapped):
-    """Another collection read through a store; a picture that is not there is decoded and all its views are kept."""
+    """Another collection read through a store; a picture that it lacks is decoded and all its views are kept."""
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         super().__init__(pictures, pictures.labels)
@@ -173,7 +173,7 @@ def cached(
 
 
 def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | None:
-    """Where the cache lies: as asked, as ``SAFECL_CACHE`` says (a folder, or ``off``), beside the data, or at home."""
+    """Where the cache lies: at ``cache``, at ``SAFECL_CACHE`` (a folder, or ``off``), beside the data, or at home."""
     if cache is False or str(cache).lower() in ("off", "false", "no"):
         return None
     if cache is not True and str(cache).lower() not in ("on", "true", "yes"):
@@ -229,17 +229,16 @@ def checksum(view: np.ndarray, shape: np.ndarray) -> int:
 
 
 def write_at(file: int, data: np.ndarray, offset: int) -> None:
-    """Through the file and not the map: a full disk is then an error and not a crash."""
+    """Through the file and not the map: a full disk is then an error and not a crash.
+
+    Without the position of the file, which all threads and forked processes share.
+    """
     left = data.reshape(-1).data
     while left:
-        written = _write_at(file, left, offset)
+        if hasattr(os, "pwrite"):
+            written = os.pwrite(file, left, offset)
+        else:  # Windows, which has no fork either
+            with _seeking:
+                os.lseek(file, offset, os.SEEK_SET)
+                written = os.write(file, left)
         left, offset = left[written:], offset + written
-
-
-def _write_at(file: int, data: memoryview, offset: int) -> int:
-    """Without the position of the file, which all threads and forked processes share."""
-    if hasattr(os, "pwrite"):
-        return os.pwrite(file, data, offset)
-    with _seeking:  # Windows, which has no fork either
-        os.lseek(file, offset, os.SEEK_SET)
-        return os.write(file, data)

@@ -2,7 +2,6 @@
 
 import io
 import os
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ UNREAD = frozenset(
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
-# Formats whose readers never consult Pillow's limit themselves; it is Image.open that does, which is not used here.
+# Formats whose readers do not consult Pillow's limit; only Image.open does.
 UNLIMITED = ("BMP", "JPEG", "MPO", "PNG", "PPM")
 
 
@@ -49,77 +48,45 @@ def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = Fa
         # An end marker: what is missing before it becomes grey; after a whole picture it is ignored.
         data += b"\xff\xd9"
     with explained(name):
-        image = opened(data)
-        check_shape(image.size, name)
-        with lifted(0 if image.format in UNLIMITED else image.width * image.height):
-            image.load()
+        image = opened(data, name)
+        if image.format not in UNLIMITED:
+            with our_limit():
+                image.load()
         return rgb(ImageOps.exif_transpose(image) if upright else image)
 
 
 def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
     """Width and height of the picture in ``data``, read from its header alone."""
     with explained(name):
-        image = opened(data)
-        check_shape(image.size, name)
+        image = opened(data, name)
         turned = upright and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations that swap the sides
         return (image.height, image.width) if turned else image.size
 
 
-def opened(data: bytes) -> Image.Image:
-    """The picture with its header read and nothing decoded.
-
-    Like ``Image.open``, without its check of ``Image.MAX_IMAGE_PIXELS``: other code may have set that to anything.
-    """
-    tried: set[str] = set()
-    for register in (Image.preinit, Image.init):  # the usual formats, then all others
-        register()
-        for kind in [kind for kind in Image.ID if kind not in tried]:
-            tried.add(kind)
-            factory, accept = Image.OPEN[kind]
-            try:
-                accepted = accept is None or accept(data[:16])
-                if not accepted or isinstance(accepted, str):  # a string says why a format is not supported
-                    continue
-                try:
-                    with lifted(gif_pixels(data)):
-                        return factory(io.BytesIO(data), "")
-                except Image.DecompressionBombError:  # readers that check the size before they allocate
-                    with lifted(MAX_PIXELS):
-                        return factory(io.BytesIO(data), "")
-            except (SyntaxError, IndexError, TypeError, struct.error):  # what Pillow's readers raise on other formats
-                continue
-    raise UnidentifiedImageError
+def opened(data: bytes, name: str) -> Image.Image:
+    """The picture with its header read and nothing decoded."""
+    with our_limit():
+        image = Image.open(io.BytesIO(data))
+    check_shape(image.size, name)
+    return image
 
 
-def gif_pixels(data: bytes) -> int:
-    """Pixels of a GIF, whose reader may warn of its size; 0 for every other format."""
-    width, height = struct.unpack("<HH", data[6:10]) if data[:4] == b"GIF8" and len(data) >= 10 else (0, 0)
-    return int(width * height)
-
-
-_lifting = threading.Lock()
-# A fork in the middle would leave the child with the lifted limit and a lock that nobody opens.
+_limiting = threading.Lock()
+# A fork in the middle would leave the child with our limit and a lock that nobody opens.
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(before=_lifting.acquire, after_in_parent=_lifting.release, after_in_child=_lifting.release)
+    os.register_at_fork(before=_limiting.acquire, after_in_parent=_limiting.release, after_in_child=_limiting.release)
 
 
 @contextmanager
-def lifted(pixels: int) -> Iterator[None]:
-    """Raises Pillow's limit for a picture of ``pixels`` if it is lower, and puts it back.
-
-    Only for readers that consult the limit themselves and cannot be told otherwise (GIF, TIFF, WebP).
-    """
-    limit = Image.MAX_IMAGE_PIXELS
-    if limit is None or pixels <= limit:
-        yield
-        return
-    with _lifting:
-        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
+def our_limit() -> Iterator[None]:
+    """Puts our limit in place of Pillow's, which other code may have set to anything, and that back."""
+    with _limiting:
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
         try:
             yield
         finally:
             if Image.MAX_IMAGE_PIXELS == MAX_PIXELS:  # otherwise other code has set it meanwhile
-                Image.MAX_IMAGE_PIXELS = limit
+                Image.MAX_IMAGE_PIXELS = before
 
 
 @contextmanager
@@ -129,7 +96,7 @@ def explained(name: str) -> Iterator[None]:
         yield
     except SafeclError:
         raise
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise too_large(name) from None
     except Exception as error:  # Pillow's readers raise almost anything on broken data
         reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")

@@ -105,14 +105,16 @@ class FilePictures(Pictures):
             hint = ", or set stream.unreadable=skip to omit such pictures" if self.skippable else ""
             raise UnreadableError(error.where, error.reason, error.remedy + hint) from None
 
-    def read(self, index: int) -> bytes:
-        """The bytes of a file, if it is still the file that was found."""
+    def read(self, index: int, last: int | None = None) -> bytes:
+        """The bytes of a file, or the ``last`` ones, if it is still the file that was found."""
         file, where = self.files[index], self.where(index)
         if file.problem:
             raise UnreadableError(where, file.problem)
+        count = file.size if last is None else min(file.size, last)
         try:
             with open(file.path, "rb") as stream:
                 now = os.fstat(stream.fileno())
+                stream.seek(file.size - count)
                 data = stream.read()
         except FileNotFoundError:
             raise SafeclError(
@@ -120,7 +122,7 @@ class FilePictures(Pictures):
             ) from None
         except OSError as error:
             raise UnreadableError(where, problem(file.path, error)) from None
-        if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != file.size:
+        if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != count:
             raise SafeclError(
                 f"The picture {where} has changed since its folder was listed; leave the data alone during a run."
             )

@@ -102,11 +102,6 @@ class Pictures(ABC):
         return found or [(1, 1)]
 
     @property
-    def extent(self) -> int:
-        """The longer side that nine of ten pictures do not exceed, by a sample of them."""
-        return int(np.quantile([max(size) for size in self.sampled_sizes], 0.9, method="higher"))
-
-    @property
     def shorter_side(self) -> int:
         """The shorter side that half of the pictures have at least, by a sample of them."""
         return int(np.quantile([min(size) for size in self.sampled_sizes], 0.5, method="lower"))
@@ -116,8 +111,10 @@ class Pictures(ABC):
 
         Rounded up to an eighth of ``resize``, so that a few other pictures rarely change it.
         """
+        # The longer side that nine of ten pictures do not exceed.
+        extent = int(np.quantile([max(size) for size in self.sampled_sizes], 0.9, method="higher"))
         step = math.ceil(transform.resize / 8)
-        steps = math.ceil(max(self.extent - transform.resize, 0) / step)
+        steps = math.ceil(max(extent - transform.resize, 0) / step)
         return min(transform.resize + steps * step, 2 * transform.resize)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:

@@ -1,10 +1,10 @@
 """A Hugging Face dataset: by its name on the hub, from a folder, or loaded."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from safecl.errors import SafeclError
-from safecl.streams.check import collect
+from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.labels import Label
 from safecl.streams.sources.arrays import Images, plain_label
@@ -22,17 +22,12 @@ def from_hugging_face(
     **options: Any,
 ) -> Stream:
     """A stream of a Hugging Face dataset: its name on the hub, a folder of it, or the loaded object."""
-    data = hugging_face(dataset, image, label, name, test_fraction, split_seed)
+    data = hugging_face(dataset, image, label, name, test_fraction=test_fraction, split_seed=split_seed)
     return make_stream(data, **options)
 
 
 def hugging_face(
-    dataset: Any,
-    image: str | None = None,
-    label: str | None = None,
-    name: str | None = None,
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
+    dataset: Any, image: str | None, label: str | None, name: str | None = None, **rules: Unpack[Rules]
 ) -> Collection:
     title = name or (dataset if isinstance(dataset, str) else "hugging-face")
     if isinstance(dataset, str):
@@ -43,7 +38,7 @@ def hugging_face(
     held = next((splits[k] for k in ("test", "validation", "valid", "val") if k in splits), None)
     train = HuggingFacePictures(splits["train"], title, image, label)
     test = None if held is None else HuggingFacePictures(held, title, image, label)
-    return collect(title, train, test, classes=train.classes, test_fraction=test_fraction, split_seed=split_seed)
+    return collect(title, train, test, classes=train.classes, **rules)
 
 
 def load_hugging_face(name: str) -> Any:

@@ -3,9 +3,8 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect
@@ -17,12 +16,11 @@ from safecl.streams.sources.folder import TEST, TRAIN
 COLUMNS = ("path", "label", "split", "domain")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     number: int  # as a person counts them, the header being row 1
     path: str
     label: Label
-    split: str
+    test: bool
     domain: str
 
 
@@ -36,10 +34,9 @@ def read_manifest(path: str | Path, kind: Literal["csv", "parquet"] = "csv", **r
         raise SafeclError(f"There is no table {table}; give a CSV or Parquet file with the columns path and label.")
     with open(table, "rb") as stream:
         found = "parquet" if stream.read(4) == b"PAR1" else "csv"
-    if kind == "parquet" and found == "csv":
-        raise SafeclError(f"The table {table} is not Parquet; if it is CSV, write csv:{path}.")
-    if kind == "csv" and found == "parquet":
-        raise SafeclError(f"The table {table} is Parquet; write parquet:{path}.")
+    if found != kind:
+        what = "Parquet; write" if found == "parquet" else "not Parquet; if it is CSV, write"
+        raise SafeclError(f"The table {table} is {what} {found}:{path}.")
     columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
     for needed in COLUMNS[:2]:
         if needed not in columns:
@@ -47,7 +44,7 @@ def read_manifest(path: str | Path, kind: Literal["csv", "parquet"] = "csv", **r
     rows = [row(record, number, table) for number, record in enumerate(records, start=2)]
     if not rows:
         raise SafeclError(f"The table {table} lists no picture.")
-    train, test = ([r for r in rows if is_test(r, table) == wanted] for wanted in (False, True))
+    train, test = ([r for r in rows if r.test == wanted] for wanted in (False, True))
     if not train:
         raise SafeclError(f"The table {table} has no row of the split train.")
     domains = "domain" in columns
@@ -106,14 +103,10 @@ def row(record: dict[str, Any], number: int, table: Path) -> Row:
     split, domain = (str(record.get(column) or "").strip() for column in COLUMNS[2:])
     if record.get("domain") is not None and not domain:
         raise SafeclError(f"Row {number} of the table {table} has no domain ({path}).")
-    return Row(number, path.strip(), label, split.lower(), domain)
-
-
-def is_test(row: Row, table: Path) -> bool:
-    if row.split and row.split not in TRAIN + TEST:
-        known = ", ".join((TRAIN[0], TEST[0]))
-        raise SafeclError(f"Row {row.number} of the table {table} has the split {row.split!r}; use {known}.")
-    return row.split in TEST
+    split = split.lower()
+    if split and split not in TRAIN + TEST:
+        raise SafeclError(f"Row {number} of the table {table} has the split {split!r}; use {TRAIN[0]}, {TEST[0]}.")
+    return Row(number, path.strip(), label, split in TEST, domain)
 
 
 def pictures(rows: Sequence[Row], table: Path) -> FilePictures:
