@@ -492,3 +492,46 @@ def test_torchs_own_generator_goes_on_as_if_nothing_had_been_trained(backbone: B
     torch.manual_seed(7)
     fit("fast", learner, session, learner.loss)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_phase_that_continues_takes_over_what_adam_knows(continues: bool) -> None:
+    """Two phases are then one, which torch's own Adam confirms; a number that joins later starts anew."""
+    x = torch.linspace(-1, 1, 12).reshape(6, 2)
+    settings = TrainSettings(optimiser="adam", lr=0.1, weight_decay=0, schedule="constant", batch_size=6)
+
+    def made() -> tuple[nn.Module, nn.Parameter, nn.Parameter]:
+        module = nn.Module()
+        module.a, module.b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.full((2,), 2.0), requires_grad=False)
+        return module, module.a, module.b
+
+    def error(a: Tensor, b: Tensor) -> Tensor:
+        return ((x * a).sin() + b - 3 * x).square().sum()
+
+    module, a, b = made()
+    fit = new_fit(settings)
+    recipe = replace(fit.recipe(), continues=continues)
+
+    def data(random: torch.Generator) -> tuple[Tensor, Tensor]:
+        return x, torch.zeros(6, dtype=torch.long)
+
+    for name, epochs in (("first", 3), ("second", 4)):
+        fit(name, module, data, lambda batch: {"loss": error(a, b)}, recipe=replace(recipe, epochs=epochs))
+        b.requires_grad_(True)
+    _, expected, joined = made()
+    adam = torch.optim.Adam([expected, joined], lr=0.1)
+    for step in range(7):
+        joined.requires_grad_(step >= 3)
+        if step == 3 and not continues:
+            adam = torch.optim.Adam([expected, joined], lr=0.1)
+        adam.zero_grad()
+        error(expected, joined).backward()
+        adam.step()
+    assert torch.allclose(a, expected, atol=1e-5) and torch.allclose(b, joined, atol=1e-5)
+
+
+def test_augmented_features_are_those_of_one_random_crop_of_each_picture(backbone: Backbone, session: Session) -> None:
+    fit = new_fit()
+    one, same, other = (fit.augmented_features(name, session, backbone) for name in ("one", "one", "other"))
+    assert one.shape == (len(session.train), backbone.width)
+    assert torch.equal(one, same) and not torch.equal(one, other)

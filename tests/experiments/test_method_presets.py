@@ -41,7 +41,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "ease stream=cub": {"train.lr": 0.005, "train.batch_size": 16, "method.alpha": 0.005, "method.beta": 1},
     f"ease stream=cub {IN21K}": {"train.lr": 0.008, "train.batch_size": 32, "method.alpha": 0.05, "method.beta": 0},
     "ease stream=omnibenchmark": {
-        "train.lr": 0.01, "train.batch_size": 16, "method.adapters": 1, "method.alpha": 1, "method.beta": 1,
+        "train.lr": 0.01, "train.batch_size": 16, "method.single": True,
     },
     "ease stream=vtab": {
         "train.lr": 0.03, "train.batch_size": 16, "train.weight_decay": 5e-3, "train.epochs": 45,
@@ -75,6 +75,29 @@ VALUES: dict[str, dict[str, Any]] = {
     "ranpac-no-projection": {"method.ridge.project": False},
     "ranpac-no-pet": {"method.pet.kind": "none"},
 }  # fmt: skip
+
+
+# What was published was trained in float32 without a guard, on pixels in [0, 1] or with ImageNet's mean and deviation.
+PIXELS = {
+    "simplecil": "none", "l2p": "none", "dualprompt": "none", "coda": "none", "siprompts": "imagenet", "aper": "none",
+    "ease": "none", "slca": "imagenet", "ssiat": "none", "lae": "none", "joint": "none", "joint-linear": "none",
+    "joint-full": "none", "finetune-full": "none", "paper": "none", "published": "none", "ranpac-published": "none",
+}  # fmt: skip
+OURS = {"safe", "demo", "ranpac", "ranpac-no-pet", "ranpac-no-projection", "finetune"}
+
+
+def test_the_presets_of_papers_have_their_precision_and_pixels_and_no_guard() -> None:
+    assert PIXELS.keys() == set(presets()) - OURS
+    for name, pixels in PIXELS.items():
+        for backbone in ("augreg_in21k_ft_in1k", "augreg_in21k"):
+            settings = load(name, [f"backbone=vit_base_patch16_224.{backbone}"])
+            assert (settings.precision, settings.backbone.normalisation) == ("fp32", pixels), name
+            assert not settings.train.guard or not settings.method.trains
+
+
+def test_other_weights_have_pixels_as_they_were_trained_with() -> None:
+    methods = PIXELS.keys() - {"paper", "published", "ranpac-published"}
+    assert {load(name).backbone.normalisation for name in methods} == {"auto"}
 
 
 @pytest.mark.parametrize("words", VALUES)

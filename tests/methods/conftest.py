@@ -30,7 +30,7 @@ ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
-    "ease one adapter": {"name": "ease", "adapters": 1, "beta": 1.0},
+    "ease one adapter": {"name": "ease", "single": True},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}

@@ -61,6 +61,18 @@ def test_new_heads_are_calibrated_before_the_pet_moves(method: Any, make_stream:
     assert torch.equal(phases[0][1][1][0], method.head.weights[0])  # the head of session 1 stays
 
 
+def test_adam_continues_with_the_head_where_the_pet_joins(method: Any, make_stream: Any, tools: Any) -> None:
+    stream, steps = make_stream(SESSIONS), []
+    train = TrainSettings(epochs=5, batch_size=4, lr=0.01, optimiser="adam", weight_decay=0)
+    fit = tools.new_fit(method, stream, train)
+    fit.after_fit = lambda *_: steps.append({p: int(s["step"]) for p, s in fit._optimiser.torch.state.items()})
+    tools.teach(method, stream, last=1)
+    tools.teach(method, stream, first=2, fit=fit)
+    head, pet = method.head.weights[-1], next(method.online.parameters())
+    assert head in steps[0] and pet not in steps[0] and steps[0][head] == 3 * 2  # 3 of 5 epochs, 2 batches each
+    assert steps[1][head] == 5 * 2 and steps[1][pet] == 2 * 2
+
+
 def test_a_single_epoch_trains_everything(method: Any, make_stream: Any, tools: Any) -> None:
     fit = tools.teach(method, make_stream(SESSIONS))
     assert fit.calls == [(1, "lae"), (2, "lae")]

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Phase:
     recipe: Recipe
     after_step: Callable[[], None] | None
     file: Path | None  # of its checkpoint
+    before: Optimiser | None = None  # of the phase that it continues
 
     @property
     def steps(self) -> int:
@@ -80,6 +81,7 @@ class Trainer:
         self.peak = 0  # bytes, in what has been measured so far
         self._names: set[str] = set()
         self._loader: tuple[Session, DeviceLoader] | None = None
+        self._optimiser: Optimiser | None = None  # of the latest phase, if one may continue it
 
     def recipe(self) -> Recipe:
         s, first = self.settings, self.session == 1
@@ -126,6 +128,8 @@ class Trainer:
         began, recipe = time.monotonic(), recipe or self.recipe()
         file = None if self.folder is None else self.folder / f"fit_{self.session}_{name}.safetensors"
         phase = Phase(name, module, self._batches(name, data, recipe), loss, groups, recipe, after_step, file)
+        if recipe.continues:
+            phase = replace(phase, before=self._optimiser)
         start = {key: value.detach().clone() for key, value in module.state_dict().items()}
         checkpoint = PhaseCheckpoint()
         if file is not None:
@@ -180,6 +184,8 @@ class Trainer:
         )
         parameters = {name: p for name, p in phase.module.named_parameters() if p.requires_grad}
         optimiser = Optimiser(parameters, phase.groups, recipe, device)
+        if phase.before is not None:
+            optimiser.take_over(phase.before.torch.state)
         checkpoint.restore(phase.module, optimiser)
 
         def step(*inputs: Tensor) -> dict[str, Tensor]:
@@ -233,6 +239,7 @@ class Trainer:
                         self._save(phase, checkpoint, optimiser)
                         if processes.any(self.stop()):
                             raise Stopped
+        self._optimiser = optimiser if recipe.continues else None
         finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
         if finite and here < phase.steps:
             checkpoint.seconds = before + time.monotonic() - started
@@ -257,6 +264,13 @@ class Trainer:
             if not features.isfinite().all():
                 raise self._not_finite(network, loader)
         return targets, *gathered
+
+    @torch.no_grad()
+    def augmented_features(self, name: str, session: Session, network: Network) -> Tensor:
+        """Features (N, d) of a random crop of each picture of the session, the same on every process."""
+        batches = self._batches(name, session, replace(self.recipe(), epochs=1))
+        parts = [piece.features(network) for inputs in batches.inputs(0) for piece, _ in batches.pieces(*inputs)]
+        return torch.cat(parts)
 
     def _not_finite(self, network: Network, loader: DeviceLoader) -> SafeclError:
         """Whose fault it is that ``network`` gives features that are not finite: the backbone's or the training's."""

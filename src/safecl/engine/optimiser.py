@@ -1,7 +1,7 @@
 """From a recipe to an optimiser whose state exists before its first step, and to the rate of each step."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,12 @@ class Optimiser:
             for key, value in self.torch.state[parameter].items()
             if isinstance(value, Tensor)
         }
+
+    def take_over(self, states: Mapping[Tensor, Mapping[str, Tensor]]) -> None:
+        """Go on from the ``states`` of parameters that are trained here too."""
+        for parameter in self.parameters.values():
+            for key, value in states.get(parameter, {}).items():
+                self.torch.state[parameter][key].copy_(value)
 
     def step(self) -> None:
         """Clip the gradient if the recipe says so, and update the parameters."""

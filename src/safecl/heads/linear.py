@@ -22,11 +22,11 @@ class LinearHead(Trained, nn.Module):
 
     _like: Tensor
 
-    def __init__(self, width: int, bias: bool = True, cosine: float | None = None) -> None:
+    def __init__(self, width: int, bias: bool = True, cosine: float | None = None, uniform: bool = False) -> None:
         super().__init__()
         if bias and cosine is not None:
             raise ValueError("a cosine head has no bias")
-        self.width, self.bias, self.cosine = width, bias, cosine
+        self.width, self.bias, self.cosine, self.uniform = width, bias, cosine, uniform
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         # Type and device of the blocks to come, which a head without any must know too.
         self.register_buffer("_like", torch.zeros(()), persistent=False)
@@ -59,14 +59,20 @@ class LinearHead(Trained, nn.Module):
     def grow(self, count: int, generator: torch.Generator) -> None:
         """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not change.
 
-        Weights are drawn from a normal distribution of deviation 0.02, truncated at ±2, with a generator of the CPU.
+        Weights are drawn from a normal distribution of deviation 0.02, truncated at ±2, with a generator of the CPU,
+        and biases are 0; with ``uniform``, both from U(±1/√d), as ``nn.Linear`` starts.
         """
         if not count:
             return
-        weight = nn.init.trunc_normal_(torch.empty(count, self.width), std=0.02, generator=generator)
+        weight, bias, bound = torch.empty(count, self.width), torch.zeros(count), self.width**-0.5
+        if self.uniform:
+            weight.uniform_(-bound, bound, generator=generator)
+            bias.uniform_(-bound, bound, generator=generator)
+        else:
+            nn.init.trunc_normal_(weight, std=0.02, generator=generator)
         self.weights.append(nn.Parameter(weight.to(self._like)))
         if self.bias:
-            self.biases.append(nn.Parameter(self._like.new_zeros(count)))
+            self.biases.append(nn.Parameter(bias.to(self._like)))
 
     def begin(self, current: Tensor, generator: torch.Generator) -> None:
         """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that hold them alone."""

@@ -148,7 +148,7 @@ class RidgeHead(nn.Module):
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error of every β on the last fifth of the features (n, d), fitted on those before: (B,)."""
-        fitted = len(features) - len(features) // 5
+        fitted = 4 * len(features) // 5
         if self._dual(len(features)):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))

@@ -39,13 +39,16 @@ class EASE(Method):
         self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
         self.register_buffer("counts", torch.zeros(0, 0))
         self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
-        self.ptm = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False) if settings.beta else None
+        # Class means of the bare features; with ``single``, of these and the tuned ones side by side.
+        width = (2 if settings.single else 1) * backbone.width
+        bare = settings.beta or settings.single
+        self.ptm = CosineHead(width, scale=1.0, unit=False).requires_grad_(False) if bare else None
         self._prototypes: Tensor | None = None
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current, most = self.current(session), self.settings.adapters
-        if most is None or len(self.learners) < most:
+        current = self.current(session)
+        if not (self.settings.single and self.sessions):
             head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
             head.grow_random(len(current), generator(self.seed, "head", self.sessions))
             learner = self.grow()
@@ -55,7 +58,8 @@ class EASE(Method):
         networks: list[Network] = [*self.subspaces, *([self.backbone] if self.ptm is not None else [])]
         targets, *features = fit.features(session, *networks)
         if self.ptm is not None:
-            self.ptm.observe(features.pop(), targets)
+            bare = features.pop()
+            self.ptm.observe(torch.cat([bare, features[0]], dim=1) if self.settings.single else bare, targets)
             self.ptm.imprint()
         self.observe(torch.stack(features), targets, current)
 
@@ -105,6 +109,9 @@ class EASE(Method):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
+        if self.settings.single:
+            assert self.ptm is not None
+            return {"ease": self.ptm(torch.cat([features["backbone"], features["subspace 0"]], dim=1))}
         own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
         cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
         logits = (cosines * self.subspace_weights()[:, None]).sum(dim=0)

@@ -21,7 +21,7 @@ class LAE(Method):
     """Both PETs share one head. The average starts after the first session, and moves with every step from then on.
 
     In later sessions new heads are calibrated first: the PET is trained in the last part of the epochs only. That is
-    a phase of its own, so the optimiser starts anew where the PET joins.
+    a phase of its own, in which the optimiser continues with what it knows of the head.
     """
 
     outputs = ("online", "offline", "lae")
@@ -35,7 +35,7 @@ class LAE(Method):
         self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current, recipe = self.current(session), fit.recipe()
+        current, recipe = self.current(session), replace(fit.recipe(), continues=True)
         self.head.begin(current, generator(self.seed, "head", self.head.classes))
         loss = partial(self.loss, current)
         if not self.sessions:

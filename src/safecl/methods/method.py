@@ -68,6 +68,7 @@ class Recipe:
     clip: float | None = None  # largest norm of the whole gradient
     graph: bool = True  # on CUDA, record a step as a graph; see ``Fit``
     guard: bool = True  # with ``train.guard``, go back where the features become worse
+    continues: bool = False  # with the optimiser's state of the phase before, for what both train; that one as well
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,9 @@ class Fit(Protocol):
 
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         """(targets (N,), features (N, d) of each network) over the plain views of the session's pictures."""
+
+    def augmented_features(self, name: str, session: Session, network: Network) -> Tensor:
+        """Features (N, d) of a random crop of each of the session's pictures, in any order; drawn by the ``name``."""
 
 
 class Method(nn.Module, ABC):

@@ -4,20 +4,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
-from safecl.heads.kmeans import kmeans
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
 from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit, Judged, Method
 from safecl.methods.settings.siprompts import SipromptsSettings
 from safecl.pet.settings import NoPetSettings
-from safecl.randomness import generator
+from safecl.randomness import derive, generator
 from safecl.streams.stream import Session
 
 ABSENT = -1e4  # logit of a class that the chosen session did not bring
@@ -39,7 +40,8 @@ class SiPrompts(Method):
     def __init__(self, backbone: Backbone, settings: SipromptsSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.network = Learner(backbone, NoPetSettings())
-        self.prompts, self.head = GrowingParameters(), LinearHead(backbone.width)  # a block of the head is a session's
+        # A block of the head is a session's.
+        self.prompts, self.head = GrowingParameters(), LinearHead(backbone.width, uniform=True)
         self.register_buffer("members", torch.zeros(0, dtype=torch.int64))  # the class of each row of the head
         self.register_buffer("centres", torch.zeros(0, settings.centres, backbone.width))
         self.to(backbone.device)
@@ -54,9 +56,15 @@ class SiPrompts(Method):
         self.head.train_only([-1])
         trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.own_features)
         fit(self.name, trained, session, partial(self.loss, current), judged=judged)
-        _, features = fit.features(session, self.backbone)
-        own = kmeans(F.normalize(features, dim=1), self.settings.centres, generator(self.seed, "centres", t))
+        features = F.normalize(fit.augmented_features("centres", session, self.backbone), dim=1)
+        own = self.cluster(features.cpu().numpy(), derive(self.seed, "centres", t) % 2**32).to(self.centres)
         self.members, self.centres = torch.cat([self.members, current]), torch.cat([self.centres, own[None]])
+
+    def cluster(self, features: np.ndarray, seed: int) -> Tensor:
+        """K-means centres (K, d) of features (N, d); with fewer different features some stand twice."""
+        count = min(self.settings.centres, len(np.unique(features, axis=0)))
+        found = KMeans(count, n_init=10, random_state=seed).fit(features).cluster_centers_
+        return torch.from_numpy(found[np.arange(self.settings.centres) % count])
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the session's own head, whose rows are the classes ``current`` (sorted)."""

@@ -80,6 +80,9 @@ class _DryFit:
     def agree(self, decision: bool) -> bool:
         return decision
 
+    def augmented_features(self, name: str, session: Session, network: Network) -> Tensor:
+        return self.features(session, network)[1]
+
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         targets = torch.tensor(session.train.labels)  # a label is its own index here
         return targets, *(torch.randn(len(targets), self.width, generator=self.random) for _ in networks)

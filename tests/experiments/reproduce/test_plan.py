@@ -67,8 +67,9 @@ def test_every_cell_of_the_main_table_has_the_papers_backbone_pet_sessions_and_e
         assert isinstance(settings.stream, DatasetSettings) and settings.stream.name == dataset
         assert DATASETS[dataset].classes // DATASETS[dataset].step == sessions
         assert settings.backbone.name == backbone
-        assert settings.backbone.normalisation == ("auto" if preset == "safe" else "none")
         method = settings.method.name
+        ours = preset == "safe" and method in ("safe", "ranpac")
+        assert settings.backbone.normalisation == ("auto" if ours else "imagenet" if method == "slca" else "none")
         assert settings.train.epochs == OTHER_EPOCHS.get((each.column.label, method), EPOCHS[method])
         if method in ("safe", "ranpac"):
             assert settings.pet == pet

@@ -94,7 +94,7 @@ def make_cell(
 ) -> Cell:
     """One run: preset, scale, stream, target, column, row, and ``top`` (seed and words), each over those before it."""
     tuned = stream.tuned if row.run in (SAFE, BASELINE) else {}
-    low = [scale.base, stream.set, tuned, scale.presets.get(preset, {})]
+    low = [scale.base, stream.set, tuned]
     chosen = {SAFE: preset, BASELINE: BASELINES[preset]}.get(row.run, row.run)
     changes = _merged([target.set, column.changes(preset), row.changes(preset)])
     base, varied = _merged(low), _merged([changes, top, {"preset": chosen}])

@@ -35,7 +35,6 @@ class Scale(Settings):
     preset: Preset = Field(description="of SAFE, if none is chosen")
     base: dict[str, Any]
     variants: tuple[dict[str, Any], ...] = ()
-    presets: dict[Preset, dict[str, Any]] = Field({}, description="settings with this preset")
     seeds: tuple[dict[str, Any], ...] = Field(description="settings of each repetition")
     repeat: PositiveInt = Field(description="repetitions, if their number is not chosen")
     streams: tuple[StandIn, ...]

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from safecl.methods.settings.base import Kind, MethodSettings
 from safecl.pet.settings import AdapterSettings, PetSettings
@@ -24,6 +24,15 @@ class EaseSettings(MethodSettings):
     scale: PositiveFloat = Field(1.0, description="initial σ of the cosine head that a session is trained with")
     alpha: NonNegativeFloat = Field(0.1, description="α: weight of the subspaces of other sessions than a class's own")
     beta: NonNegativeFloat = Field(0.0, description="β: weight of the cosine under the bare backbone; 0: left out")
-    adapters: PositiveInt | None = Field(
-        None, description="how many of the first sessions get a PET of their own; all if not given"
+    single: bool = Field(
+        False,
+        description="one PET, of the first session, and one cosine over its features and the bare backbone's side by "
+        "side, as its authors have it on OmniBenchmark",
     )
+
+    @model_validator(mode="after")
+    def _one_cosine(self) -> "EaseSettings":
+        for key in ("alpha", "beta"):
+            if self.single and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"method.single=true has one cosine, to which method.{key} means nothing")
+        return self
