@@ -36,7 +36,7 @@ from safecl.cli import main as cli
         (["run", "safe", "pet=sff"], "did you mean 'ssf'?"),
         (["run", "safe", "seed"], "key=value"),
         (["run", "safe", "stream=folder:"], "after the colon"),
-        (["run", "safe", "stream="], "stream= has no value; for example stream=folder:photos, or leave the word away"),
+        (["run", "safe", "stream="], "stream= has no value; for example stream=folder:photos, or omit the word"),
         (["run", "safe", "seed="], "write seed=null for none"),
         (["run", "safe", "train.accumulate=1000"], "train.accumulate=1000 must divide train.batch_size=48"),
         (["run", "safe", "ridge.size=1000000"], "set ridge.size to"),

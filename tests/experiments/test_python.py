@@ -53,6 +53,13 @@ def test_a_stream_of_a_program_is_read_at_the_size_of_the_backbone(arrays: Any, 
         load(str(tmp_path / "resolved.yaml"))
 
 
+@pytest.mark.parametrize("words", [["stream.step=2"], ["stream=glyphs"]])
+def test_a_setting_of_a_stream_that_is_opened_already_is_refused(arrays: Any, words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(SafeclError, match=f"{words[0]} has no effect beside a stream"):
+        safecl.run("simplecil", *words, stream=safecl.from_arrays(*arrays), folder=tmp_path / "run", show="quiet")
+    assert not (tmp_path / "run").exists()
+
+
 def test_settings_by_name_are_the_words_of_the_command_line() -> None:
     words = ["pet=adapter", "pet.bottleneck=4", "train.epochs=3", "seed=2", "ridge.betas=[1,10]"]
     values = {"pet": {"kind": "adapter", "bottleneck": 4}, "train.epochs": 3, "seed": 2, "ridge": {"betas": (1, 10)}}

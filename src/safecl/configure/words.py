@@ -9,12 +9,8 @@ import yaml
 from safecl.configure.layers import Values, short_form
 from safecl.errors import SafeclError
 
-EXAMPLES = {
-    "method": "safe",
-    "stream": "folder:photos",
-    "backbone": "safecl_micro",
-    "pet": "ssf",
-}  # of groups, which cannot be null
+# Of groups, which cannot be null.
+EXAMPLES = {"method": "safe", "stream": "folder:photos", "backbone": "safecl_micro", "pet": "ssf"}
 
 
 def parse_words(words: Sequence[str]) -> Values:
@@ -27,7 +23,7 @@ def parse_words(words: Sequence[str]) -> Values:
         if not text:
             example = EXAMPLES.get(key)
             hint = f"for example {key}={example}" if example else f"write {key}=null for none"
-            raise SafeclError(f"{key}= has no value; {hint}, or leave the word away.")
+            raise SafeclError(f"{key}= has no value; {hint}, or omit the word.")
         try:
             values[key] = text if re.match(r"^\w+:", text) else yaml.safe_load(text)
         except yaml.YAMLError as error:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -101,10 +102,15 @@ def run_name(settings: RunSettings, start: str = "", stream: str = "") -> str:
     return "-".join([*map(slug, words), digest(deciding(settings.model_dump(mode="json")))[:10]])
 
 
+def shipped(*folder: str) -> dict[str, Traversable]:
+    """The YAML files in a folder of this part of the package, by their names."""
+    files = resources.files("safecl.experiments").joinpath(*folder).iterdir()
+    return dict(sorted((file.name.removesuffix(".yaml"), file) for file in files if file.name.endswith(".yaml")))
+
+
 def presets() -> list[str]:
     """Names of the presets that ship with the package."""
-    folder = resources.files("safecl.experiments") / "presets"
-    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return [*shipped("presets")]
 
 
 def source_text(source: str) -> str:
@@ -127,7 +133,7 @@ def source_text(source: str) -> str:
         if path.is_dir():
             raise SafeclError(f"{source!r} is a folder and no preset; write safecl run safe stream=folder:{source}.")
         raise unknown("preset", source, {*presets(), *method_settings()})
-    return (resources.files("safecl.experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+    return shipped("presets")[name].read_text(encoding="utf-8")
 
 
 def read_source(source: str) -> Values:

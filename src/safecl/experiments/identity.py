@@ -54,14 +54,9 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
         elif read_json(folder / cell.name / "summary.json") is not None:
             done.add(cell.name)
     if others:
-        lines = [f"  {named(titles)}: {found}" for found, titles in others.items()]
+        lines = "".join(f"\n  {named(titles)}: {found}" for found, titles in others.items())
         raise SafeclError(
-            "\n".join(
-                [
-                    f"{folder} holds runs that are not those of today, and nothing was started:",
-                    *lines,
-                    "  Choose another folder with --folder, or delete theirs to run them again.",
-                ]
-            )
+            f"{folder} holds runs that are not those of today, and nothing was started:{lines}\n"
+            "  Choose another folder with --folder, or delete theirs to run them again."
         )
     return done

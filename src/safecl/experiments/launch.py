@@ -14,6 +14,7 @@ from safecl.backbone.settings import BackboneSettings
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
+from safecl.errors import SafeclError
 from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, given_text, load, run_name
 from safecl.lines import plain
@@ -69,6 +70,9 @@ def run(
     given = stream if isinstance(stream, Stream) else None
     if isinstance(stream, str):
         settings["stream"] = stream
+    unused = [key for key in (*words, *settings) if key.partition("=")[0].partition(".")[0] == "stream"]
+    if given is not None and unused:
+        raise SafeclError(f"{unused[0]} has no effect beside a stream that is open; open it with that setting.")
     chosen = load(preset, words, settings)
     place = Path(folder or Path("runs") / run_name(chosen, chosen.preset, given.name if given else ""))
     text = given_text(preset, words, settings)

@@ -38,8 +38,8 @@ def test_what_is_there_is_not_missing(miniatures: Path, monkeypatch: pytest.Monk
 def test_given_weights_and_pictures_that_are_not_there_are_named(tmp_path: Path) -> None:
     found = missing(make_job(read_target("table-domainnet"), read_scale("assets", tmp_path), "safe").cells)
     assert sorted(found) == [
-        f"The pictures {tmp_path}/pacs_30x15 are not there.",
-        f"The weight file {tmp_path}/vit_tiny_augreg.safetensors is not there.",
+        f"The pictures {tmp_path}/pacs_30x15 do not exist.",
+        f"The weight file {tmp_path}/vit_tiny_augreg.safetensors does not exist.",
     ]
 
 

@@ -1,1 +1,1 @@
-"""The paper's tables and figures: what they are made of is data in ``targets`` and ``scales``."""
+"""The paper's tables and figures: described by the YAML files in ``targets`` and ``scales``."""

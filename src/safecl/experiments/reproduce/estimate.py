@@ -58,7 +58,7 @@ def estimate(cells: Sequence[Cell], done: Sequence[tuple[Cell, Run]], at_once: i
 
 
 def at_once(runs: int, jobs: int | None, share: float) -> int:
-    """How many runs go on beside each other on this machine; ``share``: the part of a GPU that a run gets."""
+    """How many runs this machine computes at once; ``share``: the part of a GPU that a run gets."""
     most = int(len(visible_gpus()) / share + 1e-9) or cores()
     return max(1, min(jobs or most, runs))
 

@@ -1,4 +1,4 @@
-"""What runs need and is not there: datasets, folders, weights. All of it is named at once, before anything starts."""
+"""Datasets, folders and weights that runs need and that are missing, all named before anything starts."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -38,7 +38,7 @@ def missing_data(stream: StreamSettings) -> str | None:
         except SafeclError as error:
             return str(error)
     if isinstance(stream, FolderSettings | TableSettings) and not Path(stream.path).expanduser().exists():
-        return f"The pictures {stream.path} are not there."
+        return f"The pictures {stream.path} do not exist."
     return None
 
 
@@ -48,7 +48,7 @@ def missing_weights(backbone: BackboneSettings) -> str | None:
         return None
     if backbone.weights is not None:
         there = Path(backbone.weights).expanduser().is_file()
-        return None if there else f"The weight file {backbone.weights} is not there."
+        return None if there else f"The weight file {backbone.weights} does not exist."
     if backbone.name == EMBEDDED:
         embedded_weights()
         return None

@@ -1,4 +1,4 @@
-"""What a finished run can still be asked: its features, its aggregation weights, its answers with another γ."""
+"""Evaluate a finished run again: its features, its aggregation weights, its answers with another γ."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ MAX_TSNE_PICTURES = 40  # per class
 
 
 class Probe:
-    """Asks finished runs below ``folder``. Answers are kept in ``kept``: a run is opened once for each question.
+    """Evaluates finished runs below ``folder``. Results are kept in ``kept``, so that a run is opened once for each.
 
     ``cut``: what the runs had of their streams.
     """
@@ -85,7 +85,7 @@ class Probe:
             rows, labels = [], []
             for pictures in (stream.test(number) for number in range(1, len(stream.test_parts) + 1)):
                 places = _some(pictures, [*first, *later])
-                for images in self._batches(method, pictures, places):
+                for images in self._batches(method, stream, pictures, places):
                     found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
                     rows += found.float().cpu().tolist()
                 labels += [str(pictures.labels[i]) for i in places]
@@ -105,20 +105,18 @@ class Probe:
         index = {label: i for i, label in enumerate(method.classes)}
         for number in range(1, len(stream.test_parts) + 1):
             pictures, start = stream.test(number), 0
-            for images in self._batches(method, pictures, range(len(pictures))):
+            for images in self._batches(method, stream, pictures, range(len(pictures))):
                 labels = pictures.labels[start : start + len(images)]
                 start += len(images)
                 yield images, torch.tensor([index[label] for label in labels])
 
-    def _batches(self, method: Method, pictures: Pictures, places: Sequence[int]) -> Iterator[Tensor]:
-        if not len(places):
-            return
-        assert self._open is not None
-        yield from DeviceLoader(pictures, self._open[2].transform, method.backbone.device).plain(places)
+    def _batches(self, method: Method, stream: Stream, pictures: Pictures, places: Sequence[int]) -> Iterator[Tensor]:
+        if len(places):
+            yield from DeviceLoader(pictures, stream.transform, method.backbone.device).plain(places)
 
     def _once(self, cell: Cell, question: Mapping[str, Any], ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The kept answer to a question, or a new one."""
-        run = read_json(self.folder / cell.name / FILE)  # a run that was made anew is asked anew
+        run = read_json(self.folder / cell.name / FILE)  # a run that was repeated is evaluated again
         file = self.kept / f"{cell.name}-{digest({'run': run, 'question': dict(question)})[:8]}.json"
         found = read_json(file)
         if found is None:

@@ -79,7 +79,7 @@ class Reproduction:
         }
 
     def missing(self) -> dict[str, set[str]]:
-        """Data and weights that are not there, with the cells that need them; a run that is done needs none."""
+        """Missing data and weights, with the cells that need them; a run that is done needs none."""
         found = missing(self.waiting())
         for job in self.jobs:  # a figure of datasets needs no weights
             for sentence, cells in missing(self.shown_streams(job).values(), weights=False).items():
@@ -104,7 +104,7 @@ class Reproduction:
         return estimate(cells, self._finished(self.cells), at_once(len(cells), jobs, gpus))
 
     def run(self, without: set[str], **how: Unpack[How]) -> None:
-        """Run what is not done, but for the cells ``without`` data or weights."""
+        """Run what is not done, except the cells ``without`` data or weights."""
         cells = [cell for cell in self.cells if cell.name not in without]
         make_folder(self.runs_folder)
         done = self.done()

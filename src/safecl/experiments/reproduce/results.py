@@ -14,9 +14,9 @@ from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 
 Ask = Callable[[Cell, Mapping[str, Any]], float | None]
-"""The final accuracy of a finished run that is asked again with other settings of its answer."""
+"""The final accuracy of a finished run that is evaluated again with other settings of its answer."""
 
-Values = tuple[float | None, ...]  # one a seed
+Values = tuple[float | None, ...]  # one per seed
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """A scale: on which data, with which backbone and for how long the targets are run."""
 
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from pydantic import Field, PositiveInt
 
 from safecl.configure.layers import VARIANTS
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.config import parse_yaml
+from safecl.experiments.config import parse_yaml, shipped
 from safecl.experiments.reproduce.targets import Preset
 from safecl.settings import Settings
 
@@ -49,8 +48,7 @@ def read_scale(name: str, folder: Path | None = None) -> Scale:
     """The scale of this name; ``folder``: of given weights and pictures."""
     if name not in SCALES:
         raise unknown("scale", name, SCALES)
-    file = resources.files("safecl.experiments.reproduce") / "scales" / f"{name}.yaml"
-    text = file.read_text(encoding="utf-8")
+    text = shipped("reproduce", "scales")[name].read_text(encoding="utf-8")
     if DIR in text and folder is None:
         raise SafeclError(
             f"--scale {name} needs the folder of weights and pictures: safecl reproduce all --scale {name} DIR."

@@ -1,13 +1,12 @@
 """A target: a table or a figure of the paper as data, with the paper's numbers beside each cell."""
 
 from functools import cache
-from importlib import resources
 from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from safecl.errors import unknown
-from safecl.experiments.config import parse_yaml, presets
+from safecl.experiments.config import parse_yaml, presets, shipped
 from safecl.settings import Settings
 
 Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
@@ -35,7 +34,9 @@ class Column(Change):
 
     stream: str | None = Field(None, description="one of the paper's datasets; that of the target if not given")
     measure: Measure = Field("final", description="which number of a run")
-    answer: dict[str, Any] = Field({}, description="settings with which a finished run is asked again")
+    answer: dict[str, Any] = Field(
+        {}, description="settings of the answer, for which a finished run is evaluated again"
+    )
     mean: bool = Field(False, description="the mean of the other columns")
 
 
@@ -89,9 +90,7 @@ class Target(Settings):
 
 def names() -> list[str]:
     """The targets, tables first."""
-    folder = resources.files("safecl.experiments.reproduce") / "targets"
-    found = [file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")]
-    return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+    return sorted(shipped("reproduce", "targets"), key=lambda name: (name not in ORDER, [*ORDER, name].index(name)))
 
 
 ORDER = (
@@ -106,5 +105,5 @@ def read_target(name: str) -> Target:
     """The target of this name."""
     if name not in names():
         raise unknown("target", name, [*names(), ALL])
-    file = resources.files("safecl.experiments.reproduce") / "targets" / f"{name}.yaml"
-    return Target.model_validate({"name": name, **parse_yaml(file.read_text(encoding="utf-8"), name)})
+    text = shipped("reproduce", "targets")[name].read_text(encoding="utf-8")
+    return Target.model_validate({"name": name, **parse_yaml(text, name)})

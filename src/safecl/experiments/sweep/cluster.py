@@ -1,4 +1,4 @@
-"""The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is asked for."""
+"""The runs of a sweep as tasks of a Ray cluster. Ray is an extra: it is imported when it is needed."""
 
 import _thread
 import contextlib
@@ -87,7 +87,7 @@ class OnRay:
 
 
 def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> tuple[int, int]:
-    """(runs at once, threads of each): as many threads as let ``jobs`` runs go on, each of them on one machine."""
+    """(runs at once, threads of each): as many threads as leave room for ``jobs`` runs, each on one machine."""
 
     def room(threads: int) -> int:
         by_cores = [int(node.get("CPU", 0) // threads) for node in nodes]

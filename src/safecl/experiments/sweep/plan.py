@@ -6,7 +6,6 @@ Nothing heavy is imported, so a wrong key is answered at once.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -23,6 +22,7 @@ from safecl.experiments.config import (
     presets,
     read_source,
     run_name,
+    shipped,
     source_text,
 )
 from safecl.methods.catalog import method_settings
@@ -69,8 +69,7 @@ class Plan:
 
 def sweeps() -> list[str]:
     """Names of the sweeps that ship with the package."""
-    folder = resources.files("safecl.experiments.sweep") / "sweeps"
-    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return [*shipped("sweep", "sweeps")]
 
 
 def make_plan(source: str, words: Sequence[str] = (), objective: str | None = None) -> Plan:
@@ -131,7 +130,7 @@ def _read(source: str) -> tuple[str, dict[str, Any]]:
     if Path(source).suffix in (".yaml", ".yml"):
         text = source_text(source)
     elif source in sweeps():
-        text = (resources.files("safecl.experiments.sweep") / "sweeps" / f"{source}.yaml").read_text(encoding="utf-8")
+        text = shipped("sweep", "sweeps")[source].read_text(encoding="utf-8")
     else:
         raise unknown("sweep", source, [*sweeps(), "a YAML file"])
     values = parse_yaml(text, source)

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep goes on: a line per run at work and one for all; or plain lines in a log."""
+"""What a person sees during a sweep: a line per run at work and one for all; or plain lines in a log."""
 
 import sys
 import time
