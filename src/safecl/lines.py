@@ -1,40 +1,35 @@
 """Sentences as lines of a terminal: of its width, and in its encoding."""
 
+import codecs
 import re
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 NBSP = "\u00a0"
+UNIT = re.compile(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)")  # between a number and its unit or error
 # What stands for a character that an encoding lacks.
 PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-", "×": "x", "→": "->", "─": "-", "━": "=",
          "“": '"', "”": '"', "✓": "+", "✗": "x", NBSP: " ", "\u202f": " "}  # fmt: skip
 
 
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Replace what cannot be encoded by something like it, or by question marks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("safecl.plain", _replaced)
+
+
 def counted(number: int, one: str, several: str = "") -> str:
-    """ "1 class" or "3,000 classes"; ``several``: ``one`` with an s if not given."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
-
-
-def spelt(text: str, encoding: str | None) -> str:
-    """The text with characters that ``encoding`` lacks replaced by similar ones, or by question marks.
-
-    Done before a layout: a replacement may be longer than what it stands for.
-    """
-    try:
-        text.encode(encoding or "utf-8")
-        return text
-    except UnicodeEncodeError:
-        return "".join(_spelt(character, encoding or "utf-8") for character in text)
-
-
-def _spelt(character: str, encoding: str) -> str:
-    if character == NBSP:  # becomes a usual space when the lines are made
-        return character
-    try:
-        character.encode(encoding)
-        return character
-    except UnicodeEncodeError:
-        return PLAIN.get(character, "?")
+    """ "1 class" or "3,000 classes"; ``several``: the plural, where it does not end in s or sses."""
+    return f"{number:,} {one if number == 1 else several or one + ('es' if one.endswith('s') else 's')}"
 
 
 def plain(text: str) -> str:
@@ -42,19 +37,32 @@ def plain(text: str) -> str:
     return text.replace(NBSP, " ")
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` columns, broken between words; a number stays with its unit and its error.
+def spelt(text: str, encoding: str | None) -> str:
+    """The text with characters that ``encoding`` lacks replaced by similar ones, or by question marks.
 
-    A word that is longer than a line, such as a path, has a line of its own and is left whole.
+    Done before a layout: a replacement may be longer than what it stands for.
+    """
+    known = encoding or "utf-8"
+    return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in text.split(NBSP))
+
+
+def text_for(console: "Console", text: str, style: str = "") -> Text:
+    """Text in the console's encoding, with usual spaces; it is broken inside a word only where it must be."""
+    return Text(plain(spelt(text, console.encoding)), style=style, overflow="fold")
+
+
+def print_sentence(console: "Console", text: str, style: str = "") -> None:
+    """Print a sentence in lines of whole words; a number stays with its unit and its error.
+
+    A word that is longer than a line, such as a path, has a line of its own and is left whole, unlike rich's.
     """
     lines: list[str] = []
-    for paragraph in re.sub(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)", NBSP, text).split("\n"):
+    for paragraph in UNIT.sub(NBSP, spelt(text, console.encoding)).split("\n"):
         line = ""
         for gap, word in re.findall(r"( *)([^ ]+)", paragraph):
-            if line and cell_len(line) + len(gap) + cell_len(word) > width:
+            if line and cell_len(line + gap + word) > console.width:
                 lines.append(line)
-                line = word
-            else:
-                line += gap + word
+                gap, line = "", ""
+            line += gap + word
         lines.append(line)
-    return [plain(line) for line in lines]
+    console.print(Text(plain("\n".join(lines)), style=style), soft_wrap=True)

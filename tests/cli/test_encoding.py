@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from safecl.cli.encoding import accept_any_text
-from safecl.cli.terminal import Column, print_table
+from safecl.cli.terminal import accept_any_text
+from safecl.report.table import make_table, print_table
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 PROGRAM = """
@@ -50,8 +50,10 @@ def test_a_word_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
 
 def test_replacements_are_made_before_columns_are_laid_out() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    columns = [Column("run…"), Column("final", right=True), Column("state")]
-    print_table(Console(file=file, width=60), "A – title", columns, [["a", "78.2 ± 1.8 %", "x"], ["b", "–", "x"]])
+    rows = [["a", "78.2 ± 1.8 %", "x"], ["b", "–", "x"]]
+    print_table(
+        Console(file=file, width=60), make_table("A – title", ["run…", "final", "state"], rows, words=["state"])
+    )
     file.flush()
     lines = file.buffer.getvalue().decode("ascii").splitlines()  # type: ignore[attr-defined]
     first, second = (line for line in lines if line.startswith(("a", "b")))

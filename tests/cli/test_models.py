@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safecl.classifier.model import Model
 from safecl.classifier.store import HEADER, ModelFile, locked, rewrite_header
 from safecl.cli import main as cli
 
@@ -252,8 +251,6 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
     words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.policy.pilot=false",
              "train.epochs=1", "device=cpu", "stream.cache=false"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
-    resolved = found.folder / "resolved.yaml"  # of a version that had one setting more
-    resolved.write_text(resolved.read_text().replace("method:\n", "method:\n  trust: 0.2\n", 1))
     code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
     assert code == 0 and "knows 4 classes" in said, error
     predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
@@ -266,12 +263,17 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
     assert code == 0 and "knows 6 now" in said, error
 
 
-def test_a_model_with_a_setting_that_is_no_more_opens(place: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_setting_of_another_version_is_refused_in_one_sentence(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+) -> None:
     model = ModelFile(place / "m.safecl")
     settings = model.header["settings"]
     settings = {**settings, "method": {**settings["method"], "trust": 0.2}}
-    rewrite_header(model, {**model.header, "settings": settings}, tmp_path / "old.safecl")
-    assert Model.open(tmp_path / "old.safecl").settings == Model.open(place / "m.safecl").settings
+    rewrite_header(model, {**model.header, "settings": settings}, tmp_path / "other.safecl")
+    code, _, error = say("predict", "one", "--model", str(tmp_path / "other.safecl"))
+    assert (
+        code == 2 and error.count("\n") == 1 and "method.trust" in error and "A newer safecl may have made it" in error
+    )
 
 
 def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ def test_pictures_that_cannot_be_read_are_skipped_and_named(
     code, said, error = say("learn", str(folder), "--model", str(tmp_path / "m.safecl"), *MAKE)
     assert code == 0 and "Learned 2 classes from 6 pictures" in said
     notes = error.splitlines()
-    assert [note.split(":")[1][:24] for note in notes] == [" 2 pictures are omitted "] * 2
+    assert [note.split(":")[1][:23] for note in notes] == [" 2 pictures are omitted"] * 2
     assert "a.HEIC" in error and "b.avif" in error and "y/001.png" in error and "notes.txt" not in error
     assert "stream." not in error
     code, said, error = say("predict", str(folder / "z"), "--model", str(tmp_path / "m.safecl"))
@@ -401,13 +403,15 @@ def test_classes_that_are_always_right_are_not_among_the_worst(
 
 
 def test_the_page_has_a_chart_with_axes_and_counts(place: Path, tmp_path: Path) -> None:
-    from safecl.classifier.page import reliability, write_page
+    from safecl.classifier.page import write_page
 
-    chart = reliability([(0.3, 0.25, 4), (0.97, 1.0, 31)], "some pictures")
-    for text in ("how sure the model is", "how often it is right", ">31</text>", "50 %", "<figcaption>"):
+    numbers = {"pictures": 35, "accuracy": 0.9, "error": 0.1, "false_alarms": 0.0, "unknown_pictures": 0, "found": None}
+    measured = {**numbers, "bins": [(0.3, 0.25, 4), (0.97, 1.0, 31)]}
+    page = write_page(ModelFile(place / "m.safecl"), tmp_path / "page.html", measured).read_text()
+    chart = page[page.index("<svg") : page.index("</figure>", page.index("<svg"))]
+    for text in ("how sure the model is", "how often it is right", ">31</text>", "50 %", "<figcaption>", "97 % sure"):
         assert text in chart
-    page = write_page(ModelFile(place / "m.safecl"), tmp_path / "page.html").read_text()
-    assert "<h2>History</h2>" in page and "learned from 20 pictures" in page
+    assert "<h2>History</h2>" in page and "learned from 20\u00a0pictures" in page
 
 
 def test_examples_in_the_help_begin_with_what_most_people_want(say: Callable[..., tuple[int, str, str]]) -> None:

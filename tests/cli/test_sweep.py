@@ -15,12 +15,14 @@ from safecl.errors import SafeclError
 from safecl.experiments.sweep import sweep
 from safecl.experiments.sweep.sweep import SweepResult
 from safecl.experiments.sweep.table import Results
-from safecl.report.tables import Cell, Table
+from safecl.report.table import Cell, make_table
 
 LEADS = ["Method", "PET", "Runs", "Final accuracy", "Average accuracy", "Forgetting", "Learnable", "Stored", "Time"]
 ROWS = [["SAFE", "vpt_deep", "3", "71.2\u00a0±\u00a02.0", "77.8\u00a0±\u00a01.1", "6.1\u00a0±\u00a00.4", "95\u202f043",
          "33.7\u00a0MB", "1\u00a0min 7\u00a0s"]]  # fmt: skip
-TABLE = Table("t", LEADS, [], [[Cell(text, best=i == 3) for i, text in enumerate(row)] for row in ROWS])
+TABLE = make_table(
+    "t", LEADS, [[Cell(text, best=i == 3) for i, text in enumerate(row)] for row in ROWS], words=LEADS[:2]
+)
 
 
 @pytest.fixture

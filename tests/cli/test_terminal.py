@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from safecl.cli.terminal import Column, print_table
+from safecl.report.table import make_table, print_table
 
 Terminal = Callable[..., str]
 COMMANDS = """
@@ -81,8 +81,7 @@ cells = st.text(st.sampled_from("0123456789.%±–"), min_size=1, max_size=14)
 @given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4), st.integers(30, 90))
 def test_every_cell_is_printed_whole_at_any_width(rows: list[list[str]], width: int) -> None:
     console = Console(file=io.StringIO(), width=width)
-    columns = [Column("name"), *(Column(f"head {i}", right=True) for i in range(4))]
-    print_table(console, "A title", columns, rows)
+    print_table(console, make_table("A title", ["name", *(f"head {i}" for i in range(4))], rows))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     printed = text.split()
     assert all(cell in printed for row in rows for cell in row)
@@ -94,7 +93,7 @@ def test_columns_that_are_left_out_are_named_the_least_important_first() -> None
     for width, gone in ((60, ""), (30, "stream"), (20, "method, stream")):
         console = Console(file=io.StringIO(), width=width)
         row = ["a", "fine-tuning", "photographs", "12.3 %"]
-        print_table(console, "", [Column(head) for head in heads], [row], drop=("method", "stream"))
+        print_table(console, make_table("", heads, [row], words=heads), drop=("method", "stream"))
         text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
         assert "12.3 %" in text and (f"Not shown at this width: {gone}." in text if gone else "Not shown" not in text)
 
@@ -117,7 +116,7 @@ def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> N
     assert max(len(line) for line in text.splitlines()) <= columns
     for word in ("tensorboard,", "published,", "[required]", "parquet:FILE,", "stream.step=2.", "SAFECL_DATA,"):
         assert word in text.split(), word
-    assert "…" not in text and "one a core if not given" in " ".join(text.replace("│", " ").split())
+    assert "…" not in text and "one per core if not given" in " ".join(text.replace("│", " ").split())
 
 
 SAYS = """

@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from safecl.report import panels
 from safecl.report.page import write_page
+from safecl.report.table import make_table
+from safecl.report.templates import Tile, render, write
 
 from .browser import Page, browser, find_chromium
 
@@ -84,3 +86,37 @@ def test_long_tables_are_sorted_by_a_click(
     tab.evaluate("document.querySelector('table.sortable').tHead.rows[0].cells[1].click()")
     found = tab.evaluate(f"{rows}.map((row) => Number(row.cells[1].dataset.value))")[:9]
     assert found == sorted(found, reverse=True) and tab.complaints() == []
+
+
+NUMBERS = make_table("Numbers", ("class", "a word", "pictures"), [["cat", "x" * 300, "12"]] * 9, words=["a word"])
+MODEL = {
+    "subject": "safe",
+    "facts": [Tile("3", "classes", "learned from 9 pictures")],
+    "measured": NUMBERS,
+    "measured_bins": [],
+    "calibration": {"pictures": 35, "accuracy": 0.9, "error": 0.1, "bins": [(0.3, 0.25, 4), (0.97, 1.0, 31)]},
+    "classes": NUMBERS,
+    "history": NUMBERS,
+}
+TARGET = {
+    "name": "table-x", "title": "A target", "source": "a table", "caption": "What it shows.", "streams": ["glyphs"],
+    "figure": "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4=", "alt": "A drawing",
+    "table": NUMBERS, "claims": [("It holds", True)], "sentences": [], "left_out": ["no data"],
+    "files": ["table-x.csv"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("template", "values"), [("model.html", MODEL), ("reproduction.html", {"about": "small", "targets": [TARGET]})]
+)
+def test_pages_of_models_and_reproductions_are_like_those_of_runs(
+    tab: Page, tmp_path: Path, template: str, values: dict[str, Any], dark: bool
+) -> None:
+    tab.open(write(tmp_path / "page.html", render(template, title="A page", **values)), 390, dark=dark)
+    assert tab.complaints() == [] and tab.requests() == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390 and tab.evaluate(UNTOLD) == 0
+    brightness = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
+    assert brightness < 60 if dark else brightness > 200
+    tab.evaluate("document.getElementById('fold').click()")
+    assert tab.evaluate("document.querySelectorAll('details.section[open]').length") == 0

@@ -53,6 +53,6 @@ def test_runs_that_show_the_same_picture_share_a_card(drawn_page: Any) -> None:
 
 
 def test_same_folders_give_the_same_bytes(make_run: Any, tmp_path: Path) -> None:
-    folder = make_run(sessions=2)
+    folder = make_run(sessions=1)
     first, second = (write_page([folder], tmp_path / name, "T").read_bytes() for name in ("1.html", "2.html"))
     assert first == second

@@ -382,7 +382,7 @@ def test_config_commands_and_versions_can_be_copied(make_run: Any, page: Any) ->
 
 def test_confused_pairs_are_shown_with_what_they_are_taken_for(make_run: Any, page: Any) -> None:
     seen = page([make_run(sessions=2)])
-    assert "SAFE: what is taken for what" in seen.text and "A → B" in seen.text and "2 of 10" in seen.text
+    assert "SAFE: what is confused with what" in seen.text and "A → B" in seen.text and "2 of 10" in seen.text
     assert seen.values("alt").count("Test picture of B") == 2  # and among those drawn by chance
 
 
@@ -396,7 +396,7 @@ def test_damaged_features_are_named(make_run: Any, page: Any) -> None:
 def test_many_runs_stand_below_each_other(make_run: Any) -> None:
     runs = [read_run(make_run(f"r{i}", method="ranpac", sessions=3, preset=f"p{i}")) for i in range(6)]
     (table,) = tables.after_each_session(all_series(runs))
-    assert table.leads == ["Session", "1", "2", "3"] and len(table.rows) == 6 and not table.groups
+    assert [c.name for c in table.columns] == ["Session", "1", "2", "3"] and len(table.rows) == 6 and not table.grouped
     assert table.rows[2][3].value == runs[2].metrics[2].pooled["ranpac"]
 
 

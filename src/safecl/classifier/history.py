@@ -9,11 +9,11 @@ from typing import Any
 import safecl
 from safecl.classifier.store import Header
 from safecl.errors import SafeclError
+from safecl.report.table import NONE, Table, make_table
 from safecl.streams.labels import Label
 
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
-NONE = "–"
 
 
 def now() -> dict[str, Any]:
@@ -60,17 +60,18 @@ def counts(header: Header) -> dict[Label, int]:
     return found
 
 
-def class_rows(header: Header) -> list[list[str]]:
-    """Name, session in which it was first learned, pictures in all."""
+def class_table(header: Header) -> Table:
+    """Each class: the session in which it was first learned, and its pictures in all."""
     first: dict[Label, str] = {}
     for number, entry in enumerate(header["history"], 1):
         for label, _ in entry["classes"]:
             first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
-    return [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
+    rows = [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
+    return make_table("Classes", ("class", "learned in", "pictures"), rows, words=["learned in"])
 
 
-def history_rows(header: Header) -> list[list[str]]:
-    """Number, what, name, date, pictures, new classes, seconds, accuracy in percent."""
+def history_table(header: Header) -> Table:
+    """What was done to the model."""
     rows = []
     for number, entry in enumerate(header["history"], 1):
         learned = entry["what"] == "learn"
@@ -87,4 +88,5 @@ def history_rows(header: Header) -> list[list[str]]:
                 NONE if accuracy is None else f"{100 * accuracy:.1f}",
             ]
         )
-    return rows
+    heads = ("", "what", "name", "date", "pictures", "new classes", "seconds", "accuracy, %")
+    return make_table("History", heads, rows, words=["what", "name", "date"])

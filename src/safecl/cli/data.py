@@ -29,7 +29,9 @@ def list_(root: Root = None) -> None:
 
     Example:  safecl data list
     """
-    from safecl.cli.terminal import Column, make_console, print_sentence, print_table
+    from safecl.cli.terminal import make_console
+    from safecl.lines import print_sentence
+    from safecl.report.table import make_table, print_table
     from safecl.streams.datasets import DATASETS
     from safecl.streams.datasets.dataset import record
     from safecl.streams.settings import FORMS, data_root
@@ -43,11 +45,9 @@ def list_(root: Root = None) -> None:
         state = str(record(place).get("split", "by hand")) if place.is_dir() else "no"
         rows.append([d.name, str(d.classes), f"{train:,}", f"{test:,}", sessions, state, d.licence])
     heads = ("name", "classes", "training", "test", "sessions", "prepared", "licence")
-    right, folds = ("classes", "training", "test"), ("prepared", "licence")
-    columns = [Column(head, head in right, head in folds) for head in heads]
-    console, root = make_console(), data_root(root)
-    drop = ("test", "training", "sessions", "licence")
-    print_table(console, f"Streams (prepared in {root})", columns, rows, drop=drop)
+    console, title = make_console(), f"Streams (prepared in {data_root(root)})"
+    table = make_table(title, heads, rows, words=("sessions", "prepared", "licence"))
+    print_table(console, table, drop=("test", "training", "sessions", "licence"))
     print_sentence(console, f"Your own pictures: {', '.join(FORMS)}")
 
 
@@ -83,7 +83,7 @@ def check(
     words: Words = None,
     root: Root = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Pictures read at the same time; one a core if not given.")
+        int | None, typer.Option(min=1, help="Pictures read at the same time; one per core if not given.")
     ] = None,
 ) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.

@@ -6,27 +6,30 @@ from typing import Any
 
 from rich.console import Console
 
-from safecl.cli.terminal import Column, make_console, print_sentence, print_table
+from safecl.cli.terminal import make_console
 from safecl.configure.layers import method_groups
 from safecl.engine.metrics import History
 from safecl.engine.progress import Show, make_progress
 from safecl.experiments.config import given_text, load
 from safecl.experiments.launch import launch
+from safecl.lines import print_sentence
 from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
-from safecl.report.words import NONE, results
+from safecl.report.sentences import results
+from safecl.report.table import Cell, Column, Table, print_table
+from safecl.report.words import NONE
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 PLACE = Path("runs/demo")
 NEXT = """
-Next, on your own pictures (PATH holds one folder of pictures a class):
+Next, on your own pictures (PATH holds one folder of pictures per class):
   safecl data check folder:PATH                    is every picture readable?
   safecl run safe stream=folder:PATH               learn session by session
   safecl run safe stream=folder:PATH pet=adapter   with another kind of tuning"""
 
 
 def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> Path:
-    """Run the three methods below ``folder``; gives the page. What was stopped half-way goes on."""
+    """Run the three methods below ``folder``; gives the page. What was stopped half-way resumes."""
     progress, histories = make_progress(show), {}
     command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
     for method, title in METHODS.items():
@@ -56,7 +59,7 @@ def print_sessions(histories: dict[str, History], console: Console) -> None:
     """After each session: accuracy on all classes seen so far, forgetting so far, seconds. Fits into 80 columns."""
     names = ("", "seen", "slow", "fast", "SAFE", "f", "s", "RanPAC", "f", "s", "fine-tuned", "f", "s")
     styles = {"SAFE": "bold", "f": "dim", "s": "dim"}
-    columns = [Column(name, right=True, style=styles.get(name, "")) for name in names]
+    columns = [Column(name, style=styles.get(name, "")) for name in names]
     rows = []
     safe, ranpac, tuned = (histories[method].lines for method in METHODS)
     for lines in zip(safe, ranpac, tuned, strict=True):
@@ -64,9 +67,10 @@ def print_sessions(histories: dict[str, History], console: Console) -> None:
         for line, output in zip(lines, METHODS, strict=True):
             cells += [_percent(line, "pooled", output), _percent(line, "forgetting", output)]
             cells.append(f"{line['seconds']['total']:.0f}")
-        rows.append([str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells])
+        rows.append([Cell(text) for text in (str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells)])
     caption = "seen: classes; f: forgetting, points lost on earlier sessions; s: seconds"
-    print_table(console, "Accuracy in percent on all classes seen so far", columns, rows, leads=2, caption=caption)
+    table = Table("Accuracy in percent on all classes seen so far", columns, rows)
+    print_table(console, table, leads=2, caption=caption)
 
 
 def _percent(line: dict[str, Any], kind: str, output: str) -> str:

@@ -6,12 +6,8 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 import safecl
 from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
-from safecl.cli.terminal import text_for
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
 from safecl.lines import counted
@@ -20,16 +16,8 @@ from safecl.pet.settings import PETS
 from safecl.streams.settings import FORMS, data_root, names
 
 
-def print_info(console: Console) -> None:
-    """Version, devices, backbones and weights, streams, methods, folders."""
-    grid = Table.grid(padding=(0, 2))
-    for key, value in describe():
-        grid.add_row(text_for(console, key, "bold"), text_for(console, value))
-    console.print(grid)
-
-
 def describe() -> list[tuple[str, str]]:
-    """Lines of a key and what there is; a line without a key goes on with the one before."""
+    """Version, devices, backbones and weights, streams, methods, folders."""
     return [
         ("safecl", f"{safecl.__version__} on Python {platform.python_version()}, torch {version('torch')}, "
                    f"timm {version('timm')}"),

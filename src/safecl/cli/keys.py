@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from safecl.cli.terminal import print_sentence, text_for
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
 from safecl.errors import unknown
 from safecl.experiments.config import RunSettings, load, presets
+from safecl.lines import print_sentence, text_for
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
 from safecl.settings import flatten

@@ -6,17 +6,19 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from safecl import __version__
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
-from safecl.cli.encoding import accept_any_text
 from safecl.cli.models import add_commands
-from safecl.cli.terminal import say
+from safecl.cli.terminal import accept_any_text, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
+
+if TYPE_CHECKING:
+    from safecl.engine.progress import Show
 
 app = typer.Typer(
     name="safecl",
@@ -32,13 +34,17 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 add_commands(app)
 
-# The base of click's own errors. Newer versions of typer carry a copy of click, so it is asked for by its name.
+# The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, e.g. pet=adapter seed=1.")]
-Folder = Annotated[Path | None, typer.Option(help="Where the run is kept; below runs/ if not given.")]
+Folder = Annotated[Path | None, typer.Option(help="Where it is kept; below runs/ if not given.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew even if the folder holds this run already.")]
+On = Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")]
+Jobs = Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")]
+Gpus = Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")]
+Dry = Annotated[bool, typer.Option("--dry", help="List the runs and start none.")]
 
 
 @app.command()
@@ -64,10 +70,10 @@ def run(
     folder: Folder = None,
     quiet: Quiet = False,
     fresh: Fresh = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after a stop; the same command does so too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume; the same command does so too.")] = False,
     track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
 ) -> None:
-    """Run a method over a stream. The same command again goes on where it was stopped.
+    """Run a method over a stream. The same command again resumes where it was stopped.
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
@@ -77,27 +83,19 @@ def run(
     place = folder or Path("runs") / run_name(settings, settings.preset)
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
     if first and resume and not (place / "resolved.yaml").exists():
-        raise SafeclError(f"There is nothing to resume in {place}; leave --resume away to start.")
+        raise SafeclError(f"There is nothing to resume in {place}; omit --resume to start.")
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
 
     options = ["--folder", str(folder)] if folder else []
     options += [word for tracker in track or [] for word in ("--track", tracker)]
     command = shlex.join(["safecl", "run", config, *(words or []), *options])
-    launch(
-        settings,
-        place,
-        make_progress("quiet" if quiet else "auto"),
-        facts={"command": command},
-        given=f"# {command}\n{given_text(config, words or [])}",
-        trackers=track or [],
-        fresh=fresh,
-    )
+    progress, given = make_progress("quiet" if quiet else "auto"), f"# {command}\n{given_text(config, words or [])}"
+    launch(settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh)
     if first:
-        from safecl.report.page import write_page
-        from safecl.report.words import results
+        from safecl.report.sentences import results
 
-        page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
+        page = _write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
             say(line)
 
@@ -109,34 +107,24 @@ def sweep(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or other values of the grid: seed=[0,1]."),
     ] = None,
-    on: Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")] = "local",
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")] = None,
-    gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
-    folder: Annotated[Path | None, typer.Option(help="Where the runs are kept; below runs/ if not given.")] = None,
+    on: On = "local",
+    jobs: Jobs = None,
+    gpus: Gpus = 1.0,
+    folder: Folder = None,
     objective: Annotated[
         str | None, typer.Option(help="Mark the best by validation.final or validation.average.")
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
+    dry: Dry = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command goes on.
+    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command resumes.
 
     Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
     """
     from safecl.cli.sweep import sweep_command
 
-    code = sweep_command(
-        config,
-        words or [],
-        folder=folder,
-        on=on,
-        jobs=jobs,
-        gpus=gpus,
-        objective=objective,
-        dry=dry,
-        show="quiet" if quiet else "auto",
-    )
-    raise typer.Exit(code)
+    show: Show = "quiet" if quiet else "auto"
+    raise typer.Exit(sweep_command(config, words or [], folder, on, jobs, gpus, objective, dry, show))
 
 
 @app.command()
@@ -149,21 +137,20 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="small, assets (with DIR) or paper.")] = "small",
     preset: Annotated[str | None, typer.Option(help="SAFE's settings: safe, paper or published.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds; the scale's own number if not given.")] = None,
-    on: Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")] = "local",
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")] = None,
-    gpus: Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")] = 1.0,
+    on: On = "local",
+    jobs: Jobs = None,
+    gpus: Gpus = 1.0,
     folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
     skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
     trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
-    dry: Annotated[bool, typer.Option("--dry", help="List the runs and start none.")] = False,
+    dry: Dry = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a table or figure of the paper: ours beside the paper's numbers. The same command goes on.
+    """Make a table or figure of the paper: ours beside the paper's numbers. The same command resumes.
 
     Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
     from safecl.cli.reproduce import Options, list_targets, reproduce_command
-    from safecl.cli.terminal import make_console
 
     if target == "list":
         list_targets(make_console())
@@ -201,7 +188,6 @@ def runs(
     Example:  safecl runs   or   safecl runs experiments
     """
     from safecl.cli.runs import list_runs
-    from safecl.cli.terminal import make_console
 
     list_runs(root, make_console())
 
@@ -213,7 +199,6 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
     Example:  safecl show runs/demo/safe
     """
     from safecl.cli.runs import show_run
-    from safecl.cli.terminal import make_console
 
     show_run(folder, make_console())
 
@@ -228,7 +213,6 @@ def compare(
     Example:  safecl compare runs/demo/safe runs/demo/ranpac --page compare.html
     """
     from safecl.cli.runs import compare_runs
-    from safecl.cli.terminal import make_console
 
     compare_runs(folders, make_console())
     if page is not None:
@@ -244,13 +228,12 @@ def info(
 
     Example:  safecl info   or   safecl info --keys   or   safecl info --keys safe
     """
-    from safecl.cli.info import print_info
+    from safecl.cli.info import describe
     from safecl.cli.keys import print_keys
-    from safecl.cli.terminal import make_console
 
     if method is not None and not keys:
         raise SafeclError(f"safecl info {method} is not complete; write safecl info --keys {method} for its settings.")
-    print_keys(method, make_console()) if keys else print_info(make_console())
+    print_keys(method, make_console()) if keys else print_facts(make_console(), describe())
 
 
 @app.command()
@@ -264,7 +247,6 @@ def methods(
     Example:  safecl methods   or   safecl methods --backbone safecl_micro
     """
     from safecl.cli.methods import print_methods
-    from safecl.cli.terminal import make_console
 
     print_methods(backbone, make_console())
 
@@ -317,7 +299,7 @@ def main() -> None:
         code = 2
     except Stopped:
         if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
-            say("safecl: stopped; everything is saved, and the same command goes on from here.", err=True)
+            say("safecl: stopped; everything is saved, and the same command resumes from here.", err=True)
         code = 130
     except KeyboardInterrupt:
         say("safecl: stopped.", err=True)

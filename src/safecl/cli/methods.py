@@ -1,12 +1,11 @@
 """What ``safecl methods`` says. Without a backbone nothing heavy is imported: it answers at once."""
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from safecl.cli.terminal import Column, print_table
+from safecl.cli.terminal import print_facts
 from safecl.experiments.config import load
 from safecl.methods.catalog import method_settings
+from safecl.report.table import make_table, print_table
 
 SESSIONS, CLASSES = 10, 10  # what sizes are measured after
 
@@ -14,9 +13,8 @@ SESSIONS, CLASSES = 10, 10  # what sizes are measured after
 def print_methods(backbone: str | None, console: Console) -> None:
     """A line for each method; with a backbone, also what it trains on that and how many bytes it keeps."""
     sizes = measured(backbone) if backbone is not None else {}
-    columns = [Column("method"), Column("kind"), Column("protocols", folds=True)]
-    columns += [Column("learnable", right=True), Column("bytes kept", right=True)] if sizes else []
-    columns += [Column("kept between sessions", folds=True)]
+    words = ("kind", "protocols", "kept between sessions")
+    heads = ("method", *words[:2], *(("learnable", "bytes kept") if sizes else ()), words[2])
     rows = [
         [name, kind.kind, ", ".join(kind.protocols), *sizes.get(name, []), kind.keeps]
         for name, kind in method_settings().items()
@@ -27,12 +25,10 @@ def print_methods(backbone: str | None, console: Console) -> None:
             f"With the values of each preset on {backbone}; learnable: without heads; both after {SESSIONS} sessions "
             f"of {CLASSES} classes."
         )
-    print_table(console, "Methods", columns, rows, drop=["protocols", "kind"], caption=caption)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for name, kind in method_settings().items():
-        grid.add_row(Text(name), Text(f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}."))
+    print_table(console, make_table("Methods", heads, rows, words), drop=["protocols", "kind"], caption=caption)
     console.print()
-    console.print(grid)
+    papers = method_settings().items()
+    print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in papers])
 
 
 def measured(backbone: str) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from safecl.classifier.answers import Answer
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.data import labelled, picture_files
-from safecl.cli.terminal import Column, make_console, print_table, say
+from safecl.cli.terminal import make_console, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, spelt
+from safecl.report.table import NONE, make_table, print_table
 from safecl.streams.check import naming
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import File, FilePictures, printable
@@ -23,7 +25,7 @@ from safecl.streams.pictures.files import File, FilePictures, printable
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson
 
-CHUNK = 256  # pictures that are asked at a time
+CHUNK = 256  # pictures that are classified at a time
 
 
 def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> Iterator[str]:
@@ -32,7 +34,7 @@ def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> It
     were = "was learned before and is" if lesson.skipped == 1 else "were learned before and are"
     skipped = f" ({lesson.skipped:,} {were} skipped)" if lesson.skipped else ""
     yield (
-        f"Learned {counted(len(lesson.classes), 'class', 'classes')}{new} from {counted(lesson.pictures, 'picture')}"
+        f"Learned {counted(len(lesson.classes), 'class')}{new} from {counted(lesson.pictures, 'picture')}"
         f"{skipped} in {lesson.seconds:.0f} s; {path} knows {len(model.classes_)} now."
     )
     if lesson.accuracy is not None and len(model.classes_) > 1:
@@ -51,15 +53,19 @@ def predict_all(files: list[str], path: Path, unknown: float, form: str, explain
     model.prepare()
     if len(model.classes_) == 1:
         say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
-    shows: dict[str, Any] = {"table": _Table, "jsonl": _JsonLines, "csv": _Csv}
-    show = shows[form](explain, model.outputs)
+    learners = model.outputs[:-1] if explain else ()
+    shapes: dict[str, Any] = {"table": _table_lines, "jsonl": _json_lines, "csv": partial(_csv_lines, learners)}
+    if form == "csv":
+        more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
+        _print(_joined("picture", "label", "probability", "unknown", "error", *more))
     bad: list[str] = []
     names = iter(_named(files))
     while chunk := list(islice(names, CHUNK)):
         for name, answer in _answers(model, chunk, unknown, explain):
             if isinstance(answer, str):
                 bad.append(f"{printable(name)} ({answer})")
-            show.row(name, answer)
+            for line in shapes[form](printable(name), answer):
+                _print(line)
     if bad:
         these = counted(len(bad), "file or folder", "files or folders")
         say(f"safecl: {these} could not be answered: {naming(bad)}.", err=True)
@@ -112,65 +118,47 @@ def _answers(
         yield (name.name, name.why) if isinstance(name, _Unfit) else (name, answers[next(rest)])
 
 
-class _Table:
-    """One line a picture: answer, how sure, name; and, with ``explain``, what each output says."""
-
-    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
-        self.explain = explain
-
-    def row(self, name: str, answer: Answer | str) -> None:
-        if isinstance(answer, str):
-            _print(f"{'–':<24} {'':>6}  {printable(name)}: {answer}")
-            return
-        if answer.unknown:  # without a number: the probability is among the known classes
-            _print(f"{'unknown':<24} {'':>6}  {printable(name)}  (most similar: {answer.label})")
-        else:
-            _print(f"{answer.label!s:<24} {100 * answer.probability:>4.0f} %  {printable(name)}")
-        if self.explain:
-            for output, top in answer.opinions.items():
-                weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
-                said = ", ".join(f"{label} {100 * p:.0f} %" for label, p in top[:3])
-                _print(f"    {output}{weight}: {said}")
+def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
+    """Answer, how sure, name; and, where there are opinions, one line for each output."""
+    if isinstance(answer, str):
+        yield f"{NONE:<24} {'':>6}  {name}: {answer}"
+        return
+    if answer.unknown:  # without a number: the probability is among the known classes
+        yield f"{'unknown':<24} {'':>6}  {name}  (most similar: {answer.label})"
+    else:
+        yield f"{answer.label!s:<24} {100 * answer.probability:>4.0f} %  {name}"
+    for output, top in answer.opinions.items():
+        weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
+        yield f"    {output}{weight}: {', '.join(f'{label} {100 * p:.0f} %' for label, p in top[:3])}"
 
 
-class _JsonLines:
-    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
-        self.explain = explain
-
-    def row(self, name: str, answer: Answer | str) -> None:
-        if isinstance(answer, str):
-            said: dict[str, Any] = {"picture": printable(name), "error": answer}
-        else:
-            said = {"picture": printable(name), "label": answer.label, "probability": round(answer.probability, 6)}
-            said["unknown"] = answer.unknown
-            if self.explain:
-                said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
-        _print(json.dumps(said, ensure_ascii=False))
+def _json_lines(name: str, answer: Answer | str) -> Iterator[str]:
+    said: dict[str, Any] = {"picture": name}
+    if isinstance(answer, str):
+        said["error"] = answer
+    else:
+        said |= {"label": answer.label, "probability": round(answer.probability, 6), "unknown": answer.unknown}
+        if answer.opinions:
+            said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
+    yield json.dumps(said, ensure_ascii=False)
 
 
-class _Csv:
-    """``explain`` adds for each learner its class, its probability, and its weight in the answer."""
+def _csv_lines(learners: Sequence[str], name: str, answer: Answer | str) -> Iterator[str]:
+    """Of each of the ``learners`` its class, its probability, and its weight in the answer."""
+    if isinstance(answer, str):
+        yield _joined(name, "", "", "", answer, *[""] * 3 * len(learners))
+        return
+    cells: list[Any] = [name, answer.label, f"{answer.probability:.6f}", int(answer.unknown), ""]
+    for learner in learners:
+        label, p = answer.opinions[learner][0]
+        cells += [label, f"{p:.6f}", f"{answer.weights[learner]:.6f}" if learner in answer.weights else ""]
+    yield _joined(*cells)
 
-    def __init__(self, explain: bool, outputs: Sequence[str]) -> None:
-        self.learners = outputs[:-1] if explain else ()
-        more = [f"{name}{part}" for name in self.learners for part in ("", "_probability", "_weight")]
-        self._print(("picture", "label", "probability", "unknown", "error", *more))
 
-    def row(self, name: str, answer: Answer | str) -> None:
-        if isinstance(answer, str):
-            self._print((printable(name), "", "", "", answer, *[""] * 3 * len(self.learners)))
-            return
-        more = []
-        for learner in self.learners:
-            label, p = answer.opinions[learner][0]
-            weight = f"{answer.weights[learner]:.6f}" if learner in answer.weights else ""
-            more += [label, f"{p:.6f}", weight]
-        self._print((printable(name), answer.label, f"{answer.probability:.6f}", int(answer.unknown), "", *more))
-
-    def _print(self, cells: Iterable[Any]) -> None:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(cells)
-        _print(line.getvalue())
+def _joined(*cells: Any) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()
 
 
 def _print(line: str) -> None:
@@ -191,7 +179,6 @@ def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, p
     if as_json:
         _print(json.dumps(found, ensure_ascii=False))
         return
-    console = make_console()
     if found["accuracy"] is not None:
         say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
         say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
@@ -203,9 +190,9 @@ def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, p
         )
     worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
     if worst:
-        columns = [Column("class", folds=True), Column("accuracy", right=True), Column("pictures", right=True)]
         rows = [[str(label), f"{100 * share:.1f} %", f"{count:,}"] for label, share, count in worst]
-        print_table(console, "The classes with the lowest accuracy", columns, rows)
+        heads = ("class", "accuracy", "pictures")
+        print_table(make_console(), make_table("The classes with the lowest accuracy", heads, rows))
     for true, said, count in found["confused"][:5]:
         say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
     if page is not None:

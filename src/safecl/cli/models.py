@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safecl.classifier.store import ModelFile, check_path, locked, read_header, rewrite_header
 from safecl.cli.terminal import make_console, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
@@ -19,7 +20,7 @@ FORMATS = ("table", "jsonl", "csv")
 
 
 def learn(
-    folder: Annotated[str, typer.Argument(help="One folder of pictures a class; or a CSV or Parquet table.")],
+    folder: Annotated[str, typer.Argument(help="One folder of pictures per class; or a CSV or Parquet table.")],
     model: ModelOption,
     backbone: Annotated[str | None, typer.Option(help="micro (the default), small, base, large; a timm name.")] = None,
     method: Annotated[str | None, typer.Option(help="How it learns; safe if not given (safecl methods).")] = None,
@@ -36,9 +37,9 @@ def learn(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Teach a model the pictures of a folder: makes MODEL, or goes on with it. No old pictures are needed.
+    """Teach a model the pictures of a folder: makes MODEL, or adds to it. No old pictures are needed.
 
-    A stop or a failure leaves MODEL as it was; the same command goes on where it was stopped.
+    A stop or a failure leaves MODEL as it was; the same command resumes where it was stopped.
     Example:  safecl learn photos/monday --model pets.safecl
     """
     if memory not in (None, "statistics", "features"):
@@ -77,7 +78,7 @@ def predict(
         raise SafeclError(f"--format is one of {', '.join(FORMATS)}, not {format_}.")
     if not files:
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
-    _check_model(model)
+    ModelFile(model)
     from safecl.cli.model_words import predict_all
 
     if not predict_all(files, model, unknown, format_, explain, device or "auto"):
@@ -85,18 +86,18 @@ def predict(
 
 
 def evaluate(
-    folder: Annotated[str, typer.Argument(help="One folder of pictures a class; classes may be unknown ones.")],
+    folder: Annotated[str, typer.Argument(help="One folder of pictures per class; classes may be unknown ones.")],
     model: ModelOption,
     unknown: Unknown = 0.05,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
     device: Device = None,
 ) -> None:
-    """Measure a model on labelled pictures: accuracy, honesty of its probabilities, unknown classes.
+    """Measure a model on labelled pictures: accuracy, calibration of its probabilities, unknown classes.
 
     Example:  safecl eval photos/test --model pets.safecl
     """
-    _check_model(model)
+    ModelFile(model)
     from safecl.cli.model_words import evaluate_and_print
 
     evaluate_and_print(folder, model, unknown, json_, page, device or "auto")
@@ -112,8 +113,6 @@ def inspect(
     Example:  safecl inspect pets.safecl   or   safecl inspect pets.safecl --page pets.html
     """
     import json
-
-    from safecl.classifier.store import ModelFile
 
     file = ModelFile(model)
     if json_:
@@ -138,9 +137,8 @@ def rename(
     Example:  safecl rename pets.safecl cat tabby
     """
     from safecl.classifier.rename import as_label, renamed
-    from safecl.classifier.store import ModelFile, locked, rewrite_header
 
-    with locked(_there(model)):
+    with locked(ModelFile(model).path):
         file = ModelFile(model)
         rewrite_header(file, renamed(file.header, old, as_label(file.header, old, new)))
     say(f"{old} is now called {new}.")
@@ -154,9 +152,10 @@ def forget(
 
     Example:  safecl forget pets.safecl hamster
     """
-    _check_class(model, label)
+    from safecl.classifier.rename import find
+
+    find(read_header(model), label)  # before anything heavy is imported: a wrong name is answered at once
     from safecl.classifier.classifier import ContinualClassifier
-    from safecl.classifier.store import locked
 
     with locked(model):
         classifier = ContinualClassifier.load(model, device="cpu")
@@ -171,14 +170,13 @@ def rollback(model: ModelArgument) -> None:
     Example:  safecl rollback pets.safecl
     """
     from safecl.classifier.history import check_not_frozen, check_rollback
-    from safecl.classifier.store import locked, read_header
 
-    header = read_header(model)
-    check_not_frozen(header)
-    check_rollback(header)
-    from safecl.classifier.classifier import ContinualClassifier
+    with locked(ModelFile(model).path):
+        header = read_header(model)
+        check_not_frozen(header)
+        check_rollback(header)
+        from safecl.classifier.classifier import ContinualClassifier
 
-    with locked(model):
         classifier = ContinualClassifier.load(model, device="cpu")
         last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1:]
         classifier.rollback()
@@ -197,10 +195,8 @@ def merge(
     Example:  safecl merge north.safecl south.safecl -o both.safecl
     """
     for path in (one, other):
-        _check_model(path)
+        ModelFile(path)
         _check_other(out, path)
-    from safecl.classifier.store import check_path, locked
-
     check_path(out)
     from safecl.classifier.classifier import ContinualClassifier
 
@@ -219,9 +215,7 @@ def freeze(
 
     Example:  safecl freeze pets.safecl -o pets-frozen.safecl
     """
-    from safecl.classifier.store import check_path
-
-    _check_model(model)
+    ModelFile(model)
     _check_other(out, model)
     check_path(out)
     from safecl.classifier.model import Model
@@ -234,14 +228,12 @@ def export_run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     model: ModelOption,
 ) -> None:
-    """Make a model of a run: what it has learned so far goes on learning there.
+    """Make a model from a run: it knows what the run has learned so far, and can learn more.
 
     Example:  safecl export-run runs/demo/safe --model glyphs.safecl
     """
     if model.exists():
         raise SafeclError(f"{model} is there already; choose another name.")
-    from safecl.classifier.store import check_path
-
     check_path(model)
     from safecl.classifier.from_run import model_of_run
 
@@ -262,32 +254,10 @@ def _classes(classes: Sized) -> str:
     return counted(len(classes), "class", "classes")
 
 
-def _there(path: Path) -> Path:
-    if not path.is_file():
-        from safecl.classifier.store import ModelFile
-
-        ModelFile(path)
-    return path
-
-
-def _check_model(path: Path) -> None:
-    """Refuse what is no model before anything heavy is imported."""
-    from safecl.classifier.store import ModelFile
-
-    ModelFile(path)
-
-
 def _check_other(out: Path, source: Path) -> None:
     """Refuse to write over what is read."""
     if out.expanduser().resolve() == source.expanduser().resolve():
         raise SafeclError(f"{out} would be written over itself; give another file as --out.")
-
-
-def _check_class(path: Path, label: str) -> None:
-    from safecl.classifier.rename import find
-    from safecl.classifier.store import read_header
-
-    find(read_header(path), label)
 
 
 def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
@@ -295,10 +265,8 @@ def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
     if not Path(folder).expanduser().exists():
         raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
     if model.exists():
-        _check_model(model)
+        ModelFile(model)
         if settings:
             raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
     else:
-        from safecl.classifier.store import check_path
-
         check_path(model.expanduser())

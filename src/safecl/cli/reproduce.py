@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from safecl.cli.sweep import check_place, list_cells
-from safecl.cli.terminal import Column, make_console, print_sentence, print_table
+from safecl.cli.terminal import make_console
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.reproduce.plan import all_cells, make_jobs
 from safecl.experiments.reproduce.scales import read_scale
 from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_target
 from safecl.experiments.sweep.plan import Plan
-from safecl.lines import counted
+from safecl.lines import counted, print_sentence
 from safecl.report import words as said
+from safecl.report.table import make_table, print_table
 
 if TYPE_CHECKING:
+    from safecl.engine.progress import Show
     from safecl.experiments.reproduce.reproduce import Made, Reproduction
+    from safecl.experiments.sweep.sweep import On
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Options:
 def list_targets(console: Console) -> None:
     """What can be made."""
     rows = [[target.name, target.source, target.title] for target in map(read_target, names())]
-    columns = [Column("target"), Column("in the paper", folds=True), Column("what", folds=True)]
-    print_table(console, "Targets of safecl reproduce", columns, rows)
+    heads = ("target", "in the paper", "what")
+    print_table(console, make_table("Targets of safecl reproduce", heads, rows, words=heads))
     print_sentence(console, "safecl reproduce all makes every one of them; runs that they share are made once.")
 
 
@@ -73,7 +76,7 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
     work = Reproduction(found, scale, chosen, options.folder, given, options.seeds, options.trial)
     missing = work.missing()
     if missing and not options.skip_missing:
-        lines = [f"  {sentence} ({_needed(cells)})" for sentence, cells in missing.items()]
+        lines = [f"  {sentence} (for {counted(len(cells), 'run')})" for sentence, cells in missing.items()]
         raise SafeclError("\n".join([f"{counted(len(missing), 'thing')} missing, and nothing was started:", *lines,
                                      "  --skip-missing runs what does not need them."]))  # fmt: skip
     without = {name for cells in missing.values() for name in cells}
@@ -82,27 +85,16 @@ def reproduce_command(target: str, words: Sequence[str], options: Options) -> in
     extra = [word for key, value in (("--preset", options.preset), ("--seeds", options.seeds)) if value is not None
              for word in (key, str(value))]  # fmt: skip
     command = shlex.join(["safecl", "reproduce", target, *words, "--scale", options.scale, *extra])
-    work.run(
-        without,
-        on="ray" if options.on == "ray" else "local",
-        jobs=options.jobs,
-        gpus=options.gpus,
-        show="quiet" if options.quiet else "auto",
-        command=command,
-    )
-    for made in work.make(
-        missing, (lambda text: None) if options.quiet else lambda text: print_sentence(console, text)
-    ):
+    on: On = "ray" if options.on == "ray" else "local"
+    show: Show = "quiet" if options.quiet else "auto"
+    work.run(without, on=on, jobs=options.jobs, gpus=options.gpus, show=show, command=command)
+    for made in work.make(missing, lambda text: None if options.quiet else print_sentence(console, text)):
         print_made(made, console)
     if options.trial:
         started = f"{len(work.cells) - len(without) - len(work.failed)} of {counted(len(work.cells), 'run')}"
         print_sentence(console, f"\n{started} took one step of one session; the numbers mean nothing.")
     print_sentence(console, f"All tables and figures: {work.place / 'index.html'}")
     return 1 if work.failed else 0
-
-
-def _needed(cells: set[str]) -> str:
-    return f"for {counted(len(cells), 'run')}"
 
 
 def announce(work: "Reproduction", without: set[str], options: Options, console: Console) -> None:
@@ -112,7 +104,7 @@ def announce(work: "Reproduction", without: set[str], options: Options, console:
     waiting = [cell for cell in work.waiting() if cell.name not in without]
     done = len(work.cells) - len(work.waiting())
     there = f", {done} done already" if done else ""
-    left = f", {counted(len(without), 'run')} left out" if without else ""
+    left = f", {counted(len(without), 'run')} omitted" if without else ""
     start = f"{counted(len(work.jobs), 'target')}, {counted(len(work.cells), 'run')}{there}{left}"
     if not waiting or work.trial:
         print_sentence(console, f"{start}.")
@@ -129,17 +121,14 @@ def announce(work: "Reproduction", without: set[str], options: Options, console:
 
 def print_made(made: "Made", console: Console) -> None:
     """A target's table with the paper's numbers, its claims, and what was not run."""
-    from safecl.experiments.reproduce.tables import wide
+    from safecl.experiments.reproduce.tables import target_table
 
     target = made.job.target
     streams = dict.fromkeys(stream.title for stream in made.job.streams.values())
     on = f", on {', '.join(streams)}" if streams else ""
     print_sentence(console, f"\n{target.name}: {target.title}{on}", "bold")
     if made.lines:
-        heads, rows = wide(made.columns, made.lines)
-        columns = [Column(head, right=place > 0, style="dim" if head in ("paper", "diff.") else "")
-                   for place, head in enumerate(heads)]  # fmt: skip
-        print_table(console, "", columns, rows)
+        print_table(console, target_table(made.columns, made.lines))
     for sentence in (*map(str, made.claims), *made.sentences):
         print_sentence(console, said.upper_first(sentence))
     for sentence in made.left_out:

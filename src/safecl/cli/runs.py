@@ -5,15 +5,16 @@ from pathlib import Path
 
 import yaml
 from rich.console import Console
-from rich.table import Table as Drawn
-from rich.text import Text
 
 from safecl.cli.keys import typed
-from safecl.cli.terminal import Column, print_sentence, print_table, text_for
+from safecl.cli.terminal import print_facts
 from safecl.errors import SafeclError
-from safecl.report import run_tables, tables, words
+from safecl.lines import print_sentence
+from safecl.report import run_tables, sentences, words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, run_names
+from safecl.report.table import make_table, print_table
+from safecl.report.tables import accuracy_tables
 from safecl.settings import flatten
 
 
@@ -37,7 +38,7 @@ def list_runs(root: Path, console: Console) -> None:
             rows.append([name, *[words.NONE] * 10, "damaged" if started else "not begun"])
             if started:
                 said.append(f"{name} is damaged: {error}")
-    heads = (
+    heads = [
         "run",
         "method",
         "preset",
@@ -50,27 +51,17 @@ def list_runs(root: Path, console: Console) -> None:
         "average",
         "time",
         "state",
-    )
-    right = ("seed", "sessions", "final", "learned", "average", "time")
-    columns = [Column(head, head in right, head in ("run", "stream")) for head in heads]
-    domains = any(row[8] != words.NONE for row in rows)
-    if not domains:  # only a domain-incremental run is tested on what it has not learned
-        columns, rows = columns[:8] + columns[9:], [row[:8] + row[9:] for row in rows]
-    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
-    if domains:
-        meanings["learned"] = "on the domains learned so far"
-    drop = [
-        "sessions",
-        "preset",
-        "method",
-        *(["learned"] if domains else []),
-        "average",
-        "stream",
-        "time",
-        "PET",
-        "seed",
     ]
-    print_table(console, f"Runs in {root}", columns, rows, drop=drop, meanings=meanings)
+    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
+    drop = ["sessions", "preset", "method", "learned", "average", "stream", "time", "PET", "seed"]
+    if any(row[8] != words.NONE for row in rows):
+        meanings["learned"] = "on the domains learned so far"
+    else:  # only a domain-incremental run is tested on what it has not learned
+        heads.remove("learned")
+        drop.remove("learned")
+        rows = [row[:8] + row[9:] for row in rows]
+    table = make_table(f"Runs in {root}", heads, rows, words=("method", "preset", "stream", "PET", "state"))
+    print_table(console, table, drop=drop, meanings=meanings)
     for sentence in said:
         print_sentence(console, sentence)
 
@@ -95,29 +86,22 @@ def show_run(folder: Path, console: Console) -> None:
         "started": facts.started,
         "command": facts.command if isinstance(facts.command, str) else " ".join(facts.command or []),
     }
-    grid = Drawn.grid(padding=(0, 2))
-    for key, value in about.items():
-        if value:
-            grid.add_row(text_for(console, key, "bold"), text_for(console, value))
-    console.print(grid)
+    print_facts(console, [(key, value) for key, value in about.items() if value])
     console.print()
     if run.metrics:
-        decided = [table] if (table := run_tables.decisions(run, "What was decided")) else []
-        costs = run_tables.costs(run, "Time and memory")
-        for table in (tables.at_the_end(series), *tables.after_each_session(series), *decided, costs):
-            _print(table, console)
-        for sentence in words.caveats([run]):
+        decided, costs = run_tables.decisions(run, "What was decided"), run_tables.costs(run, "Time and memory")
+        for table in (*accuracy_tables(series), *([decided] if decided else []), costs):
+            print_table(console, table)
+        for sentence in sentences.caveats([run]):
             print_sentence(console, sentence)
 
 
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
     """The runs' numbers side by side, and the settings in which they differ: first those that all of them have."""
     runs = [read_run(folder) for folder in folders]
-    series = all_series(runs)
-    if any(run.metrics for run in runs):
-        for table in (tables.at_the_end(series), *tables.after_each_session(series)):
-            _print(table, console)
-    for sentence in words.caveats(runs):
+    for table in accuracy_tables(all_series(runs)):
+        print_table(console, table)
+    for sentence in sentences.caveats(runs):
         print_sentence(console, sentence)
     names = run_names(runs)
     settings = [
@@ -130,10 +114,10 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
         console.print("All settings are the same.")
         return
     differ.sort(key=lambda key: any(key not in each for each in settings))
-    columns = [Column(name, folds=True) for name in ("setting", *names)]
     rows = [[key, *(each.get(key, words.NONE) for each in settings)] for key in differ]
     caption = f"{words.NONE}: this run has no such setting" if any(words.NONE in row for row in rows) else ""
-    print_table(console, "Settings in which they differ", columns, rows, caption=caption)
+    table = make_table("Settings in which they differ", ("setting", *names), rows, words=names)
+    print_table(console, table, caption=caption)
 
 
 def _row(run: Run) -> list[str]:
@@ -143,16 +127,3 @@ def _row(run: Run) -> list[str]:
     about.append(f"{run.done}/{run.total}")
     final, average = words.accuracy(main.final, run.tested), words.percent(main.average)
     return [*about, final, learned, average, words.duration(run.seconds), run.state]
-
-
-def _print(table: tables.Table, console: Console) -> None:
-    """A table of the report, for the terminal."""
-    named = [(group.name, column) for group in table.groups for column in group.columns]
-    if len(table.groups) > 1:
-        named = [
-            (name, f"{name} {'accuracy' if column == name.partition(' (')[0] else column}") for name, column in named
-        ]
-    columns = [Column(table.leads[0], folds=True)]
-    columns += [Column(head, right=True) for head in (*table.leads[1:], *(column for _, column in named))]
-    rows = [[Text(cell.text, style="bold" if cell.best else "") for cell in row] for row in table.rows]
-    print_table(console, table.title, columns, rows)

@@ -2,18 +2,18 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from safecl.cli.terminal import Column, make_console, print_table
+from safecl.cli.terminal import make_console
 from safecl.engine.progress import Show
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.sweep.objective import check_objective
 from safecl.experiments.sweep.plan import Plan, make_plan
-from safecl.lines import plain
-from safecl.report.tables import Table
+from safecl.report.table import Table, make_table, print_table
 
 PLACES = ("local", "ray")
 
@@ -21,7 +21,6 @@ PLACES = ("local", "ray")
 def sweep_command(
     source: str,
     words: Sequence[str],
-    *,
     folder: Path | None = None,
     on: str = "local",
     jobs: int | None = None,
@@ -39,20 +38,12 @@ def sweep_command(
     if dry:
         list_cells(plan, place, console)
         return 0
-    from safecl.experiments.sweep.sweep import run_sweep
+    from safecl.experiments.sweep.sweep import On, run_sweep
 
     options = [] if folder is None else ["--folder", str(folder)]
     command = shlex.join(["safecl", "sweep", source, *words, *options])
-    result = run_sweep(
-        plan,
-        place,
-        on="ray" if on == "ray" else "local",
-        jobs=jobs,
-        gpus=gpus,
-        objective=objective,
-        show=show,
-        command=command,
-    )
+    where: On = "ray" if on == "ray" else "local"
+    result = run_sweep(plan, place, on=where, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
     print_results(result.table, len(result.results.labels), objective, console)
     for title, sentence in result.failed.items():
         console.print(Text(f"{title} failed: {sentence}"))
@@ -66,7 +57,7 @@ def check_place(on: str, jobs: int | None, gpus: float) -> None:
     if on not in PLACES:
         raise unknown("place for --on", on, PLACES)
     if jobs is not None and jobs < 1:
-        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must go on at once.")
+        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must run at a time.")
     if not 0 < gpus <= 1:
         raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
 
@@ -78,23 +69,14 @@ def list_cells(plan: Plan, folder: Path, console: Console) -> None:
         place = folder / cell.name
         begun, ended = (place / "resolved.yaml").exists(), (place / "summary.json").exists()
         rows.append([cell.title, "done" if ended else "begun" if begun else "to do", cell.name])
-    columns = [Column("run", folds=True), Column("state"), Column("folder", folds=True)]
-    print_table(console, f"{plan.name}: {len(plan.cells)} runs in {folder}", columns, rows, drop=["folder"])
+    title, heads = f"{plan.name}: {len(plan.cells)} runs in {folder}", ("run", "state", "folder")
+    print_table(console, make_table(title, heads, rows, words=heads), drop=["folder"])
 
 
 def print_results(table: Table, labels: int, objective: str | None, console: Console) -> None:
     """The table, as wide as the terminal at most; the best of each stream is bold and has a star."""
-    columns = [Column(head, folds=True) for head in table.leads[:labels]]
-    columns += [Column(head, right=True) for head in table.leads[labels:]]
-    rows = [
-        [Text(plain(cell.text) + ("*" if cell.best else ""), style="bold" if cell.best else "") for cell in row]
-        for row in table.rows
-    ]
-    best = (
-        f"*: the best by {objective or 'final accuracy'}; "
-        if any(cell.best for row in table.rows for cell in row)
-        else ""
-    )
+    starred = [[replace(c, text=f"{c.text}*") if c.best else c for c in row] for row in table.rows]
+    best = f"*: the best by {objective or 'final accuracy'}; " if starred != table.rows else ""
     caption = f"{best}Stored: what is kept between sessions; Time: of a run, beside the others"
-    print_table(console, table.title, columns, rows, leads=labels, drop=["Runs", "Time", "Stored", "Learnable"],
-                caption=caption)  # fmt: skip
+    drop = ["Runs", "Time", "Stored", "Learnable"]
+    print_table(console, replace(table, rows=starred), leads=labels, drop=drop, caption=caption)

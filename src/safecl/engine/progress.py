@@ -86,12 +86,9 @@ class Live:
         self.console = Console()
 
     def say(self, text: str) -> None:
-        from rich.text import Text
+        from safecl.lines import print_sentence
 
-        from safecl.lines import spelt, wrapped
-
-        lines = wrapped(spelt(text, self.console.encoding), self.console.width)
-        self.console.print(Text("\n".join(lines)))
+        print_sentence(self.console, text)
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:

@@ -19,7 +19,7 @@ from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, given_text, load, run_name
 from safecl.lines import plain
 from safecl.methods.catalog import make_method
-from safecl.report.words import results
+from safecl.report.sentences import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read
 from safecl.streams.collection import Collection

@@ -7,19 +7,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report.answers import Confusion, Map, Weight
-from safecl.report.drawing import (
-    GRID,
-    HEAT,
-    INK,
-    ON_STRONG,
-    ON_WEAK,
-    Size,
-    new_figure,
-    paired,
-    percent_axis,
-    style,
-)
-from safecl.report.series import COLOURS
+from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, paired
+from safecl.report.drawing import Size, new_figure, percent_axis, style
 from safecl.report.words import short
 
 NAME = 14  # characters of a class's name on an axis

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from safecl.report.runs import Features, Prediction, Run
 
-FEWEST = 30  # pictures that a map needs
+MIN_MAPPED = 30  # pictures that a map needs
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def said(run: Run, one: Prediction) -> str:
 
 
 def pairs(run: Run) -> list[tuple[str, str, int]]:
-    """(class, what it is taken for, how often), the most frequent first."""
+    """(class, what it is confused with, how often), the most frequent first."""
     found = Counter((one.label, other) for one in run.predictions if (other := said(run, one)) != one.label)
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return [(label, other, times) for (label, other), times in ordered]
@@ -95,7 +95,7 @@ def weights(run: Run) -> list[Weight]:
 def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     """t-SNE of the features of the frozen backbone and of the tuned networks; empty where there are too few.
 
-    The backbone is left out where one of the ``known`` runs has the same features of it.
+    The backbone is omitted where one of the ``known`` runs has the same features of it.
     """
     features = run.features
     if features is None or no_map(run):
@@ -125,8 +125,8 @@ def no_map(run: Run) -> str:
     """Why there is no map of a finished run's features; empty where there is one."""
     if run.features is None:
         return "no features were kept with the run" if run.ended else ""
-    if len(run.features.labels) < FEWEST or len(set(run.features.labels)) < 2:
-        return f"a map needs {FEWEST} test pictures and two classes"
+    if len(run.features.labels) < MIN_MAPPED or len(set(run.features.labels)) < 2:
+        return f"a map needs {MIN_MAPPED} test pictures and two classes"
     return ""
 
 

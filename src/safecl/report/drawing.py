@@ -1,30 +1,22 @@
-"""What all figures share: quiet axes, scales, and colours that the page can exchange for its dark ones."""
+"""What all figures share: quiet axes, scales, and how they become files or parts of a page."""
 
 import io
+import re
 from contextlib import AbstractContextManager
+from html import escape
 
 import matplotlib as mpl
+from markupsafe import Markup
 from matplotlib import style as mpl_style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from safecl.report.series import COLOURS, SPARE, Colour
+from safecl.report.colours import DARK, GRID, INK, variable
 
-INK, GRID = "#2b3440", "#dde2e8"
-HEAT, ON_STRONG, ON_WEAK = "#08427f", "#fdfefe", "#0e131a"  # a cell, and the text on a strong or a weak one
-PALETTE = (*COLOURS.values(), *SPARE)  # for classes, terms and phases
 Size = tuple[float, float]
 DPI = 200  # of a figure that is a PNG file
-
-
-def paired(names: list[str]) -> dict[str, Colour]:
-    """A colour for each name: its own where it has one, else one that no other name here has, as far as they reach."""
-    own = {name: COLOURS[name] for name in names if name in COLOURS}
-    others = [colour for colour in PALETTE if colour not in own.values()] or list(PALETTE)
-    rest = [name for name in names if name not in own]
-    spare = {name: others[i % len(others)] for i, name in enumerate(rest)}
-    return {name: own.get(name) or spare[name] for name in names}
+DECIMALS = re.compile(r"(\.\d\d)\d+")  # two are enough for a place on a screen
 
 
 def style() -> AbstractContextManager[None]:
@@ -73,3 +65,22 @@ def saved(figure: Figure, kind: str) -> bytes:
     with mpl.rc_context({"svg.hashsalt": "safecl"}):
         figure.savefig(buffer, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {})
     return buffer.getvalue()
+
+
+def inline_svg(figure: Figure, label: str, prefix: str) -> Markup:
+    """The figure as an ``<svg>`` element; ``label`` says it in words, ``prefix`` keeps its ids apart from others'."""
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{prefix}-', body)
+    body = re.sub(r'(xlink:href="|url\()#', rf"\g<1>#{prefix}-", body).replace("xlink:href", "href")
+    for light in DARK:
+        body = body.replace(light, f"var({variable(light)})")
+    width, height = (round(72 * inches, 2) for inches in figure.get_size_inches())
+    body = re.sub(r"<[^>]*>", lambda tag: DECIMALS.sub(r"\1", tag[0]), re.sub(r"\n\s*", "\n", body))
+    # Every user text went through matplotlib's own XML escaping; the label is escaped here.
+    opening = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">'
+    return Markup(opening + body)

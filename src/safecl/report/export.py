@@ -9,15 +9,14 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from safecl.atomic import write_bytes
-from safecl.errors import SafeclError
 from safecl.report import answer_figures, answers, figures, run_tables, training_figures
 from safecl.report.drawing import saved
-from safecl.report.fold import folded
-from safecl.report.formats import as_csv, as_latex
-from safecl.report.page import DETAILED, DRAWN, accuracy_tables, best, read_runs, seeded
+from safecl.report.page import choose, read_runs
 from safecl.report.runs import Run
-from safecl.report.series import alike, display
-from safecl.report.tables import Table
+from safecl.report.series import display
+from safecl.report.table import Table, as_csv, as_latex
+from safecl.report.tables import accuracy_tables
+from safecl.report.templates import make_folder
 
 T = TypeVar("T")
 
@@ -25,31 +24,32 @@ T = TypeVar("T")
 def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     """Write every figure and table of the runs into the folder ``target``; gives the files."""
     runs = read_runs(folders)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SafeclError(f"{target} cannot be made ({error.strerror}); choose another place.") from error
-    written = []
+    make_folder(target)
+    written: list[Path] = []
     for name, figure in distinct(all_figures(runs)):
-        for kind in ("svg", "png"):
-            written.append(_write(target / f"{name}.{kind}", saved(figure, kind)))
+        written += save(figure, target / name)
     for name, table in distinct(all_tables(runs)):
-        written.append(_write(target / f"{name}.csv", as_csv(table).encode()))
-        written.append(_write(target / f"{name}.tex", as_latex(table).encode()))
+        for kind, text in (("csv", as_csv(table)), ("tex", as_latex(table))):
+            written.append(target / f"{name}.{kind}")
+            write_bytes(written[-1], text.encode())
     return written
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """The figure as SVG and PNG, on white."""
+    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
+    for file in files:
+        write_bytes(file, saved(figure, file.suffix[1:]))
+    return files
 
 
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     """The figures of a page by file name, with titles and legends of their own."""
-    every = folded(runs)
-    mains = [one for one in every if one.main]
-    shown = [one for one in best(mains, DRAWN) if one.pooled]
-    drawn, twins = {id(one.run) for one in shown}, {id(one) for one in alike(every)}
-    series = [one for one in every if id(one.run) in drawn and id(one) not in twins]
-    series = series if len(mains) <= DRAWN else shown
+    choice = choose(runs)
+    shown = [one for one in choice.best if one.pooled]
     if shown:
-        yield "accuracy", figures.accuracy_curves(series)
-        yield "sessions", figures.session_bars(series if len(mains) <= DETAILED else shown)
+        yield "accuracy", figures.accuracy_curves([one for one in choice.series if one.pooled])
+        yield "sessions", figures.session_bars([one for one in choice.barred if one.pooled])
     for one in shown:
         yield f"matrix-{slug(one.name)}", figures.matrix(one)
         if one.validation:
@@ -57,13 +57,12 @@ def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     known = [one for one in shown if any(line.bytes_kept is not None for line in one.run.metrics)]
     if known:
         yield "kept", training_figures.kept_curves(known)
-    for one in best(mains, DETAILED):
-        yield from _figures_of(one.runs[0], seeded(one))
+    for run, title in choice.detailed:
+        yield from _figures_of(run, slug(title))
 
 
-def _figures_of(run: Run, title: str) -> Iterator[tuple[str, Figure]]:
+def _figures_of(run: Run, name: str) -> Iterator[tuple[str, Figure]]:
     """The figures of a single run."""
-    name = slug(title)
     for phase in training_figures.phases(run):
         yield f"loss-{name}-{slug(phase)}", training_figures.loss_curves(run, phase)
     if run.metrics:
@@ -82,17 +81,15 @@ def _figures_of(run: Run, title: str) -> Iterator[tuple[str, Figure]]:
 
 def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:
     """The tables of a page by file name."""
-    every = folded(runs)
-    mains = [one for one in every if one.main]
-    for table in accuracy_tables(mains if len(mains) > DRAWN else every):
+    choice = choose(runs)
+    for table in accuracy_tables(choice.listed):
         yield slug(table.title), table
-    begun = [one for one in mains if one.run.metrics]
+    begun = [one for one in choice.mains if one.run.metrics]
     if begun:
         yield "costs", run_tables.kept(begun)
-    yield "versions", run_tables.environments([(one.run, one.name) for one in mains])
+    yield "versions", run_tables.environments([(one.run, one.name) for one in choice.mains])
     makers = {"decisions": run_tables.decisions, "confused": run_tables.confused, "classes": run_tables.by_class}
-    for one in best(mains, DETAILED):
-        run, title = one.runs[0], seeded(one)
+    for run, title in choice.detailed:
         for kind, make in makers.items():
             made = make(run, title)
             if made is not None:
@@ -114,8 +111,3 @@ def distinct(named: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
     for name, thing in named:
         taken[name] += 1
         yield name if taken[name] == 1 else f"{name}-{taken[name]}", thing
-
-
-def _write(path: Path, data: bytes) -> Path:
-    write_bytes(path, data)
-    return path

@@ -11,18 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from safecl.report.drawing import (
-    HEAT,
-    INK,
-    ON_STRONG,
-    ON_WEAK,
-    Size,
-    dress,
-    new_figure,
-    percent_axis,
-    session_axis,
-    style,
-)
+from safecl.report.colours import HEAT, INK, ON_STRONG, ON_WEAK
+from safecl.report.drawing import Size, dress, new_figure, percent_axis, session_axis, style
 from safecl.report.series import Series
 
 

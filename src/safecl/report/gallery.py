@@ -37,26 +37,18 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """A picture (as in ``Card``) and the class it was taken for."""
-
-    picture: str
-    prediction: str
-
-
-@dataclass(frozen=True)
 class BadClass:
-    """A class that a run answers badly: right answers, test pictures, and some of its mistakes."""
+    """A class with a low accuracy; ``mistakes``: pictures (as in ``Card``) and the classes they are confused with."""
 
     label: str
     right: int
     tested: int
-    mistakes: list[Mistake]
+    mistakes: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A class and the one it is taken for: how often, its mistakes, and a picture of the other class."""
+    """A class and the one it is confused with: how often, its mistakes, and a picture of the other class."""
 
     label: str
     other: str
@@ -69,8 +61,8 @@ class Pair:
 def cards(series: Sequence[Series]) -> list[Card]:
     """One card for each distinct picture that was drawn by chance, in the order of the runs."""
     result: dict[tuple[str, str, int | None, str], Card] = {}
-    for run in {id(one.run): one.run for one in series}.values():
-        mine = [one for one in series if one.run is run]
+    for run in {id(one.runs[0]): one.runs[0] for one in series}.values():  # of the first seed
+        mine = [one for one in series if one.runs[0] is run]
         for example in run.examples:
             if example.why != "chance":
                 continue
@@ -84,11 +76,11 @@ def cards(series: Sequence[Series]) -> list[Card]:
 
 def bad_classes(run: Run) -> list[BadClass]:
     """The classes that the run's examples show the mistakes of, in their order."""
-    found: dict[str, list[Mistake]] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
     for example in run.examples:
         if example.why == "worst":
             said = example.predictions.get(run.facts.main, "")
-            found.setdefault(example.label, []).append(Mistake(_data_address(run, example), said))
+            found.setdefault(example.label, []).append((_data_address(run, example), said))
     tested = Counter(one.label for one in run.predictions)
     right = Counter(one.label for one in run.predictions if one.predicted.get(run.facts.main) == one.label)
     return [BadClass(label, right[label], tested[label], mistakes) for label, mistakes in found.items()]

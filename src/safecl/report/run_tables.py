@@ -7,7 +7,7 @@ from safecl.report import words
 from safecl.report.answers import pairs, said
 from safecl.report.runs import Run
 from safecl.report.series import Series
-from safecl.report.tables import Cell, Table
+from safecl.report.table import Cell, Table, make_table, numbers
 from safecl.settings import flatten
 
 # What a method notes of its decisions: the head of the column, and a word for yes and one for no.
@@ -30,7 +30,7 @@ def decisions(run: Run, name: str) -> Table | None:
         [Cell(str(line.session)), *(_decision(key, notes.get(key)) for key in keys)]
         for line, notes in zip(run.metrics, noted, strict=True)
     ]
-    return Table(name, ["Session", *(_decided(key) for key in keys)], [], rows)
+    return make_table(name, ["Session", *(_decided(key) for key in keys)], rows)
 
 
 def _decided(key: str) -> str:
@@ -57,7 +57,7 @@ def confused(run: Run, name: str, most: int = 12) -> Table | None:
         [Cell(label, label=True), Cell(other, label=True), Cell(f"{times} of {tested[label]}", value=times)]
         for label, other, times in pairs(run)[:most]
     ]
-    return Table(name, ["Class", "Taken for", "How often"], [], rows, wordy=True) if rows else None
+    return make_table(name, ["Class", "Confused with", "How often"], rows, words=["Confused with"]) if rows else None
 
 
 def by_class(run: Run, name: str) -> Table | None:
@@ -68,16 +68,12 @@ def by_class(run: Run, name: str) -> Table | None:
     rows = []
     for label, given in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
         wrong = [(times, other) for other, times in given.items() if other != label]
-        rows.append(
-            [
-                Cell(label, label=True),
-                Cell(words.accuracy(given[label] / given.total(), given.total()), value=given[label] / given.total()),
-                Cell(str(given.total()), value=given.total()),
-                Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE),
-            ]
-        )
-    leads = ["Class", "Accuracy", "Test pictures", "Most often taken for"]
-    return Table(name, leads, [], rows, wordy=True) if rows else None
+        pictures, share = given.total(), given[label] / given.total()
+        cells = [Cell(label, label=True), Cell(words.accuracy(share, pictures), value=share)]
+        cells += numbers(words.count, pictures)
+        rows.append([*cells, Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE)])
+    heads = ["Class", "Accuracy", "Test pictures", "Most often confused with"]
+    return make_table(name, heads, rows, words=heads[3:]) if rows else None
 
 
 def costs(run: Run, name: str) -> Table:
@@ -86,16 +82,11 @@ def costs(run: Run, name: str) -> Table:
     rows = []
     for line in run.metrics:
         seconds = [line.seconds.get(stage) for stage in stages]
-        rows.append(
-            [
-                Cell(str(line.session)),
-                *(Cell(words.duration(value), value=value) for value in seconds),
-                Cell(words.count(line.images_per_second), value=line.images_per_second),
-                Cell(words.size(line.peak_memory), value=line.peak_memory),
-                Cell(words.size(line.bytes_kept), value=line.bytes_kept),
-            ]
-        )
-    return Table(name, ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"], [], rows)
+        cells = [Cell(str(line.session)), *numbers(words.duration, *seconds)]
+        cells += numbers(words.count, line.images_per_second)
+        rows.append(cells + numbers(words.size, line.peak_memory, line.bytes_kept))
+    heads = ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"]
+    return make_table(name, heads, rows)
 
 
 def kept(series: Sequence[Series]) -> Table:
@@ -104,29 +95,12 @@ def kept(series: Sequence[Series]) -> Table:
     for one in series:
         run, first, last = one.run, one.run.metrics[0], one.run.metrics[-1]
         peak = max((line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None)
-        learnable, stored = run.parameters.learnable, run.parameters.stored
-        seconds = sum(value for _, value in one.seconds)
-        rows.append(
-            [
-                Cell(one.name),
-                Cell(words.count(learnable), value=learnable),
-                Cell(words.count(stored), value=stored),
-                Cell(words.size(first.bytes_kept), value=first.bytes_kept),
-                Cell(words.size(last.bytes_kept), value=last.bytes_kept),
-                Cell(words.size(peak), value=peak),
-                Cell(words.duration(seconds), value=seconds),
-            ]
-        )
-    leads = [
-        "Run",
-        "Learnable numbers",
-        "Numbers kept",
-        "Kept after session 1",
-        "Kept at the end",
-        "Peak memory",
-        "Time",
-    ]
-    return Table("Parameters, bytes kept, time", leads, [], rows)
+        cells = [Cell(one.name), *numbers(words.count, run.parameters.learnable, run.parameters.stored)]
+        cells += numbers(words.size, first.bytes_kept, last.bytes_kept, peak)
+        rows.append(cells + numbers(words.duration, sum(value for _, value in one.seconds)))
+    heads = ["Run", "Learnable numbers", "Numbers kept", "Kept after session 1", "Kept at the end"]
+    heads += ["Peak memory", "Time"]
+    return make_table("Parameters, bytes kept, time", heads, rows)
 
 
 def environments(named: Sequence[tuple[Run, str]]) -> Table:
@@ -136,13 +110,10 @@ def environments(named: Sequence[tuple[Run, str]]) -> Table:
         found.setdefault(tuple(_environment(run).items()), []).append(name)
     keys = list(dict.fromkeys(key for items in found for key, _ in items))
     columns = [dict(items) for items in found]
-    heads = (
-        ["Value"]
-        if len(found) == 1
-        else [", ".join(names[:3]) + (" …" if names[3:] else "") for names in found.values()]
-    )
-    rows = [[Cell(key), *(Cell(column.get(key, words.NONE)) for column in columns)] for key in keys]
-    return Table("Versions and hardware", ["", *heads], [], rows, wordy=True)
+    heads = [", ".join(names[:3]) + (" …" if names[3:] else "") for names in found.values()]
+    heads = ["Value"] if len(found) == 1 else heads
+    rows = [[key, *(column.get(key, words.NONE) for column in columns)] for key in keys]
+    return make_table("Versions and hardware", ["", *heads], rows, words=heads)
 
 
 def _environment(run: Run) -> dict[str, str]:
@@ -161,4 +132,6 @@ def losses(run: Run, name: str) -> Table:
         ends = [part[0].loss, part[-1].loss, *(part[-1].terms.get(term) for term in terms)]
         numbers = [Cell(words.NONE if value is None else f"{value:.4g}", value=value) for value in ends]
         rows.append([Cell(f"{part[0].session} {part[0].phase}"), Cell(str(part[-1].step)), *numbers])
-    return Table(f"{name}: loss", ["Session, phase", "Steps", "First", "Last", *(f"Last {t}" for t in terms)], [], rows)
+    return make_table(
+        f"{name}: loss", ["Session, phase", "Steps", "First", "Last", *(f"Last {t}" for t in terms)], rows
+    )

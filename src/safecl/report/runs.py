@@ -23,6 +23,7 @@ def _finite(value: object) -> object:
 
 Label = Annotated[str, BeforeValidator(str)]  # labels are the user's own: 7 and "7" are shown alike
 Number = Annotated[float | None, BeforeValidator(_finite)]
+T = TypeVar("T")
 
 
 class Part(BaseModel):
@@ -32,8 +33,6 @@ class Part(BaseModel):
 
 
 class SessionFacts(Part):
-    """A session as the stream announced it."""
-
     name: Label = ""
     classes: list[Label] = []
 
@@ -47,8 +46,6 @@ class StreamFacts(Part):
 
 
 class BackboneFacts(Part):
-    """The backbone's name."""
-
     name: str = ""
 
 
@@ -92,8 +89,6 @@ class Validation(Part):
 
 
 class PhaseTime(Part):
-    """A training phase of a session."""
-
     phase: str
     steps: int = 0
     seconds: Number = None
@@ -134,7 +129,7 @@ class Example(Part):
     """A test picture and what each output said about it.
 
     ``why``: drawn by "chance", a mistake of the "worst" classes or of a confused "pair", or a picture of the class
-    that another is taken for ("like").
+    that another is confused with ("like").
     """
 
     file: str
@@ -157,12 +152,6 @@ class Prediction(Part):
     weights: dict[str, Number] = {}
 
 
-class Failure(Part):
-    """The sentence with which a run ended (failed.json)."""
-
-    error: str
-
-
 @dataclass(frozen=True)
 class Features:
     """Principal components (n, 32) of the features of n test pictures, by network; "backbone" is the frozen one."""
@@ -176,7 +165,7 @@ class Run:
     """A run's folder as read; what an unfinished run does not have yet is empty or None.
 
     ``ended``: whether there is a summary.json; its numbers are computed from the metrics, so nothing of it is read.
-    What only the figures of a single run need is read when it is first asked for.
+    What only the figures of a single run need is read when it is first needed.
     """
 
     folder: Path
@@ -188,17 +177,14 @@ class Run:
 
     @property
     def last(self) -> Metrics | None:
-        """The measurements after the newest finished session."""
         return self.metrics[-1] if self.metrics else None
 
     @property
     def done(self) -> int:
-        """How many sessions are finished."""
         return self.metrics[-1].session if self.metrics else 0
 
     @property
     def total(self) -> int:
-        """How many sessions the stream has."""
         return max(len(self.facts.stream.sessions), self.done)
 
     @property
@@ -229,7 +215,6 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Time spent so far."""
         return sum(line.seconds.get("total") or 0.0 for line in self.metrics)
 
     def loss_parts(self) -> list[list[Loss]]:
@@ -248,14 +233,12 @@ class Run:
 
     @cached_property
     def predictions(self) -> list[Prediction]:
-        """The answers to the test pictures."""
         return list(_lines(self.folder / "predictions.jsonl", Prediction))
 
     @cached_property
     def examples(self) -> list[Example]:
-        """The pictures that are kept."""
         path = self.folder / "examples.json"
-        return _checked(TypeAdapter(list[Example]), _document(path) or [], path)
+        return _checked(TypeAdapter(list[Example]), _bytes(path) or b"[]", path)
 
     @cached_property
     def features(self) -> Features | None:
@@ -277,11 +260,7 @@ class Run:
 
     @property
     def facts_text(self) -> str:
-        """facts.json as it stands there."""
-        return (_bytes(self.folder / "facts.json") or b"").decode("utf-8", "replace")
-
-
-P = TypeVar("P", bound=Part)
+        return _bytes(self.folder / "facts.json").decode("utf-8", "replace")
 
 
 def read_run(folder: Path) -> Run:
@@ -296,63 +275,51 @@ def read_run(folder: Path) -> Run:
                 f"{folder} holds no run itself but runs inside it, such as {inside}; safecl runs {folder} lists them."
             )
         raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
-    facts = _document(folder / "facts.json")
-    failure = _document(folder / "failed.json")
     # A resumed run may have written a session twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
+    failed = folder / "failed.json"
     return Run(
         folder=folder,
-        facts=_checked(TypeAdapter(Facts), facts, folder / "facts.json"),
+        facts=_checked(TypeAdapter(Facts), _bytes(folder / "facts.json"), folder / "facts.json"),
         metrics=[metrics[session] for session in sorted(metrics)],
         ended=(folder / "summary.json").exists(),
-        failed="" if failure is None else _checked(TypeAdapter(Failure), failure, folder / "failed.json").error,
-        config=(_bytes(folder / "resolved.yaml") or b"").decode("utf-8", "replace"),
+        failed=_checked(TypeAdapter(dict[str, str]), _bytes(failed) or b"{}", failed).get("error", ""),
+        config=_bytes(folder / "resolved.yaml").decode("utf-8", "replace"),
     )
 
 
-def _bytes(path: Path) -> bytes | None:
+def _bytes(path: Path) -> bytes:
+    """What a file holds; nothing where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return None
+        return b""
     except OSError as error:
         raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def _document(path: Path) -> Any:
-    """A whole JSON file, or None where there is none."""
-    raw = _bytes(path)
-    if raw is None:
-        return None
-    try:
-        return json.loads(raw)
-    except ValueError as error:
-        raise SafeclError(f"{path} is damaged: it is not valid JSON ({error}).") from error
-
-
-def _lines(path: Path, kind: type[P]) -> Iterator[P]:
-    """The JSON lines of a file; a last line torn by a kill is left out, one torn elsewhere is an error."""
+def _lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """The JSON lines of a file; a last line torn by a kill is omitted, one torn elsewhere is an error."""
     adapter = TypeAdapter(kind)
     # Split the bytes: a tear may fall inside a character, and a label may hold Unicode line breaks.
-    lines = [(n, raw) for n, raw in enumerate((_bytes(path) or b"").split(b"\n"), start=1) if raw.strip()]
+    lines = [(n, raw) for n, raw in enumerate(_bytes(path).split(b"\n"), start=1) if raw.strip()]
     for number, raw in lines:
         try:
-            value = json.loads(raw)
-        except ValueError as error:
-            if number == lines[-1][0]:
-                return
-            raise SafeclError(f"{path} is damaged: line {number} is not valid JSON ({error}).") from error
-        yield _checked(adapter, value, path, f"line {number}, ")
+            yield _checked(adapter, raw, path, f"line {number}, ")
+        except Torn:
+            if number != lines[-1][0]:
+                raise
 
 
-T = TypeVar("T")
+class Torn(SafeclError):
+    """A text that is no JSON."""
 
 
-def _checked(adapter: TypeAdapter[T], value: object, path: Path, where: str = "") -> T:
+def _checked(adapter: TypeAdapter[T], raw: bytes, path: Path, where: str = "") -> T:
     try:
-        return adapter.validate_python(value)
+        return adapter.validate_json(raw)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole"
-        message = first["msg"][0].lower() + first["msg"][1:]
-        raise SafeclError(f"{path} is damaged: {where}{field}: {message}.") from error
+        message = f"{path} is damaged: {where}{field}: {first['msg'][0].lower()}{first['msg'][1:]}."
+        raise (Torn if first["type"] == "json_invalid" else SafeclError)(message) from error

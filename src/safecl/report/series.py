@@ -1,122 +1,104 @@
-"""A series is one output of one run, with the name and the colours that it wears in every figure and table."""
+"""A series is one output of a configuration, with the name and the colours that it wears in every figure and table."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 
-from safecl.report.runs import Run, Validation
+from safecl.report.colours import COLOURS, SPARE, Colour
+from safecl.report.runs import Metrics, Run, Validation
 
 NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
-
-
-class Colour(NamedTuple):
-    """A colour on white, its partner on a dark page, and a marker, so that no line is told by hue alone."""
-
-    light: str
-    dark: str
-    marker: str
-
-
-# Told apart under the common colour-vision deficiencies; each has a contrast of 3:1 or more to its page.
-COLOURS = {
-    "safe": Colour("#0068b0", "#5ab0f0", "o"),
-    "slow": Colour("#00866a", "#2fc79f", "s"),
-    "fast": Colour("#b0509a", "#e394cc", "^"),
-    "ranpac": Colour("#c76a00", "#f5a142", "D"),
-    "finetune": Colour("#68707d", "#a3abb8", "v"),
-}
-SPARE = (
-    Colour("#7a5c00", "#e3c34a", "P"),
-    Colour("#0e7f8c", "#57cbd8", "X"),
-    Colour("#7d55b5", "#bd9ceb", "p"),
-    Colour("#a3333d", "#f08a92", "h"),
-    Colour("#3f6212", "#a8cf68", "*"),
-)
+SEED = re.compile(r"^seed:.*\n?", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Series:
-    """One output of a run; ``main`` marks the output that the method answers with."""
+    """One output of runs that differ in their seed alone: every number is the mean over those that have begun.
 
-    run: Run
+    ``main`` marks the output that the method answers with.
+    """
+
+    runs: tuple[Run, ...]
     output: str
     name: str
     colour: Colour
     main: bool
 
     @property
+    def run(self) -> Run:
+        """The least advanced of those that have begun, so that there is a mean after each of its sessions."""
+        return min(self.runs, key=lambda run: run.done or run.total + 1)
+
+    @property
     def pooled(self) -> list[tuple[int, float]]:
         """(session, accuracy on all that was tested) after each finished session."""
-        pairs = [(line.session, line.pooled.get(self.output)) for line in self.run.metrics]
-        return [(session, value) for session, value in pairs if value is not None]
+        return self._curve(lambda line: line.pooled.get(self.output))
 
     @property
     def seen(self) -> list[tuple[int, float]]:
         """(session, accuracy on what was learned): another number only where domains to come are tested as well."""
-        pairs = [(line.session, (line.seen or line.pooled).get(self.output)) for line in self.run.metrics]
-        return [(session, value) for session, value in pairs if value is not None]
+        return self._curve(lambda line: (line.seen or line.pooled).get(self.output))
 
     @property
     def validation(self) -> list[tuple[int, float]]:
         """(session, accuracy on the held-out training pictures of all sessions so far), where there are any."""
-        pairs = [(line.session, (line.validation or Validation()).pooled.get(self.output)) for line in self.run.metrics]
-        return [(session, value) for session, value in pairs if value is not None]
+        return self._curve(lambda line: (line.validation or Validation()).pooled.get(self.output))
 
     @property
     def lost(self) -> list[tuple[int, float]]:
         """(session, forgetting) after each finished session but the first."""
-        pairs = [(line.session, line.forgetting.get(self.output)) for line in self.run.metrics[1:]]
-        return [(session, value) for session, value in pairs if value is not None]
+        return self._curve(lambda line: line.forgetting.get(self.output) if line.session > 1 else None)
 
     @property
     def seconds(self) -> list[tuple[int, float]]:
         """(session, seconds that it took)."""
-        pairs = [(line.session, line.seconds.get("total")) for line in self.run.metrics]
-        return [(session, value) for session, value in pairs if value is not None]
+        return self._curve(lambda line: line.seconds.get("total"))
 
     @property
     def final(self) -> float | None:
         """Accuracy on all that was tested after the newest session."""
-        return self.run.last.pooled.get(self.output) if self.run.last else None
+        return dict(self.pooled).get(self.run.done)
 
     @property
     def final_seen(self) -> float | None:
         """Accuracy on what was learned, after the newest session."""
-        return (self.run.last.seen or self.run.last.pooled).get(self.output) if self.run.last else None
+        return dict(self.seen).get(self.run.done)
 
     @property
     def average(self) -> float | None:
         """The mean over sessions of the accuracy on all that was tested."""
-        return mean([value for _, value in self.pooled])
+        return mean(value for _, value in self.pooled)
 
     @property
     def average_seen(self) -> float | None:
         """The mean over sessions of the accuracy on what was learned."""
-        return mean([value for _, value in self.seen])
+        return mean(value for _, value in self.seen)
 
     @property
     def forgetting(self) -> float | None:
         """Mean drop from the best accuracy of each earlier session; undefined after the first."""
-        return self.run.last.forgetting.get(self.output) if self.run.last and self.run.done > 1 else None
+        return dict(self.lost).get(self.run.done)
 
     @property
     def backward(self) -> float | None:
         """BWT: the mean over earlier sessions of the accuracy now minus that right after each; once all are learned."""
-        if self.run.done < self.run.total or self.run.done < 2:
+        rows, done = self.rows, self.run.done
+        if done < self.run.total or done < 2:
             return None
-        now = self.rows.get(self.run.done, [])
-        then = [self._at(i, i) for i in range(1, self.run.done)]
-        return mean([a - b for a, b in zip(now, then, strict=False) if a is not None and b is not None])
+        pairs = [(_at(rows, done, i), _at(rows, i, i)) for i in range(1, done)]
+        return mean(now - then for now, then in pairs if now is not None and then is not None)
 
     @property
     def forward(self) -> float | None:
         """FWT: the mean accuracy on sessions right before they were learned, above a guess among the classes then."""
-        if self.run.done < self.run.total or self.run.done < 2:
+        rows, done = self.rows, self.run.done
+        if done < self.run.total or done < 2:
             return None
         gains = []
         for line in self.run.metrics[:-1]:
-            before = self._at(line.session, line.session + 1)
+            before = _at(rows, line.session, line.session + 1)
             if before is None or not line.classes_seen:
                 return None
             gains.append(before - 1 / line.classes_seen)
@@ -125,28 +107,45 @@ class Series:
     @property
     def rows(self) -> dict[int, list[float | None]]:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
-        return {line.session: list(line.accuracy.get(self.output, [])) for line in self.run.metrics}
-
-    @property
-    def runs(self) -> list[Run]:
-        """The runs that the numbers are the mean of."""
-        return [self.run]
+        result = {}
+        for session in range(1, self.run.done + 1):
+            columns = zip(*(line.accuracy.get(self.output, []) for line in self._lines(session)), strict=False)
+            result[session] = [mean(value for value in column if value is not None) for column in columns]
+        return result
 
     def deviation(self, kind: str) -> float | None:
-        """The standard deviation over runs of a number such as "final"; None for one run."""
-        return None
+        """The sample standard deviation over seeds of a number such as "final"; None for fewer than two."""
+        alone = [replace(self, runs=(run,)) for run in self.runs if run.done and run.done == self.run.done]
+        found = [value for one in alone if (value := getattr(one, kind)) is not None]
+        return stdev(found) if len(found) > 1 else None
 
     def band(self) -> list[tuple[int, float, float]]:
-        """(session, least, most) of what ``pooled`` is the mean of; empty for one run."""
-        return []
+        """(session, mean − deviation, mean + deviation) of ``pooled``, where there are two seeds or more."""
+        result = []
+        for session, middle in self.pooled:
+            found = [v for line in self._lines(session) if (v := line.pooled.get(self.output)) is not None]
+            if len(found) > 1:
+                result.append((session, middle - stdev(found), middle + stdev(found)))
+        return result
 
-    def _at(self, after: int, session: int) -> float | None:
-        row = self.rows.get(after, [])
-        return row[session - 1] if len(row) >= session else None
+    def _lines(self, session: int) -> list[Metrics]:
+        return [line for run in self.runs for line in run.metrics if line.session == session]
+
+    def _curve(self, value: Callable[[Metrics], float | None]) -> list[tuple[int, float]]:
+        """(session, mean over the runs) where there is a value."""
+        sessions = range(1, self.run.done + 1)
+        found = [(t, mean(v for line in self._lines(t) if (v := value(line)) is not None)) for t in sessions]
+        return [(session, middle) for session, middle in found if middle is not None]
 
 
-def mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _at(rows: dict[int, list[float | None]], after: int, session: int) -> float | None:
+    row = rows.get(after, [])
+    return row[session - 1] if len(row) >= session else None
+
+
+def mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return fmean(found) if found else None
 
 
 def alike(series: Sequence[Series]) -> list[Series]:
@@ -163,15 +162,40 @@ def stream_key(run: Run) -> tuple[str, ...]:
 
 def all_series(runs: Sequence[Run]) -> list[Series]:
     """Every output of every run, a run's main output first; names are unique, colours as far as they reach."""
-    names = run_names(runs)
-    outputs = Counter(output for run in runs for output in _sides(run))
-    own = {COLOURS[key] for run in runs for key in (run.facts.method, *_sides(run)) if key in COLOURS}
+    return _series([[run] for run in runs])
+
+
+def folded(runs: Sequence[Run]) -> list[Series]:
+    """The same where runs that differ in their seed alone are one."""
+    return _series(fold(runs))
+
+
+def fold(runs: Sequence[Run]) -> list[list[Run]]:
+    """The runs, those of one configuration together; runs of the same seed stay apart."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        facts = run.facts
+        about = (facts.method, facts.title, facts.preset, facts.pet or "", facts.backbone.name, *facts.outputs)
+        stream = (facts.stream.name, facts.stream.protocol, str(run.total))
+        groups.setdefault((*about, *stream, SEED.sub("", run.config)), []).append(run)
+    result = []
+    for group in groups.values():
+        apart = len({run.facts.seed for run in group}) < len(group)
+        result += [[run] for run in group] if apart else [group]
+    return result
+
+
+def _series(groups: Sequence[Sequence[Run]]) -> list[Series]:
+    firsts = [group[0] for group in groups]
+    outputs = Counter(output for run in firsts for output in _sides(run))
+    own = {COLOURS[key] for run in firsts for key in (run.facts.method, *_sides(run)) if key in COLOURS}
     result: list[Series] = []
-    for run, name in zip(runs, names, strict=True):
-        result.append(Series(run, run.facts.main, name, _colour(run.facts.method, result, own), True))
+    for group, name in zip(groups, run_names(firsts), strict=True):
+        run = group[0]
+        result.append(Series(tuple(group), run.facts.main, name, _colour(run.facts.method, result, own), True))
         for output in _sides(run):
             shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
-            result.append(Series(run, output, shown, _colour(output, result, own), False))
+            result.append(Series(tuple(group), output, shown, _colour(output, result, own), False))
     return result
 
 

@@ -1,49 +1,20 @@
-"""The tables of accuracies: cells of text, with their numbers, under one or two rows of heads."""
+"""The tables of accuracies: at the end, and after each session."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from safecl.report import words
+from safecl.report import sentences, words
 from safecl.report.runs import Metrics
 from safecl.report.series import Series, display, run_names, stream_key
+from safecl.report.table import Cell, Column, Table, make_table, numbers
 
-BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell's text; ``best`` marks the best method of its row or stream, ``label`` the name of a class.
-
-    ``value``: the number that the text rounds, in units of 1; ``spread``: what stands behind its ±.
-    """
-
-    text: str
-    best: bool = False
-    label: bool = False
-    value: float | None = None
-    spread: float | None = None
+MAX_BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
 
 
-@dataclass(frozen=True)
-class Group:
-    """Columns that belong to one run."""
-
-    name: str
-    columns: list[str]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; each row starts with its head, ``leads`` name the head and the columns before the groups.
-
-    ``wordy``: its cells hold names, which may be long.
-    """
-
-    title: str
-    leads: list[str]
-    groups: list[Group]
-    rows: list[list[Cell]]
-    wordy: bool = False
+def accuracy_tables(series: Sequence[Series]) -> list[Table]:
+    """All of them; none where nothing was measured."""
+    if not any(one.pooled or one.validation for one in series):
+        return []
+    return [at_the_end(series), *after_each_session(series)]
 
 
 def at_the_end(series: Sequence[Series]) -> Table:
@@ -60,17 +31,18 @@ def at_the_end(series: Sequence[Series]) -> Table:
         best = one.main and len(rivals) > 1 and one.final == max(rivals)
         learned = one.average_seen if domain else None
         held = dict(one.validation).get(one.run.done)
-        cells = [Cell(one.name), Cell(words.measured(one), best, value=one.final, spread=_spread(one))]
+        cells = [Cell(one.name), Cell(sentences.measured(one), best, value=one.final, spread=_spread(one))]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
-        cells += [Cell(words.percent(value), value=value) for value in (one.average, learned)]
-        cells += [Cell(words.points(value), value=value) for value in (one.forgetting, one.backward, one.forward)]
-        cells += [Cell(words.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)]
+        cells += numbers(words.percent, one.average, learned)
+        cells += numbers(words.points, one.forgetting, one.backward, one.forward)
+        cells += [Cell(sentences.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)]
         rows.append(cells)
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     leads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
     leads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
     told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
-    return Table("At the end", [leads[i] for i in told], [], [[row[i] for i in told] for row in rows])
+    heads, kept = [leads[i] for i in told], [[row[i] for i in told] for row in rows]
+    return make_table("At the end", heads, kept, words=["Preset"])
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
@@ -81,7 +53,7 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
     result = []
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
-        many = sum(one.main for one in ones) > BESIDE
+        many = sum(one.main for one in ones) > MAX_BESIDE
         make = _session_columns if many else _sessions
         if key[1] == "domain":
             result.append(make(f"{title}: on the domains learned so far", ones, "seen"))
@@ -108,8 +80,8 @@ def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
     for one in mains:
         values = dict(getattr(one, kind))
         found = [values.get(session) for session in sessions]
-        rows.append([Cell(one.name), *(Cell(words.bare_percent(value), value=value) for value in found)])
-    return Table(title, ["Session", *map(str, sessions)], [], rows)
+        rows.append([Cell(one.name), *numbers(words.bare_percent, *found)])
+    return make_table(title, ["Session", *map(str, sessions)], rows)
 
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
@@ -118,18 +90,14 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     blocks = [[one for one in series if one.run is run] for run in runs.values()]
     # The parts first, then what the method makes of them.
     blocks = [sorted(block, key=lambda one: one.main) for block in blocks]
-    groups = []
+    columns = [Column("Session", words=True), Column("Classes")]
     for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
         parts = [display(one.output) for one in block[:-1]]
         whole = name.partition(" (")[0] if parts else "accuracy"
-        groups.append(Group(name, [*parts, whole, *(() if kind == "validation" else ("forgot", "time"))]))
+        more = () if kind == "validation" else ("forgot", "time")
+        columns += [Column(head, name) for head in (*parts, whole, *more)]
     measured = {line.session: line for run in runs.values() for line in run.metrics}
-    return Table(
-        title,
-        ["Session", "Classes"],
-        groups,
-        [_session_row(line, blocks, kind) for _, line in sorted(measured.items())],
-    )
+    return Table(title, columns, [_session_row(line, blocks, kind) for _, line in sorted(measured.items())])
 
 
 def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str) -> list[Cell]:
@@ -143,7 +111,6 @@ def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str
             row.append(Cell(words.bare_percent(value), best=first, value=value))
         if kind == "validation":
             continue
-        lost = dict(block[-1].lost).get(session.session)
-        seconds = dict(block[-1].seconds).get(session.session)
-        row += [Cell(words.points(lost), value=lost), Cell(words.duration(seconds), value=seconds)]
+        row += numbers(words.points, dict(block[-1].lost).get(session.session))
+        row += numbers(words.duration, dict(block[-1].seconds).get(session.session))
     return row

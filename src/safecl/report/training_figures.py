@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from safecl.report import words
-from safecl.report.drawing import GRID, INK, Size, new_figure, paired, session_axis, style
+from safecl.report.colours import COLOURS, GRID, INK, PALETTE, SPARE, Colour, paired
+from safecl.report.drawing import Size, new_figure, session_axis, style
 from safecl.report.runs import Loss, Run
-from safecl.report.series import COLOURS, SPARE, Colour, Series
+from safecl.report.series import Series
 
 MAX_POINTS = 300  # of a loss curve: more cannot be seen, and would be written out one by one
 TOTAL = "total"
@@ -51,7 +52,7 @@ def loss_colours(run: Run, phase: str) -> dict[str, Colour]:
     terms = list(dict.fromkeys(term for line in lines for term in line.terms))
     if len(terms) < 2:
         return {TOTAL: _main_colour(run)}
-    others = [colour for colour in (*COLOURS.values(), *SPARE) if colour != _main_colour(run)]
+    others = [colour for colour in PALETTE if colour != _main_colour(run)]
     return {TOTAL: _main_colour(run), **{term: others[i % len(others)] for i, term in enumerate(terms)}}
 
 
@@ -67,13 +68,14 @@ def kind_of_phase(phase: str) -> str:
 
 
 def time_bars(run: Run, size: Size = (3.6, 2.6), legend: bool = True) -> Figure:
-    """For each session a bar of its seconds, made of training phases, statistics and evaluation."""
+    """For each session a bar of its seconds: training phases, statistics and evaluation."""
     with style():
         figure, axes = new_figure(size)
-        for name, (colour, values) in time_parts(run).items():
-            below = values["below"]
-            sessions, seconds = [line.session for line in run.metrics], values["seconds"]
+        below = [0.0] * len(run.metrics)
+        for name, (colour, seconds) in time_parts(run).items():
+            sessions = [line.session for line in run.metrics]
             axes.bar(sessions, seconds, bottom=below, width=0.72, color=colour.light, label=name)
+            below = [start + more for start, more in zip(below, seconds, strict=True)]
         session_axis(axes, run.total)
         axes.set(xlabel="session", ylabel="seconds")
         axes.grid(False, axis="x")
@@ -82,18 +84,12 @@ def time_bars(run: Run, size: Size = (3.6, 2.6), legend: bool = True) -> Figure:
         return figure
 
 
-def time_parts(run: Run) -> dict[str, tuple[Colour, dict[str, list[float]]]]:
-    """By kind of phase or stage: its colour, its seconds in each session, and where its bars begin."""
+def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
+    """By kind of phase or stage: its colour, and its seconds in each session."""
     lines = [_stages(line.seconds, [(p.phase, p.seconds) for p in line.phases]) for line in run.metrics]
     trained = {kind_of_phase(phase.phase) for line in run.metrics for phase in line.phases}
     names = sorted(dict.fromkeys(name for line in lines for name in line), key=lambda name: name not in trained)
-    colours, below = paired(names), [0.0] * len(lines)
-    result = {}
-    for name in names:
-        seconds = [line.get(name, 0.0) for line in lines]
-        result[name] = (colours[name], {"seconds": seconds, "below": list(below)})
-        below = [start + more for start, more in zip(below, seconds, strict=True)]
-    return result
+    return {name: (colour, [line.get(name, 0.0) for line in lines]) for name, colour in paired(names).items()}
 
 
 def _stages(seconds: dict[str, float | None], phases: Sequence[tuple[str, float | None]]) -> dict[str, float]:

@@ -28,7 +28,7 @@ from safecl.experiments.sweep.cluster import share_out
 from safecl.experiments.sweep.plan import Cell, Plan, make_plan
 from safecl.experiments.sweep.progress import Board
 from safecl.experiments.sweep.sweep import RETRIES, Loop, run_cells, run_sweep
-from safecl.experiments.sweep.table import Results, as_csv, collect
+from safecl.experiments.sweep.table import Results, collect, results_csv
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run
 
@@ -66,7 +66,7 @@ def killer(folder: Path) -> Iterator[list[int]]:
 
 def numbers(results: Results) -> list[dict[str, str]]:
     """The table, without clocks."""
-    lines = csv.DictReader(as_csv(results).splitlines())
+    lines = csv.DictReader(results_csv(results).splitlines())
     return [{key: value for key, value in line.items() if not key.startswith("seconds")} for line in lines]
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from safecl.experiments.config import load
 from safecl.experiments.sweep.plan import Cell
-from safecl.experiments.sweep.table import Results, as_csv, as_latex, as_table, collect, escaped, runs_csv
+from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv
 from safecl.report.runs import Facts, Metrics, Run
+from safecl.report.table import as_latex, escaped
 
 
 def make_cell(preset: str, seed: int, **varied: Any) -> Cell:
@@ -116,7 +117,7 @@ def test_an_objective_marks_the_best_by_validation_and_not_by_test() -> None:
     assert [row.best for row in final.rows] == [True, False] and [row.best for row in average.rows] == [False, True]
     assert final.rows[0].mean("objective") == 0.9 and average.rows[1].mean("objective") == pytest.approx(0.75)
     marked = [cell.text for row in as_table(final, "t").rows for cell in row if cell.best]
-    assert marked == ["90.0"] and "validation.final" in as_table(final, "t").leads
+    assert marked == ["90.0"] and "validation.final" in [column.name for column in as_table(final, "t").columns]
 
 
 def test_the_best_is_the_best_of_its_stream() -> None:
@@ -127,7 +128,7 @@ def test_the_best_is_the_best_of_its_stream() -> None:
 
 
 def test_csv_holds_every_number_again(three_seeds: Results) -> None:
-    lines = list(csv.DictReader(as_csv(three_seeds).splitlines()))
+    lines = list(csv.DictReader(results_csv(three_seeds).splitlines()))
     for line, row in zip(lines, three_seeds.rows, strict=True):
         assert line["method"] == row.labels[0] and (line["runs"], line["finished"]) == ("3", "3")
         for measure in three_seeds.measures:
@@ -147,12 +148,12 @@ def test_a_line_a_run_with_its_state() -> None:
 
 
 def test_latex_has_as_many_cells_a_line_as_columns_and_the_best_in_bold(three_seeds: Results) -> None:
-    text = as_latex(three_seeds)
+    text = as_latex(as_table(three_seeds, "t"))
     found = re.search(r"\\begin{tabular}{(l+r+)}", text)
     assert found is not None and [text.count(f"\\{rule}") for rule in ("toprule", "midrule", "bottomrule")] == [1, 1, 1]
     lines = [line for line in text.splitlines() if line.endswith(r" \\")]
     assert {line.count(" & ") + 1 for line in lines} == {len(found[1])} and len(lines) == 3
-    assert r"\textbf" in lines[2] and r"\textbf" not in lines[1] and r"60.0 $\pm$ 13.2" in lines[1]
+    assert r"\textbf" in lines[2] and r"\textbf" not in lines[1] and r"60.0~$\pm$~13.2" in lines[1]
     assert "\u00a0" not in text and "±" not in text
 
 

@@ -1,7 +1,6 @@
 """The figures of the paper from our runs: each function gives a matplotlib Figure, built without pyplot."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,23 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image, ImageOps
 
-from safecl.atomic import write_bytes
 from safecl.experiments.reproduce.results import Line
-from safecl.report.drawing import GRID, INK, dress, new_figure, saved, style
-from safecl.report.series import COLOURS, SPARE
+from safecl.report.colours import COLOURS, GRID, INK, PALETTE
+from safecl.report.drawing import dress, new_figure, style
 from safecl.streams.stream import Stream
 
 OURS, PAPERS = COLOURS["safe"].light, COLOURS["finetune"].light
 TILE = 64  # pixels of a picture in a contact sheet
 ACROSS, DOWN = 8, 4  # pictures in a contact sheet
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """The figure as SVG and PNG, on white."""
-    files = {kind: stem.with_suffix(f".{kind}") for kind in ("svg", "png")}
-    for kind, file in files.items():
-        write_bytes(file, saved(figure, kind))
-    return list(files.values())
 
 
 def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str, str]) -> Figure:
@@ -51,7 +41,7 @@ def heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str
 
 def tsne(panels: Sequence[tuple[str, np.ndarray, Sequence[str]]], seen: Sequence[str], unseen: Sequence[str]) -> Figure:
     """A panel a network: points (n, 2) with their labels; filled circles: seen classes, crosses: unseen ones."""
-    colours = [colour.light for colour in (*COLOURS.values(), *SPARE)]
+    colours = [colour.light for colour in PALETTE]
     with style():
         figure = Figure(figsize=(4.0 * len(panels), 4.4), layout="constrained")
         for place, (name, points, labels) in enumerate(panels, 1):

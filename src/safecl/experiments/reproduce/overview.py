@@ -4,8 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from safecl.report.drawing import GRID, INK, style
-from safecl.report.series import COLOURS
+from safecl.report.colours import COLOURS, GRID, INK
+from safecl.report.drawing import style
 
 FROZEN, SLOW, FAST, BOTH = "#68707d", COLOURS["slow"].light, COLOURS["fast"].light, COLOURS["safe"].light
 PANELS = ("Session 1", "Sessions t > 1", "Prediction")

@@ -10,7 +10,7 @@ from safecl.configure.words import parse_words
 from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
 from safecl.experiments.identity import Identities, find_done
-from safecl.experiments.reproduce import figures, tables
+from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, at_once, estimate
 from safecl.experiments.reproduce.needs import missing
@@ -26,7 +26,9 @@ from safecl.experiments.sweep.sweep import How, make_folder, run_cells
 from safecl.experiments.sweep.table import write_text
 from safecl.lines import counted
 from safecl.report import words
+from safecl.report.export import save
 from safecl.report.runs import Run, read_run
+from safecl.report.table import as_latex, as_markdown
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
 SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
@@ -143,13 +145,11 @@ class Reproduction:
         drawing, reason = self._draw(job, lines, runs, probe, without)
         left_out += [f"the figure: {reason}"] if reason else []
         files = self._files(job, columns, lines, drawing)
-        heads, rows = tables.wide(columns, lines)
         record(
             target,
             self.place,
+            tables.target_table(columns, lines),
             streams=list(dict.fromkeys(stream.title for stream in job.streams.values())),
-            heads=heads,
-            rows=rows if lines else [],
             claims=[(words.upper_first(str(one)), one.holds) for one in claims],
             sentences=[words.upper_first(text) for text in (drawing.sentences if drawing else ())],
             figure=target.name if drawing else "",
@@ -179,13 +179,14 @@ class Reproduction:
         stem, files = self.place / job.target.name, []
         if lines:
             caption = f"{job.target.title} ({job.target.source}); scale {self.scale.name}, preset {self.preset}"
+            table = tables.target_table(columns, lines)
             for suffix, text in (
-                (".csv", tables.as_csv(columns, lines)),
-                (".tex", tables.as_latex(columns, lines, caption)),
-                (".md", tables.as_markdown(columns, lines)),
+                (".csv", tables.cells_csv(columns, lines)),
+                (".tex", as_latex(table, caption)),
+                (".md", as_markdown(table)),
             ):
                 files.append(write_text(stem.with_suffix(suffix), text))
-        return files + (figures.save(drawing.figure, stem) if drawing else [])
+        return files + (save(drawing.figure, stem) if drawing else [])
 
     def _not_run(self, job: Job, runs: Mapping[str, Run], without: Mapping[str, set[str]]) -> list[str]:
         """Why cells of a target have no number."""

@@ -15,12 +15,12 @@ from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
 from safecl.experiments.sweep.progress import Board, Standing, make_board, read_place
-from safecl.experiments.sweep.table import Results, as_csv, as_latex, as_table, collect, runs_csv, write_text
+from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv, write_text
 from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
-from safecl.report.tables import Table
+from safecl.report.table import Table, as_latex
 
 On: TypeAlias = Literal["local", "ray"]
 RETRIES = 3  # of a run whose process dies
@@ -77,9 +77,9 @@ def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unp
     table = as_table(results, f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent")
     states = {cell.name: failed.get(cell.name, "done") for cell in cells}
     files = [
-        write_text(folder / f"{plan.name}.csv", as_csv(results)),
+        write_text(folder / f"{plan.name}.csv", results_csv(results)),
         write_text(folder / f"{plan.name}-runs.csv", runs_csv(cells, states, runs, objective)),
-        write_text(folder / f"{plan.name}.tex", as_latex(results)),
+        write_text(folder / f"{plan.name}.tex", as_latex(table)),
     ]
     if runs:
         drawn = [run.folder for run in runs.values()]

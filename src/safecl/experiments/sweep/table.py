@@ -1,9 +1,7 @@
-"""The table of a sweep: a row a configuration, mean and standard deviation over seeds; as CSV and LaTeX too."""
+"""The table of a sweep: one row per configuration, mean and standard deviation over seeds."""
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -13,11 +11,10 @@ from safecl.experiments.sweep.objective import validation
 from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings
 from safecl.lines import NBSP
 from safecl.report import words
-from safecl.report.formats import escaped
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
-from safecl.report.tables import Cell as Text
-from safecl.report.tables import Table
+from safecl.report.table import Cell as Text
+from safecl.report.table import Table, as_csv, make_table
 
 # Keys that have a column of their own, or none: seeds are what a row is a mean over.
 NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "backbone", "backbone.name", "seed"}
@@ -25,13 +22,16 @@ NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "ba
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a run: its name in files, its head in tables, and how its mean is written."""
+    """A number of a run: its name in files, its head in tables, and how its mean is written.
+
+    ``unit``: of the deviation that is written beside it; 0 where none is.
+    """
 
     name: str
     head: str
     of: Callable[[Series], float | None]
     text: Callable[[float | None], str]
-    unit: float = 1.0  # how many of those that ``text`` writes there are in 1
+    unit: float = 0.0
 
 
 MEASURES = (
@@ -42,7 +42,6 @@ MEASURES = (
     Measure("stored_bytes", "Stored", lambda one: one.run.last.bytes_kept if one.run.last else None, words.size),
     Measure("seconds", "Time", lambda one: one.run.seconds, words.duration),
 )
-PLUS_MINUS = ("final", "average", "forgetting", "objective")  # measures whose deviation is written beside them
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,24 @@ def collect(cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | Non
         groups.setdefault(cell.configuration, []).append(cell)
     firsts = [group[0] for group in groups.values()]
     heads, labels = _labels(firsts, [key for cell in cells for key in cell.varied])
-    measures: tuple[Measure, ...] = MEASURES
-    if objective is not None:
-        chosen = Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, 100)
-        measures = (chosen, *MEASURES)
+    measures = _measures(objective)
     rows = []
     for group, label in zip(groups.values(), labels, strict=True):
         series = [all_series([runs[cell.name]])[0] for cell in group if cell.name in runs]  # the main output is first
         values = {one.name: [one.of(each) for each in series] for one in measures}
         numbers = {name: [value for value in each if value is not None] for name, each in values.items()}
         rows.append(Row(label, len(group), len(series), numbers, group[0].settings.stream.title))
-    return Results(heads, measures, _marked(rows, "objective" if objective else "final"), objective)
+    return Results(heads, measures, _marked(rows, measures[0].name), objective)
+
+
+def _measures(objective: str | None) -> tuple[Measure, ...]:
+    """The first one decides which row is the best."""
+    if objective is None:
+        return MEASURES
+    return (
+        Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, 100),
+        *MEASURES,
+    )
 
 
 def _marked(rows: list[Row], name: str) -> list[Row]:
@@ -103,8 +109,7 @@ def _marked(rows: list[Row], name: str) -> list[Row]:
     for row in rows:
         others = [one.mean(name) for one in rows if one.stream == row.stream]
         found = [value for value in others if value is not None]
-        best = len(found) > 1 and row.mean(name) == max(found)
-        marked.append(Row(row.labels, row.runs, row.finished, row.numbers, row.stream, best))
+        marked.append(replace(row, best=len(found) > 1 and row.mean(name) == max(found)))
     return marked
 
 
@@ -139,69 +144,43 @@ def _value(value: Any) -> str:
 
 
 def as_table(results: Results, title: str) -> Table:
-    """For the terminal and the page."""
-    leads = [*results.labels, "Runs", *(measure.head for measure in results.measures)]
-    marked = "objective" if results.objective else "final"
-    rows = []
+    """For the terminal, the page and LaTeX: "71.2 ± 2.0", the best of each stream marked."""
+    rows: list[list[Text | str]] = []
     for row in results.rows:
-        cells = [Text(label) for label in row.labels]
-        cells.append(Text(f"{row.finished}/{row.runs}" if row.finished < row.runs else str(row.runs)))
-        cells += [Text(_text(row, one), best=row.best and one.name == marked) for one in results.measures]
+        cells: list[Text | str] = [*row.labels]
+        cells.append(f"{row.finished}/{row.runs}" if row.finished < row.runs else str(row.runs))
+        for place, one in enumerate(results.measures):
+            deviation = row.deviation(one.name) if one.unit else None
+            spread = "" if deviation is None else f"{NBSP}±{NBSP}{one.unit * deviation:.1f}"
+            cells.append(Text(f"{one.text(row.mean(one.name))}{spread}", best=row.best and place == 0))
         rows.append(cells)
-    return Table(title, leads, [], rows)
+    heads = [*results.labels, "Runs", *(measure.head for measure in results.measures)]
+    return make_table(title, heads, rows, words=results.labels)
 
 
-def _text(row: Row, measure: Measure, sign: str = f"{NBSP}±{NBSP}") -> str:
-    """ "71.2 ± 2.0": the mean and, where it says something, the standard deviation over seeds."""
-    deviation = row.deviation(measure.name) if measure.name in PLUS_MINUS else None
-    more = "" if deviation is None else f"{sign}{measure.unit * deviation:.1f}"
-    return f"{measure.text(row.mean(measure.name))}{more}"
-
-
-def as_csv(results: Results) -> str:
-    """A line a configuration, in units of 1: accuracies are fractions, times seconds."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+def results_csv(results: Results) -> str:
+    """One line per configuration, in units of 1: accuracies are fractions, times seconds."""
     heads = [f"{measure.name}_{kind}" for measure in results.measures for kind in ("mean", "std")]
-    writer.writerow([*(label.lower() for label in results.labels), "runs", "finished", *heads, "best"])
+    rows: list[list[Text | str]] = []
     for row in results.rows:
         numbers = [value for one in results.measures for value in (row.mean(one.name), row.deviation(one.name))]
-        plain = ["" if value is None else f"{value:.6g}" for value in numbers]
-        writer.writerow([*row.labels, row.runs, row.finished, *plain, int(row.best)])
-    return file.getvalue()
+        rows.append([*row.labels, str(row.runs), str(row.finished), *map(_number, numbers), str(int(row.best))])
+    return as_csv(make_table("", [*map(str.lower, results.labels), "runs", "finished", *heads, "best"], rows))
 
 
 def runs_csv(cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: str | None) -> str:
-    """A line a run: its settings that vary, its folder, its state, its numbers."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    keys = list(dict.fromkeys(key for cell in cells for key in cell.varied))
-    names = [measure.name for measure in MEASURES] + (["objective"] if objective else [])
-    writer.writerow([*keys, "folder", "state", *names])
+    """One line per run: its settings that vary, its folder, its state, its numbers."""
+    keys, measures = list(dict.fromkeys(key for cell in cells for key in cell.varied)), _measures(objective)
+    rows: list[list[Text | str]] = []
     for cell in cells:
-        run = runs.get(cell.name)
-        series = all_series([run])[0] if run else None
-        numbers = [measure.of(series) if series else None for measure in MEASURES]
-        numbers += [validation(run, objective) if run else None] if objective else []
-        plain = ["" if value is None else f"{value:.6g}" for value in numbers]
-        writer.writerow([*(cell.varied.get(key, "") for key in keys), cell.name, states[cell.name], *plain])
-    return file.getvalue()
+        series = all_series([runs[cell.name]])[0] if cell.name in runs else None
+        numbers = [_number(measure.of(series) if series else None) for measure in measures]
+        rows.append([*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name], *numbers])
+    return as_csv(make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows))
 
 
-def as_latex(results: Results) -> str:
-    """A table for ``booktabs``; accuracies in percent, the best of each stream bold."""
-    count, marked = len(results.labels), "objective" if results.objective else "final"
-    lines = [f"\\begin{{tabular}}{{{'l' * count}{'r' * len(results.measures)}}}", "\\toprule"]
-    heads = [*results.labels, *(measure.head for measure in results.measures)]
-    lines += [" & ".join(map(escaped, heads)) + r" \\", "\\midrule"]
-    for row in results.rows:
-        cells = [escaped(label) for label in row.labels]
-        for one in results.measures:
-            number, plus, deviation = map(escaped, _text(row, one, "±").partition("±"))
-            number = f"\\textbf{{{number}}}" if row.best and one.name == marked else number
-            cells.append(f"{number} {plus} {deviation}" if plus else number)
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+def _number(value: float | None) -> Text:
+    return Text(words.NONE, value=value)
 
 
 def write_text(path: Path, text: str) -> Path:

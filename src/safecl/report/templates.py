@@ -1,0 +1,62 @@
+"""Pages from templates: one HTML file each, without a network, light and dark, for screens and for paper."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from safecl.atomic import write_bytes
+from safecl.errors import SafeclError
+from safecl.report import words
+from safecl.report.colours import theme
+
+PAGES = Path(__file__).parent / "pages"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number worth a big letter, and what it is."""
+
+    value: str
+    name: str
+    note: str
+    colour: str = ""
+
+
+def render(template: str, **values: Any) -> str:
+    """The HTML of a page; its template extends ``base.html``."""
+    script = (PAGES / "page.js").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(
+        theme=Markup(theme()),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version("safecl"),
+        words=words,
+        **values,
+    )
+
+
+def write(target: Path, html: str) -> Path:
+    """Write a page, which appears whole or not at all."""
+    write_bytes(target, html.encode())
+    return target
+
+
+def make_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SafeclError(f"{folder} cannot be made ({error.strerror}); choose another place.") from error
+    return folder
