@@ -38,12 +38,12 @@ from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import keep_state
 from safecl.engine.learn import learn
-from safecl.engine.memory import peak, reset_peak
 from safecl.engine.progress import Quiet
 from safecl.experiments.config import load
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method
+from safecl.ram import peak, reset_peak
 from safecl.streams.pictures.images import ArrayPictures, Transform
 from safecl.streams.stream import Part, Stream
 

@@ -20,7 +20,7 @@ def test_held_pictures_and_those_read_ahead_are_the_same(
     stream = make_stream([["a", "b"]], train=4)
     pictures = stream.open(1).train
     held = DeviceLoader(pictures, stream.transform, CPU)
-    monkeypatch.setattr(module, "HELD_CPU", 0)
+    monkeypatch.setattr(module, "MAX_HELD_CPU", 0)
     read = DeviceLoader(pictures, stream.transform, CPU)
     chunks = [[0, 5, 2], [7, 1, 1], [3]]
     found = [list(loader.canvases(chunks)) for loader in (held, read)]

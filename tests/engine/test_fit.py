@@ -346,7 +346,7 @@ def test_pictures_that_do_not_fit_train_the_same(
 ) -> None:
     results = []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr(device_loader, "HELD_CPU", limit)
+        monkeypatch.setattr(device_loader, "MAX_HELD_CPU", limit)
         learner = Tuned(backbone)
         new_fit()("fast", learner, session, learner.loss)
         results.append(parameters(learner))

@@ -8,8 +8,8 @@ from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
-from safecl.memory import free_memory
 from safecl.methods.following import Following
+from safecl.ram import free_memory
 from safecl.randomness import generator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -10,8 +10,6 @@ from safecl.errors import SafeclError
 from safecl.settings import Settings
 
 EMBEDDED = "safecl_micro"
-# Hash of weights that it shipped with once and no longer does: what was learned on them cannot go on.
-FIRST_EDITION = "343b6891ed84fa430692af0684605da4"
 Normalisation: TypeAlias = Literal["none", "half", "imagenet", "auto"]
 
 # The two sets of weights of the paper, by the names it uses for them.

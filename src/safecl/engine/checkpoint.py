@@ -16,7 +16,7 @@ from safecl.atomic import Buffer, write_bytes
 from safecl.errors import SafeclError
 from safecl.heads.packing import pack, symmetric, unpack
 
-FORMAT = 2  # 2: symmetric matrices are packed
+FORMAT = 1
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
 
@@ -79,9 +79,9 @@ def _opened(tensors: dict[str, Tensor], header: dict[str, Any], path: str) -> tu
         if int(header["format"]) > FORMAT:
             raise SafeclError(f"The state file {path} was written by a newer safecl; update to read it.")
         found = _checksum({name: _bytes(tensor) for name, tensor in tensors.items()})
-        if header["format"] == str(FORMAT) and header["checksum"] != found:
+        if header["checksum"] != found:
             raise SafeclError(f"The state file {path} is damaged: its contents are not what was written.")
-        for name, size in json.loads(header.get("packed", "{}")).items():
+        for name, size in json.loads(header["packed"]).items():
             tensors[name] = unpack(tensors[name], size)
         aliases = {name: tensors[owner] for name, owner in json.loads(header["alias"]).items()}
         return tensors | aliases, json.loads(header["facts"])

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from safecl.memory import free_memory
+from safecl.ram import free_memory
 from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.pictures.load import batches
 
-READ_CPU, READ_DEVICE = 64, 256  # pictures in one pass without gradients; a stop is noticed between two of them
-READ_CANVASES = 32  # canvases read by one thread at a time
-HELD_CPU, HELD_DEVICE = 1 << 30, 8 << 30  # most bytes of uint8 canvases held at a time
+PASS_CPU, PASS_DEVICE = 64, 256  # pictures per pass without gradients; a stop is noticed between two of them
+CANVASES_PER_READ = 32
+MAX_HELD_CPU, MAX_HELD_DEVICE = 1 << 30, 8 << 30  # bytes of uint8 canvases
 
 
 class DeviceLoader:
@@ -52,7 +52,7 @@ class DeviceLoader:
         if self._canvases is None:
             count, squares = len(self.pictures), torch.empty(0)
             shapes = torch.empty(count, 3)
-            for batch in batches(self.pictures, range(count), READ_CANVASES, "canvas", self.transform):
+            for batch in batches(self.pictures, range(count), CANVASES_PER_READ, "canvas", self.transform):
                 assert batch.shapes is not None
                 if not len(squares):
                     squares = torch.empty((count, *batch.pictures.shape[1:]), dtype=torch.uint8, device=self.device)
@@ -69,9 +69,9 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 def reads(device: torch.device) -> int:
     """How many pictures go through a network at a time where nothing is trained."""
-    return READ_CPU if device.type == "cpu" else READ_DEVICE
+    return PASS_CPU if device.type == "cpu" else PASS_DEVICE
 
 
 def held_bytes(device: torch.device) -> int:
     """How many bytes of canvases to hold: at most a quarter of the memory that is free where they are held."""
-    return min(HELD_CPU if device.type == "cpu" else HELD_DEVICE, free_memory(device) // 4)
+    return min(MAX_HELD_CPU if device.type == "cpu" else MAX_HELD_DEVICE, free_memory(device) // 4)

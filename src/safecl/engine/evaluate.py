@@ -77,31 +77,28 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
     """
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels])
-    main, found = method.outputs[-1], {output: [torch.empty(0, dtype=torch.long)] for output in method.outputs}
-    margins, shares = [torch.empty(0)], dict[str, list[Tensor]]()
+    found: dict[tuple[str, str], list[Tensor]] = {("answer", output): [targets[:0].long()] for output in method.outputs}
+    found["margin", ""] = [torch.empty(0)]
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
-            parts: dict[str, list[Tensor]] = {output: [] for output in method.outputs}
-            surplus: list[Tensor] = []
-            counted: dict[str, list[Tensor]] = {}
+            parts: dict[tuple[str, str], list[Tensor]] = {}
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
-                every = checked(method, method.all_logits(images), len(images))
-                for output, logits in every.items():
-                    parts[output].append(logits.argmax(dim=1))
-                    if output == main:
-                        surplus.append(margin(logits))
-                for output, share in method.weights(every).items():
-                    counted.setdefault(output, []).append(share.float())
+                logits = checked(method, method.all_logits(images), len(images))
+                made = {("answer", output): each.argmax(dim=1) for output, each in logits.items()}
+                made["margin", ""] = margin(logits[method.outputs[-1]])
+                weighed = method.weights(logits)
+                made |= {("weight", output): share.float() for output, share in weighed.items()}
+                for key, rows in made.items():
+                    parts.setdefault(key, []).append(rows)
                 shown.advance(len(images) * fit.processes.count)
-            for output, chunks in parts.items():
-                found[output].append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
-            margins.append(fit.processes.gather(torch.cat(surplus), len(pictures)).cpu())
-            for output, chunks in counted.items():
-                shares.setdefault(output, []).append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
-    predicted = {output: torch.cat(chunks) for output, chunks in found.items()}
-    weighed = {output: torch.cat(chunks) for output, chunks in shares.items()}
-    return Answers(collections, list(method.classes), targets.long(), predicted, torch.cat(margins), weighed)
+            for key, chunks in parts.items():
+                found.setdefault(key, []).append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
+    every = {key: torch.cat(chunks) for key, chunks in found.items()}
+    predicted, shares = (
+        {output: rows for (kind, output), rows in every.items() if kind == wanted} for wanted in ("answer", "weight")
+    )
+    return Answers(collections, list(method.classes), targets.long(), predicted, every["margin", ""], shares)
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:

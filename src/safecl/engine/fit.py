@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from safecl.engine.batches import Batches, FeatureBatches, PictureBatches
 from safecl.engine.cuda_graph import CudaGraph
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.guard import Guard
-from safecl.engine.memory import peak, reset_peak
 from safecl.engine.optimiser import Optimiser, rate_factor
 from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.processes import Processes
@@ -23,13 +22,14 @@ from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.methods.method import Group, Judged, Loss, Method, Network, Recipe, Sampler
+from safecl.ram import peak, reset_peak
 from safecl.randomness import default_generator, derive, untouched
 from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Session
 
-NOTE = 10  # steps between two looks at the loss; each waits for the device
-LEAST = 0.01  # of the rate, at which training is tried for the last time
-HELD = 0.001  # in place of a share of the rate: the rest is trained at LEAST, and what is tuned stays as it was
+STEPS_PER_NOTE = 10  # steps between two looks at the loss; each waits for the device
+LOWEST_RATE = 0.01  # factor on the rate of the last attempt that tunes
+HELD_RATE = 0.001  # stands for one attempt more: what is tuned stays as it was, the rest is trained at LOWEST_RATE
 
 
 @dataclass(frozen=True)
@@ -84,26 +84,13 @@ class Trainer:
         self._optimiser: Optimiser | None = None  # of the latest phase, if one may continue it
 
     def recipe(self) -> Recipe:
-        s, first = self.settings, self.session == 1
-
-        def later(value: Any, other: Any) -> Any:
-            return value if first or other is None else other
-
-        return Recipe(
-            epochs=later(s.epochs, s.later_epochs),
-            batch_size=s.batch_size,
-            optimiser=s.optimiser,
-            lr=later(s.lr, s.later_lr),
-            momentum=s.momentum,
-            weight_decay=later(s.weight_decay, s.later_weight_decay),
-            schedule=s.schedule,
-            every=s.every,
-            horizon=None if first else s.later_horizon,
-            milestones=s.milestones,
-            decay=s.decay,
-            warmup=s.warmup,
-            clip=s.clip if first else s.later_clip,
-        )
+        s = self.settings
+        recipe = Recipe(**{each.name: getattr(s, each.name) for each in fields(Recipe) if hasattr(s, each.name)})
+        if self.session == 1:
+            return recipe
+        given = {key: getattr(s, f"later_{key}") for key in ("epochs", "lr", "weight_decay")}
+        later = {key: value for key, value in given.items() if value is not None}
+        return replace(recipe, **later, horizon=s.later_horizon, clip=s.later_clip)
 
     def __call__(
         self,
@@ -142,21 +129,20 @@ class Trainer:
         module.train()
         with untouched(default_generator(self.processes.device)):
             while (failure := self._attempt(phase, checkpoint, guard)) is not None:
-                if checkpoint.slower < 2 * (LEAST if guard is None else HELD):
+                if checkpoint.slower < 2 * (LOWEST_RATE if guard is None else HELD_RATE):
                     raise SafeclError(
                         f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; "
                         "lower train.lr."
                     )
                 checkpoint.undo()
-                again = (
-                    "what is tuned stays as it was" if checkpoint.slower < LEAST / 2 else "again at a tenth of the rate"
-                )
+                held = checkpoint.slower < LOWEST_RATE / 2
+                again = "what is tuned stays as it was" if held else "again at a tenth of the rate"
                 self.progress.say(f"Session {self.session}, {name}: {failure}; {again}.")
                 with torch.no_grad():
                     for key, value in module.state_dict().items():
                         value.copy_(start[key])
         if checkpoint.slower < 1:
-            self.notes[f"rate of {name}"] = 0.0 if checkpoint.slower < LEAST / 2 else round(checkpoint.slower, 2)
+            self.notes[f"rate of {name}"] = 0.0 if checkpoint.slower < LOWEST_RATE / 2 else round(checkpoint.slower, 2)
         module.eval()
         module.zero_grad(set_to_none=True)  # gradients may lie in the memory of a recorded step
         self.spent += time.monotonic() - began
@@ -167,7 +153,7 @@ class Trainer:
 
     def _attempt(self, phase: Phase, checkpoint: PhaseCheckpoint, guard: Guard | None) -> str | None:
         """One attempt from ``checkpoint`` on; why it failed, if it did."""
-        held = guard if checkpoint.slower < LEAST / 2 else None
+        held = guard if checkpoint.slower < LOWEST_RATE / 2 else None
         if not self._train(phase, checkpoint, held):
             return "the loss diverged"
         if guard is not None and held is None and self.processes.any(guard.worse()):
@@ -176,12 +162,8 @@ class Trainer:
 
     def _train(self, phase: Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
         """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps what is tuned."""
-        processes, device, recipe, per_epoch = (
-            self.processes,
-            self.processes.device,
-            phase.recipe,
-            phase.batches.per_epoch,
-        )
+        processes, recipe, per_epoch = self.processes, phase.recipe, phase.batches.per_epoch
+        device = processes.device
         parameters = {name: p for name, p in phase.module.named_parameters() if p.requires_grad}
         optimiser = Optimiser(parameters, phase.groups, recipe, device)
         if phase.before is not None:
@@ -201,7 +183,8 @@ class Trainer:
             optimiser.step()
             return values
 
-        take = CudaGraph(step, device, self._recorded(recipe), self.progress.say)
+        recorded = recipe.graph and self.settings.graphs and processes.count == 1
+        take = CudaGraph(step, device, recorded, self.progress.say)
         inputs = phase.batches.inputs(checkpoint.step)
         started, here, before = time.monotonic(), checkpoint.step, checkpoint.seconds
         saved, following = started, next(inputs, None)
@@ -210,7 +193,7 @@ class Trainer:
                 # Dropout draws from torch's own generator; each process draws the masks of its own pictures.
                 seed = derive(self.seed, "dropout", self.session, phase.name, checkpoint.step, processes.index)
                 default_generator(device).manual_seed(seed)
-                rate = recipe.lr * max(checkpoint.slower, LEAST) * rate_factor(recipe, checkpoint.step, per_epoch)
+                rate = recipe.lr * max(checkpoint.slower, LOWEST_RATE) * rate_factor(recipe, checkpoint.step, per_epoch)
                 optimiser.set_rate(rate)
                 checkpoint.add(take(*following))
                 if held is not None:
@@ -219,7 +202,7 @@ class Trainer:
                     phase.after_step()
                 following = next(inputs, None)  # made ready while the device works
                 checkpoint.step += 1
-                look = checkpoint.step % NOTE == 0 or checkpoint.step % per_epoch == 0
+                look = checkpoint.step % STEPS_PER_NOTE == 0 or checkpoint.step % per_epoch == 0
                 if look:
                     means = checkpoint.means()
                     if not math.isfinite(means["loss"]):
@@ -319,9 +302,6 @@ class Trainer:
     def _targets(self, session: Session) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
         return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
-
-    def _recorded(self, recipe: Recipe) -> bool:
-        return recipe.graph and self.settings.graphs and self.processes.count == 1
 
     def _save(self, phase: Phase, checkpoint: PhaseCheckpoint, optimiser: Optimiser) -> None:
         file = phase.file

@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.progress import Progress as Bar
     from rich.progress import Task, TaskID
+    from rich.text import Text
 
 Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
-BAR = 6, 16  # characters of a progress bar, at least and at most
 
 
 class Phase(Protocol):
@@ -78,7 +77,7 @@ class _PlainPhase:
 
 
 class Live:
-    """One line a phase, drawn anew while it goes on; it stays on the screen if it had something to say."""
+    """One line per phase, drawn anew while it goes on; it stays on the screen if it had something to say."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -94,12 +93,13 @@ class Live:
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
         from rich.progress import Progress as Bar
         from rich.progress import ProgressColumn, Task
+        from rich.text import Text
 
         class Line(ProgressColumn):
-            """All of the line in one column, which alone knows what to leave out."""
+            """All of the line in one column, which alone knows what to omit."""
 
-            def render(self, task: Task) -> "_Line":
-                return _Line(task)
+            def render(_, task: Task) -> Text:
+                return _line(task, self.console.width, self.console.options.ascii_only)
 
         with Bar(Line(), console=self.console) as progress:
             phase = _LivePhase(progress, progress.add_task(title, total=total, completed=done, note=""))
@@ -116,48 +116,26 @@ class _LivePhase:
         self.progress.update(self.task, advance=steps, note=self.note)
 
 
-class _Line:
-    """Phase, bar, count, time spent, time left and note of a task, as far as the terminal is wide.
+def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
+    """Phase, bar, time left, count, time spent and note of a task: what does not fit is omitted whole, the last first.
 
-    What does not fit is left out whole, so that no number is cut: the note from its end, then the time spent, then the
-    count; the bar shrinks before the time left goes.
+    So no number is cut.
     """
+    from rich.text import Text
 
-    def __init__(self, task: "Task") -> None:
-        self.task = task
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        from rich.text import Text
-
-        task, width = self.task, options.max_width
-        total, done = int(task.total or 0), int(task.completed)
-        spent, left = clock(task.finished_time if task.finished else task.elapsed), f"left {clock(task.time_remaining)}"
-        parts = {"title": task.description, "left": left, "count": f"{done}/{total}", "spent": spent}
-        room = width - len(task.description) - BAR[0] - 1
-        shown = {"title"}
-        for name in ("left", "count", "spent"):
-            if len(parts[name]) + 1 > room:
-                break
-            room -= len(parts[name]) + 1
-            shown.add(name)
-        bar = min(BAR[1], BAR[0] + max(room, 0))
-        room -= bar - BAR[0]
-        notes = []
-        for piece in filter(None, str(task.fields["note"]).split("  ")):
-            if len(piece) + 2 > room:
-                break
-            room -= len(piece) + 2
-            notes.append(f"  {piece}")
-        full = round(bar * done / total) if total else bar
-        line = Text(task.description[:width], no_wrap=True)
-        if len(task.description) + 1 + bar <= width:
-            sign = "#" if options.ascii_only else "━"
-            line.append(" ").append(sign * full, style="bar.complete")
-            line.append(("-" if options.ascii_only else "─") * (bar - full), style="bar.back")
-        for name in ("count", "spent", "left"):
-            if name in shown:
-                line.append(f" {parts[name]}")
-        yield line.append("".join(notes))
+    total, done, bar = int(task.total or 0), int(task.completed), 16 if width >= 80 else 6
+    spent = clock(task.finished_time if task.finished else task.elapsed)
+    pieces = [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"]
+    pieces += [f"  {piece}" for piece in str(task.fields["note"]).split("  ") if piece]
+    line = Text(task.description[:width], no_wrap=True)
+    if len(line) + 1 + bar <= width:
+        full, signs = round(bar * done / total) if total else bar, "#-" if ascii_only else "━─"
+        line.append(" ").append(signs[0] * full, style="bar.complete").append(signs[1] * (bar - full), style="bar.back")
+    for piece in pieces:
+        if len(line) + len(piece) > width:
+            break
+        line.append(piece)
+    return line
 
 
 def clock(seconds: float | None) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from safecl.errors import SafeclError
 from safecl.heads.classes import added, without
 from safecl.heads.precision import precise
-from safecl.memory import free_memory
+from safecl.ram import free_memory
 
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
 RIDGE = 1e-3  # of the operator by which statistics follow, in units of a projected feature's squared norm

@@ -19,7 +19,7 @@ from safecl.engine.folder import read_json
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import CODES, LOG, STATUS, Job, Outcome
-from safecl.memory import free_on_host
+from safecl.ram import free_on_host
 
 GIGABYTE = 10**9
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from safecl import memory
-from safecl.memory import free_memory, free_on_host
+from safecl import ram
+from safecl.ram import free_memory, free_on_host
 
 GB = 1 << 30
 
@@ -62,7 +62,7 @@ def test_without_proc_it_is_the_physical_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "mps"])
 def test_a_device_without_memory_of_its_own_has_that_of_the_host(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_on_host", lambda: 123)
+    monkeypatch.setattr(ram, "free_on_host", lambda: 123)
     assert free_memory(torch.device(kind)) == 123
 
 

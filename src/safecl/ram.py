@@ -1,0 +1,70 @@
+"""Bytes of working memory, on the host or a device: how many are free, and how many a piece of work took."""
+
+import contextlib
+from pathlib import Path
+
+import psutil
+import torch
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated on ``device``; MPS uses the memory of the host."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
+    return free_on_host()
+
+
+def free_on_host(root: Path = Path("/")) -> int:
+    """Bytes available to this process: the least of what the machine has and what its control groups allow."""
+    try:
+        limits = [1024 * _value(root / "proc/meminfo", "MemAvailable:")]
+    except (OSError, ValueError):  # not Linux
+        limits = [int(psutil.virtual_memory().available)]
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            limits += _left_in_groups(root / "sys/fs/cgroup", *line.split(":", 2)[1:])
+    return max(min(limits), 0)
+
+
+def _left_in_groups(top: Path, controllers: str, path: str) -> list[int]:
+    """Bytes that a control group (a container, a batch job) and those around it have left, where they have a limit."""
+    if not controllers:  # version 2
+        limit, used, cached = "memory.max", "memory.current", "inactive_file"
+    elif "memory" in controllers.split(","):
+        top = top / "memory"
+        limit, used, cached = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    else:
+        return []
+    left = []
+    for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents):
+        with contextlib.suppress(OSError, ValueError):  # no such group in this container, or no limit
+            left.append(int((group / limit).read_text()) - int((group / used).read_text()))
+            left[-1] += _value(group / "memory.stat", cached)  # cached files can be given up
+    return left
+
+
+def _value(path: Path, name: str) -> int:
+    """The number after ``name`` in a file of lines with a name and a number."""
+    for line in path.read_text().splitlines():
+        if line.split()[:1] == [name]:
+            return int(line.split()[1])
+    raise ValueError(f"{path} has no {name}")
+
+
+def reset_peak(device: torch.device) -> None:
+    """Start measuring anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):  # writing 5 resets the high-water mark of Linux; other systems have no such file
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak(device: torch.device) -> int:
+    """Bytes: of the device's own memory, or of this process where it has none (what it uses now, outside Linux)."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    with contextlib.suppress(OSError, ValueError):
+        return 1024 * _value(Path("/proc/self/status"), "VmHWM:")
+    return int(psutil.Process().memory_info().rss)
