@@ -119,7 +119,7 @@ def test_where_every_class_has_one_picture_only_the_diagonal_is_left() -> None:
 def test_a_class_without_pictures_has_neither_mean_nor_covariance() -> None:
     gaussians = gaussians_of((torch.ones(2, WIDTH), torch.tensor([0, 2])))
     assert gaussians.classes == 3
-    for ask in (gaussians.mean, gaussians.covariance, lambda c: gaussians.sample(1, generator(0), [c])):
+    for ask in (gaussians.mean, gaussians.covariance):
         for c in (1, 3, -1):
             with pytest.raises(ValueError, match=f"class {c} has no pictures"):
                 ask(c)
@@ -170,20 +170,19 @@ def test_a_sample_comes_from_its_generator_alone() -> None:
 def test_a_sample_does_not_depend_on_how_many_classes_are_factored_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     gaussians = gaussians_of(draw(40, classes=5))
     whole, _ = gaussians.sample(30, generator(0))
-    monkeypatch.setattr(module, "CLASSES", 2)
+    monkeypatch.setattr(module, "CLASSES_AT_A_TIME", 2)
     assert torch.allclose(gaussians.sample(30, generator(0))[0], whole, atol=1e-6)
 
 
-def test_classes_counts_and_scales_may_be_chosen_one_by_one() -> None:
+def test_every_class_may_have_a_scale_of_its_own_or_no_samples() -> None:
     gaussians = gaussians_of(draw(30))
-    features, targets = gaussians.sample(
-        [3, 0, 2], generator(0), classes=[2, 1, 0], scale=torch.tensor([0.0, 1.0, 1.0])
-    )
-    assert targets.tolist() == [2, 2, 2, 0, 0] and features.shape == (5, WIDTH)
-    alone, _ = gaussians.sample(3, generator(0), classes=[2], scale=[0.0])
-    assert torch.equal(features[:3], alone)
+    features, targets = gaussians.sample(2, generator(0), scale=torch.tensor([0.0, 1.0, 1.0]))
+    assert targets.tolist() == [0, 0, 1, 1, 2, 2] and features.shape == (6, WIDTH)
+    plain, _ = gaussians.sample(2, generator(0))
+    assert torch.allclose(plain[:2] - features[:2], gaussians.means[0], atol=1e-5)
+    assert torch.equal(plain[2:], features[2:])
     with pytest.raises(ValueError):
-        gaussians.sample([3, 2], generator(0))
+        gaussians.sample(2, generator(0), scale=[1.0])
     assert gaussians.sample(0, generator(0))[0].shape == (0, WIDTH)
     assert ClassGaussians(WIDTH).sample(3, generator(0))[0].shape == (0, WIDTH)
 
@@ -191,30 +190,20 @@ def test_classes_counts_and_scales_may_be_chosen_one_by_one() -> None:
 # -- drift and state ------------------------------------------------------------------------------------------------
 
 
-def test_a_linear_map_of_the_features_is_one_of_the_gaussians() -> None:
-    x, y = draw(60, mean=10.0)
-    matrix, offset = torch.randn(WIDTH, WIDTH, generator=generator(1)), torch.randn(WIDTH, generator=generator(2))
-    moved, expected = gaussians_of((x, y)), gaussians_of((x @ matrix.T + offset, y))
-    moved.transform(matrix, offset)
-    assert torch.allclose(moved.means, expected.means, atol=1e-4)
-    for c in range(3):
-        assert near(moved.covariance(c), expected.covariance(c), 1e-4)
-
-
 def test_every_class_may_have_an_offset_of_its_own_and_goes_on_adding_from_there() -> None:
     x, y = draw(60)
     offsets = torch.arange(3.0)[:, None].expand(3, WIDTH)
     moved = gaussians_of((x[:40], y[:40]))
-    moved.transform(offset=offsets)
+    moved.shift(offsets)
     moved.add(x[40:] + offsets[y[40:]], y[40:])
     expected = gaussians_of((x + offsets[y], y))
     assert torch.allclose(moved.means, expected.means, atol=1e-5)
     assert all(near(moved.covariance(c), expected.covariance(c)) for c in range(3))
 
 
-def test_a_map_that_is_not_finite_is_refused() -> None:
+def test_an_offset_that_is_not_finite_is_refused() -> None:
     with pytest.raises(SafeclError, match="not finite"):
-        gaussians_of(draw(9)).transform(torch.full((WIDTH, WIDTH), float("nan")))
+        gaussians_of(draw(9)).shift(torch.full((3, WIDTH), float("nan")))
 
 
 @pytest.mark.parametrize("there", [0, 2, 3, 5])

@@ -81,7 +81,7 @@ def test_pictures_that_do_not_vary_and_a_single_class_choose_no_ridge() -> None:
 
 
 def test_of_many_pictures_some_choose_and_all_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_map, "JUDGES", 20)
+    monkeypatch.setattr(linear_map, "JUDGING_PICTURES", 20)
     matrix, x, found = torch.randn(WIDTH, WIDTH, generator=generator(1)), draw(2000), LinearMap(WIDTH)
     noise = 0.3 * torch.randn(2000, WIDTH, generator=generator(4))
     found.fit(x, x @ matrix + noise, torch.arange(2000) % 2)

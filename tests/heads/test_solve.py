@@ -38,13 +38,13 @@ def test_where_no_factor_can_be_made_that_of_a_larger_beta_leads_to_the_same_wei
     failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gram, sums = statistics(450, 300, torch.float32)
-    real, tried = module._factor, []
+    real, tried = module._cholesky, []
 
     def fail(gram: Tensor, beta: float) -> module.Factor | None:
         tried.append(beta)
         return real(gram, beta) if len(tried) > failures else None
 
-    monkeypatch.setattr(module, "_factor", fail)
+    monkeypatch.setattr(module, "_cholesky", fail)
     exact = explicit(gram, sums, 1.0)
     assert torch.allclose(solve(gram, sums, 1.0).double(), exact, atol=1e-5 * float(exact.abs().max()))
     assert tried == [10.0**i for i in range(failures + 1)]
@@ -55,11 +55,11 @@ def test_the_blocks_of_a_factor_are_those_of_the_whole(size: int, monkeypatch: p
     monkeypatch.setattr(module, "COLUMNS", 8)
     gram, _ = statistics(40, size, torch.float64)
     whole = torch.linalg.cholesky(gram + 0.5 * torch.eye(size, dtype=torch.float64))
-    blocks = module._factor(gram, 0.5)
+    blocks = module._cholesky(gram, 0.5)
     assert blocks is not None and len(blocks) == -(-size // 8)
     for i, block in enumerate(blocks):
         assert torch.allclose(block, whole[8 * i :, 8 * i : 8 * i + 8], atol=1e-12)
-    assert module._factor(gram, -1e3) is None
+    assert module._cholesky(gram, -1e3) is None
 
 
 @pytest.mark.parametrize("size", [1, 8, 21])

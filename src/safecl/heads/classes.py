@@ -1,7 +1,17 @@
-"""Tensors with one row (or column) a class: a class is removed, or the change of another such tensor is added."""
+"""Tensors with one row (or column) per class: a class is removed, or the change of another such tensor is added."""
+
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
+    """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is part of a state."""
+    for name in names:
+        own = getattr(module, name)
+        zeros = own.data.new_zeros(state[prefix + name].shape)
+        setattr(module, name, nn.Parameter(zeros, own.requires_grad) if isinstance(own, nn.Parameter) else zeros)
 
 
 def without(rows: Tensor, index: int, dim: int = 0) -> Tensor:

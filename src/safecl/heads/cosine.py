@@ -1,4 +1,4 @@
-"""The trained head: cosine similarity with one weight vector a class, grown by imprinting class means."""
+"""The trained head: cosine similarity with one weight vector per class, grown by imprinting class means."""
 
 from typing import Any, ClassVar
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from safecl.heads.classes import added, without
+from safecl.heads.classes import added, take_shapes, without
 
 
 class CosineHead(nn.Module):
@@ -97,12 +97,5 @@ class CosineHead(nn.Module):
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The number of classes is part of the state, not of the constructor.
-        for name in ("weight", "sums", "counts"):
-            stored, own = state_dict[prefix + name], getattr(self, name)
-            fitted = own.data.new_zeros(stored.shape)
-            if name == "weight":
-                self.weight = nn.Parameter(fitted, requires_grad=own.requires_grad)
-            else:
-                setattr(self, name, fitted)
+        take_shapes(self, state_dict, prefix, ("weight", "sums", "counts"))
         super()._load_from_state_dict(state_dict, prefix, *args)

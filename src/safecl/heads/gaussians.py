@@ -10,14 +10,13 @@ from safecl.heads.moments import ClassMoments, split
 from safecl.heads.packing import pack, unpack
 from safecl.heads.precision import check_finite, precise
 
-CLASSES = 16  # whose covariances are factored at a time
+CLASSES_AT_A_TIME = 16  # whose covariances are factored together
 
 
 class ClassGaussians(ClassMoments):
     """The covariance of a class is its scatter matrix over n − 1, kept as d (d + 1) / 2 float32 numbers.
 
-    A class with one picture has the shared covariance. ``ridge`` is added
-    to the diagonal.
+    A class with one picture has the shared covariance. ``ridge`` is added to the diagonal.
     """
 
     names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
@@ -36,46 +35,32 @@ class ClassGaussians(ClassMoments):
     @torch.no_grad()
     def sample(
         self,
-        counts: int | Sequence[int],
+        count: int,
         generator: torch.Generator,
-        classes: Sequence[int] | None = None,
         scale: Sequence[float] | Tensor | None = None,
         ridge: float = 1e-4,
     ) -> tuple[Tensor, Tensor]:
         """Features (n, d) from N(κ_c μ_c, Σ_c + ridge · I), and their classes (n,), class after class.
 
-        ``counts``: how many of every class, or of each; ``classes``: all that have pictures, unless given; ``scale``:
-        κ of each, or 1. ``generator`` is one of the CPU, so that every device draws the same numbers. Where rounding
-        leaves a singular covariance without a Cholesky factor, its diagonal is raised until there is one.
+        ``count``: of every class that has pictures; ``scale``: κ of each of these, or 1. ``generator`` is one of the
+        CPU, so that every device draws the same numbers. Where rounding leaves a singular covariance without a Cholesky
+        factor, its diagonal is raised until there is one.
         """
-        chosen = self.counts.nonzero()[:, 0].tolist() if classes is None else list(classes)
-        for c in chosen:
-            self._check(c)
-        numbers = [counts] * len(chosen) if isinstance(counts, int) else list(counts)
+        classes = self.counts.nonzero()[:, 0]
+        chosen: list[int] = classes.tolist()
         factors = torch.as_tensor([1.0] * len(chosen) if scale is None else scale).tolist()
-        wanted = list(zip(chosen, numbers, factors, strict=True))
         parts = [self.means[:0]]
-        for (c, number, factor), root in zip(wanted, self._roots(chosen, ridge), strict=True):
-            noise = torch.randn(number, self.width, generator=generator).to(self.means)
+        for c, factor, root in zip(chosen, factors, self._roots(chosen, ridge), strict=True):
+            noise = torch.randn(count, self.width, generator=generator).to(self.means)
             parts.append(torch.addmm(factor * self.means[c], noise, root.T))
-        targets = torch.tensor(chosen, dtype=torch.int64).repeat_interleave(torch.tensor(numbers, dtype=torch.int64))
-        return torch.cat(parts), targets.to(self.means.device)
+        return torch.cat(parts), classes.repeat_interleave(count)
 
     @torch.no_grad()
-    def transform(self, matrix: Tensor | None = None, offset: Tensor | None = None) -> None:
-        """Move means and covariances as features x → A x + b do: ``matrix`` A (d, d), ``offset`` b (d,) or (C, d)."""
+    def shift(self, offset: Tensor) -> None:
+        """Move the means by ``offset`` (C, d)."""
+        check_finite(offset)
         means = precise(self.means) + precise(self.remainders)
-        if matrix is not None:
-            check_finite(matrix)
-            a = precise(matrix).to(means)
-            means = means @ a.T
-            for i, packed in enumerate(self.scatter):
-                moved = a @ unpack(precise(packed), self.width) @ a.T
-                self.scatter[i] = pack((moved + moved.T) / 2).to(self.scatter)
-        if offset is not None:
-            check_finite(offset)
-            means = means + precise(offset).to(means)
-        self.means, self.remainders = split(means, self.means)
+        self.means, self.remainders = split(means + precise(offset).to(means), self.means)
 
     def _spread_of(self, rows: Tensor) -> Tensor:
         return pack(rows.T @ rows)
@@ -91,20 +76,18 @@ class ClassGaussians(ClassMoments):
         counts = self.counts[classes].tolist()
         found = precise(self.scatter.new_empty(len(classes), self.width, self.width))
         if min(counts) < 2:
-            found[:] = self._shared()
+            found[:] = unpack(precise(self.scatter.sum(dim=0)), self.width) / self.freedom
         for i, (c, count) in enumerate(zip(classes, counts, strict=True)):
             if count > 1:
                 found[i] = unpack(precise(self.scatter[c]), self.width) / (count - 1)
         found.diagonal(dim1=1, dim2=2).add_(ridge)
         return found
 
-    def _shared(self) -> Tensor:
-        return unpack(precise(self.scatter.sum(dim=0)), self.width) / self.freedom
-
     def _roots(self, classes: list[int], ridge: float) -> Iterator[Tensor]:
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""
-        for start in range(0, len(classes), CLASSES):
-            yield from _cholesky(self._covariances(classes[start : start + CLASSES], ridge)).to(self.means)
+        for start in range(0, len(classes), CLASSES_AT_A_TIME):
+            some = classes[start : start + CLASSES_AT_A_TIME]
+            yield from _cholesky(self._covariances(some, ridge)).to(self.means)
 
 
 def _cholesky(matrices: Tensor) -> Tensor:

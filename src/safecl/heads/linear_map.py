@@ -10,7 +10,7 @@ from safecl.heads.leave_one_out import one_of_each
 from safecl.heads.precision import check_finite, precise
 
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean eigenvalue of the covariance
-JUDGES = 2048  # pictures from which the ridge is chosen, about
+JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
 
 
 class LinearMap(nn.Module):
@@ -50,7 +50,7 @@ class LinearMap(nn.Module):
         check_finite(target)
         x, before, start = precise(source), precise(self.matrix), precise(self.offset)
         moved = precise(target) - torch.addmm(start, x, before)
-        few = (one_of_each(classes) < max(1, JUDGES // len(torch.unique(classes)))).nonzero()[:, 0]
+        few = (one_of_each(classes) < max(1, JUDGING_PICTURES // len(torch.unique(classes)))).nonzero()[:, 0]
         ridge = choose_ridge(x[few], moved[few], classes[few])
         mean, shift, identity = x.mean(dim=0), moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
         x = x - mean

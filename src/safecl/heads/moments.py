@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from safecl.heads.classes import without
+from safecl.heads.classes import take_shapes, without
 from safecl.heads.precision import check_finite, precise
 
 
@@ -121,9 +121,7 @@ class ClassMoments(nn.Module, ABC):
             raise ValueError(f"class {c} has no pictures")
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The number of classes is part of the state, not of the constructor.
-        for name in self.names:
-            setattr(self, name, getattr(self, name).new_zeros(state_dict[prefix + name].shape))
+        take_shapes(self, state_dict, prefix, self.names)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.heads.beta_selection import dual_errors, leave_one_out_errors, primal_errors
-from safecl.heads.classes import without
+from safecl.heads.classes import take_shapes, without
 from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import left_out_dual, solve, whitened
@@ -193,8 +193,7 @@ class RidgeHead(nn.Module):
         return self._grid(float(kernel.diagonal().mean()) or 1.0)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The number of classes is part of the state, not of the constructor.
-        self.weight = self.weight.new_zeros(state_dict[prefix + "weight"].shape)
+        take_shapes(self, state_dict, prefix, ("weight",))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -21,11 +21,7 @@ def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
     if gram.device.type == "mps":  # has no float64
         return solve(gram.cpu(), sums.cpu(), beta).to(gram.device)
     beta = max(beta, smallest_beta(gram))
-    factor, enough = _factor(gram, beta), beta
-    while factor is None and math.isfinite(enough):  # singular to working precision
-        enough *= 10
-        factor = _factor(gram, enough)
-    assert factor is not None
+    factor = _factor(gram, beta)
     return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
 
 
@@ -33,19 +29,7 @@ def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
     """L⁻¹ hᵀ of rows h (n, M), with L Lᵀ = G + βI: (M, n). Inner products of its columns are hᵀ (G + βI)⁻¹ h."""
     if gram.device.type == "mps":
         return whitened(gram.cpu(), rows.cpu(), beta).to(gram.device)
-    beta = max(beta, smallest_beta(gram))
-    factor = _factor(gram, beta)
-    while factor is None and math.isfinite(beta):
-        beta *= 10
-        factor = _factor(gram, beta)
-    assert factor is not None
-    right = rows.T.to(gram.dtype, copy=True)
-    for i, block in enumerate(factor):
-        wide = block.shape[1]
-        here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
-        here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
-        below.addmm_(block[wide:], here, alpha=-1)
-    return right
+    return _forward(_factor(gram, max(beta, smallest_beta(gram))), rows.T.to(gram.dtype, copy=True))
 
 
 def smallest_beta(gram: Tensor) -> float:
@@ -73,7 +57,17 @@ def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
     return weight.to(gram.dtype)
 
 
-def _factor(gram: Tensor, beta: float) -> Factor | None:
+def _factor(gram: Tensor, beta: float) -> Factor:
+    """The lower Cholesky factor of G + βI, with β raised where that is singular to working precision."""
+    factor = _cholesky(gram, beta)
+    while factor is None and math.isfinite(beta):
+        beta *= 10
+        factor = _cholesky(gram, beta)
+    assert factor is not None
+    return factor
+
+
+def _cholesky(gram: Tensor, beta: float) -> Factor | None:
     """The lower Cholesky factor of G + βI, if there is one.
 
     Made of matrix products and small corners, on every device: LAPACK's own needs a whole copy of G, and some builds
@@ -96,13 +90,19 @@ def _factor(gram: Tensor, beta: float) -> Factor | None:
     return blocks
 
 
-def _substitute(factor: Factor, right: Tensor) -> Tensor:
-    """(L Lᵀ)⁻¹ R, in place of R (M, C)."""
+def _forward(factor: Factor, right: Tensor) -> Tensor:
+    """L⁻¹ R, in place of R (M, C)."""
     for i, block in enumerate(factor):
         wide = block.shape[1]
         here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]
         here.copy_(torch.linalg.solve_triangular(block[:wide], here, upper=False))
         below.addmm_(block[wide:], here, alpha=-1)
+    return right
+
+
+def _substitute(factor: Factor, right: Tensor) -> Tensor:
+    """(L Lᵀ)⁻¹ R, in place of R (M, C)."""
+    _forward(factor, right)
     for i, block in reversed(list(enumerate(factor))):
         wide = block.shape[1]
         here, below = right[i * COLUMNS :][:wide], right[i * COLUMNS + wide :]

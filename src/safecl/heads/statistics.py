@@ -72,9 +72,7 @@ class Statistics(nn.Module):
 
     def add(self, projected: Tensor, targets: Tensor) -> None:
         """Add a chunk: projected features (n, M), class indices (n,)."""
-        if not len(self.gram):
-            require_memory(self.size, projected.device, itemsize=projected.element_size())
-            self.gram = projected.new_zeros(self.size, self.size)
+        self._allocate(projected)
         for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
             here = slice(start, start + CHUNK)
             self.gram[here, : here.stop].addmm_(projected[:, here].T, projected[:, : here.stop])
@@ -88,9 +86,7 @@ class Statistics(nn.Module):
     def follow(self, source: "Statistics", movement: Movement) -> None:
         """Become ``source`` as it would be had its pictures moved: G to (I + UᵀV)ᵀ G (I + UᵀV)."""
         u, v = movement
-        if self.gram.shape != source.gram.shape:
-            require_memory(self.size, source.gram.device, itemsize=source.gram.element_size())
-            self.gram = torch.empty_like(source.gram)
+        self._allocate(source.gram)
         gu = source.gram @ u.T  # (M, n)
         half = torch.addmm(gu, v.T, u @ gu)
         for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
@@ -101,6 +97,12 @@ class Statistics(nn.Module):
             self.gram[:start, here] = self.gram[here, :start].T
         self.sums = source.sums + v.T @ (u @ source.sums)
         self.count = source.count.clone()
+
+    def _allocate(self, like: Tensor) -> None:
+        """Make room for G, of the kind of ``like``, where there is none yet."""
+        if not len(self.gram):
+            require_memory(self.size, like.device, itemsize=like.element_size())
+            self.gram = like.new_zeros(self.size, self.size)
 
     def drop_class(self, index: int) -> None:
         """Remove the sum of a class; those after it move up by one. G, and ``count`` with it, keep its pictures."""
@@ -113,9 +115,8 @@ class Statistics(nn.Module):
         """
         if not self.kept:
             return
-        if len(now.gram) and not len(self.gram):
-            require_memory(self.size, now.gram.device, itemsize=now.gram.element_size())
-            self.gram = now.gram.new_zeros(self.size, self.size)
+        if len(now.gram):
+            self._allocate(now.gram)
         for start in range(0, len(now.gram), CHUNK):  # in float64: two large sums may differ by little
             rows = slice(start, start + CHUNK)
             total = precise(self.gram[rows]) + precise(now.gram[rows])

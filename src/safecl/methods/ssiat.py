@@ -47,7 +47,7 @@ class SSIAT(Method):
             if not s.paired:
                 order = torch.randperm(len(features), generator=generator(self.seed, "unpaired", self.sessions))
                 after = features[order.to(features.device)]
-            self.gaussians.transform(offset=drift(self.gaussians.means, before, after, s.drift))
+            self.gaussians.shift(drift(self.gaussians.means, before, after, s.drift))
         self.gaussians.add(features, targets)
         if self.sessions:
             align(self.head, self.gaussians, s, fit, self.align_loss)
