@@ -33,6 +33,11 @@ class ClassGaussians(ClassMoments):
         return self._covariances([c], ridge)[0].to(self.means)
 
     @torch.no_grad()
+    def shared_covariance(self) -> Tensor:
+        """The sum of all scatter matrices over N − C: (d, d)."""
+        return self._shared().to(self.means)
+
+    @torch.no_grad()
     def sample(
         self,
         count: int,
@@ -76,12 +81,15 @@ class ClassGaussians(ClassMoments):
         counts = self.counts[classes].tolist()
         found = precise(self.scatter.new_empty(len(classes), self.width, self.width))
         if min(counts) < 2:
-            found[:] = unpack(precise(self.scatter.sum(dim=0)), self.width) / self.freedom
+            found[:] = self._shared()
         for i, (c, count) in enumerate(zip(classes, counts, strict=True)):
             if count > 1:
                 found[i] = unpack(precise(self.scatter[c]), self.width) / (count - 1)
         found.diagonal(dim1=1, dim2=2).add_(ridge)
         return found
+
+    def _shared(self) -> Tensor:
+        return unpack(precise(self.scatter.sum(dim=0)), self.width) / self.freedom
 
     def _roots(self, classes: list[int], ridge: float) -> Iterator[Tensor]:
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""
