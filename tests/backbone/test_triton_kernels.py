@@ -53,7 +53,7 @@ def compare(dtype: torch.dtype, tolerance: float, n: int, inputs: int, width: in
         u = F.linear(F.gelu(x) if gelu_in else x, weight, added)
         z = torch.addcmul(shift, u.float(), scale).to(dtype)
         arguments = g, z, x, weight, added, scale, shift
-        found = fast.scale_gradients(*arguments, gelu_in, gelu_out, kernels.TINY, kernels.RATIO)
+        found = fast.scale_gradients(*arguments, gelu_in, gelu_out, kernels.MIN_SCALE, kernels.MAX_RATIO)
         close(found, kernels.scale_gradients(*arguments, gelu_in=gelu_in, gelu_out=gelu_out))
     norm, offset = draw(width), draw(width)
     _, mean, spread = kernels.layer_norm(y, norm, offset, 1e-6)

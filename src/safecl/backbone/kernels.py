@@ -16,9 +16,9 @@ try:
 except ImportError:
     fast = None
 
-# u is read back from a rounded z = γ u + β as (z - β) / γ only where |γ| ≥ TINY and |β| ≤ RATIO |γ|. There the rounding
-# of z adds no more than that of a number of size |u| + RATIO.
-TINY, RATIO = 1e-6, 8.0
+# u is read back from a rounded z = γ u + β as (z - β) / γ only where |γ| ≥ MIN_SCALE and |β| ≤ MAX_RATIO |γ|. There
+# the rounding of z adds no more than that of a number of size |u| + MAX_RATIO.
+MIN_SCALE, MAX_RATIO = 1e-6, 8.0
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,12 +89,14 @@ def scale_gradients(
     """
     if fast is not None and g.is_cuda:
         gelus = gelu_in, gelu_out
-        by_z, by_scale, by_shift = fast.scale_gradients(g, z, x, weight, bias, scale, shift, *gelus, TINY, RATIO)
+        by_z, by_scale, by_shift = fast.scale_gradients(
+            g, z, x, weight, bias, scale, shift, *gelus, MIN_SCALE, MAX_RATIO
+        )
         return by_z, by_scale, by_shift
     by_z = gelu_gradient(g, z) if gelu_out else g
     flat, precision = by_z.reshape(-1, g.shape[-1]), torch.promote_types(g.dtype, scale.dtype)
     by_shift = flat.sum(dim=0, dtype=precision)
-    imprecise = (scale.abs() < TINY) | (shift.abs() > RATIO * scale.abs())
+    imprecise = (scale.abs() < MIN_SCALE) | (shift.abs() > MAX_RATIO * scale.abs())
     along = (flat * z.reshape(flat.shape)).sum(dim=0, dtype=precision)
     by_scale = (along - shift * by_shift) / torch.where(imprecise, 1, scale)
     # CUDA computes all channels: to pick some, the host would have to wait, which a CUDA graph does not allow.

@@ -1,8 +1,8 @@
 """Build a timm ViT, fill it with weights, and make a backbone of it."""
 
+import contextlib
 import difflib
 import json
-import sys
 import warnings
 from pathlib import Path
 from pickle import UnpicklingError
@@ -18,17 +18,14 @@ from torch import Tensor, nn
 
 from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
-from safecl.backbone.settings import (
-    EMBEDDED,
-    PAPER,
-    SIZES,
-    SUFFIXES,
-    BackboneSettings,
-    Normalisation,
-    embedded_weights,
-    short_form,
-)
+from safecl.backbone.settings import EMBEDDED, PAPER, SIZES, SUFFIXES, BackboneSettings, embedded_weights, short_form
 from safecl.errors import SafeclError, unknown
+
+NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviation of pixels in [0, 1]
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 def load_backbone(settings: str | BackboneSettings) -> Backbone:
@@ -56,7 +53,8 @@ def load_backbone(settings: str | BackboneSettings) -> Backbone:
     if file is not None:
         _fill(vit, file)
     _check_finite(vit, f"The weight file {file}" if file is not None else f"What the hub has for {name}")
-    mean, std = _mean_std(settings.normalisation, vit, own)
+    own = {**cast("dict[str, PerChannel]", vit.pretrained_cfg), **own}
+    mean, std = NORMALISATIONS.get(settings.normalisation) or (tuple(own["mean"]), tuple(own["std"]))
     return Backbone(vit, name, size, mean, std)
 
 
@@ -84,19 +82,14 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
         raise unknown("backbone", name, tagged)
-    if not _builds_vits(architecture):
-        raise _no_vit(name)
+    _check_vit(name, _build(name, meta=True))  # before anything is downloaded
     if pretrained:
         warn_of_other_tag(name)
     try:
-        # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), hub.quiet_hub():
-            warnings.simplefilter("ignore", UserWarning)
-            torch.manual_seed(0)  # random weights must be the same again when a run is resumed
+        with hub.quiet_hub():
             if pretrained:
                 hub.check_hub(name)
-                _check_vit(name, _skeleton(name))  # before the download
-            vit = timm.create_model(name, pretrained=pretrained, **options)
+            vit = _build(name, pretrained=pretrained, **options)
     except (OSError, RuntimeError) as error:
         if not pretrained:
             raise
@@ -121,44 +114,32 @@ def _no_backbone(name: str) -> SafeclError:
     )
 
 
-def _skeleton(name: str) -> nn.Module:
-    """The network without values, to look at before anything is downloaded."""
+def _build(name: str, *, meta: bool = False, **options: Any) -> nn.Module:
+    """timm's network. ``meta``: without values where that is possible; some networks read them while they are built."""
+    # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore", UserWarning)
-        try:
-            with torch.device("meta"):
-                network: nn.Module = timm.create_model(name, pretrained=False)
-        except RuntimeError:  # some networks read values while they are built
-            network = timm.create_model(name, pretrained=False)
-    return network
+        torch.manual_seed(0)  # random weights must be the same again when a run is resumed
+        if meta:
+            with contextlib.suppress(RuntimeError), torch.device("meta"):
+                return timm.create_model(name, **options)
+        return timm.create_model(name, **options)
 
 
 def _check_vit(name: str, network: nn.Module) -> VisionTransformer:
     if not isinstance(network, VisionTransformer) or network.cls_token is None:
-        raise _no_vit(name)
+        raise SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
     return network
-
-
-def _builds_vits(architecture: str) -> bool:
-    """Whether the module of timm that builds this network knows VisionTransformers; building one takes a second."""
-    module = sys.modules[timm.model_entrypoint(architecture).__module__]
-    return any(isinstance(value, type) and issubclass(value, VisionTransformer) for value in vars(module).values())
-
-
-def _no_vit(name: str) -> SafeclError:
-    return SafeclError(f"{name} is no timm VisionTransformer with a CLS token; choose a ViT, DeiT or DINOv2 model.")
 
 
 def warn_of_other_tag(name: str) -> None:
     """Warn where a name without a tag means other weights to timm than to the paper."""
-    if "." in name or timm.is_model(name) is False:
-        return
-    tags = {paper.split(".")[0]: paper for paper in [PAPER["ViT-B/16-IN1K"]]}
-    resolved = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    tag = resolved.tag if resolved is not None else ""
-    if name in tags and tag and f"{name}.{tag}" != tags[name]:
+    paper = PAPER["ViT-B/16-IN1K"]
+    resolved = timm.get_pretrained_cfg(name) if name == paper.split(".")[0] else None
+    if resolved is not None and resolved.tag and f"{name}.{resolved.tag}" != paper:
         warnings.warn(
-            f"timm reads {name!r} as {name}.{tag}, which are not the paper's weights: write {tags[name]!r} for those.",
+            f"timm reads {name!r} as {name}.{resolved.tag}, which are not the paper's weights: write {paper!r} for "
+            "those.",
             stacklevel=2,
         )
 
@@ -213,19 +194,6 @@ def _check_finite(vit: VisionTransformer, source: str) -> None:
 def _brief(error: Exception) -> str:
     """The first line of what a library has to say."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
-
-
-def _mean_std(
-    normalisation: Normalisation, vit: VisionTransformer, own: dict[str, PerChannel]
-) -> tuple[PerChannel, PerChannel]:
-    if normalisation == "none":
-        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    if normalisation == "half":
-        return (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
-    if normalisation == "imagenet":
-        return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    own = {**cast("dict[str, PerChannel]", vit.pretrained_cfg), **own}
-    return tuple(own["mean"]), tuple(own["std"])
 
 
 def _numbers(text: str) -> PerChannel:

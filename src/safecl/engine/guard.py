@@ -11,7 +11,7 @@ from safecl.heads.leave_one_out import MIN_ERROR_CHANGE, judges, plain_errors
 from safecl.learner import Learner
 from safecl.methods.method import Judged
 
-ASKED = 64  # pictures that are looked at, about
+JUDGING_PICTURES = 64  # about
 
 
 class Guard:
@@ -37,7 +37,7 @@ class Guard:
         learners = [each for each in module.modules() if isinstance(each, Learner)]
         tuned = [each for each in learners if any(p.requires_grad for p in each.pet.parameters())]
         found = [Judged(each, each.features) for each in tuned] if judged is None else [judged]
-        asked = judges(targets, ASKED)
+        asked = judges(targets, JUDGING_PICTURES)
         if not found or not len(asked):
             return None
         return cls(found, list(loader.plain(asked.tolist())), targets[asked])
