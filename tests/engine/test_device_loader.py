@@ -8,7 +8,7 @@ import torch
 from safecl.engine import device_loader as module
 from safecl.engine.device_loader import DeviceLoader, held_bytes
 from safecl.randomness import generator
-from safecl.streams.pictures.crop import augment, cut_out, random_crops
+from safecl.streams.pictures.crop import cut_out, random_crops
 from safecl.streams.stream import SessionClosedError, Stream
 
 CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def test_a_feed_cannot_be_opened_on_a_finished_session(make_stream: Callable[...
 def test_a_share_of_a_batch_gets_the_crops_it_has_in_the_whole(make_stream: Callable[..., Stream]) -> None:
     stream = make_stream([["a", "b"]], train=4)
     canvas, shapes = stream.open(1).train.canvas(range(8), stream.transform)
-    whole = augment(canvas, shapes, stream.transform, generator(0))
+    whole = cut_out(canvas, random_crops(shapes, stream.transform, generator(0)), stream.transform.size)
     crops = random_crops(shapes, stream.transform, generator(0))
     for share in (slice(0, 3), slice(3, 8), slice(7, 8)):
         some = cut_out(canvas[share], crops[share], stream.transform.size)

@@ -28,7 +28,7 @@ Refuse: TypeAlias = Callable[[str], None]
 One: TypeAlias = tuple[Pictures, int]
 T = TypeVar("T")
 MAX_NAMES = 5  # names that a sentence lists
-TAIL = 4096  # bytes at the end of a file: headers are often equal, ends are not
+TAIL_BYTES = 4096  # bytes at the end of a file: headers are often equal, ends are not
 
 
 def refuse(sentence: str) -> None:
@@ -295,7 +295,7 @@ def _size(one: One) -> int:
 
 def _tail(one: One) -> bytes:
     pictures, index = origin(*one)
-    return pictures.read(index, TAIL) if isinstance(pictures, FilePictures) else b""
+    return pictures.read(index, TAIL_BYTES) if isinstance(pictures, FilePictures) else b""
 
 
 def origin(pictures: Pictures, index: int) -> One:

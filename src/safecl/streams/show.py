@@ -1,4 +1,4 @@
-"""A contact sheet of each session: one row of training pictures a class."""
+"""A contact sheet of each session: one row of training pictures per class."""
 
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ WIDE_FONTS = ("cjk", "notosans", "unifont", "unicode", "fallback", "wqy", "gothi
 
 
 def show(stream: Stream, folder: Path, *, per_class: int = 8, side: int = 64, classes: int = 20) -> list[Path]:
-    """One PNG a session, at most ``classes`` rows of ``per_class`` pictures; the files written."""
+    """One PNG per session, at most ``classes`` rows of ``per_class`` pictures; the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for session in stream:

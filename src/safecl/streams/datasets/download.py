@@ -1,4 +1,4 @@
-"""Fetch published files: what broke off goes on, and a file gets its name only when it has been verified."""
+"""Fetch published files: what broke off resumes, and a file gets its name only when it has been verified."""
 
 import base64
 import contextlib
@@ -10,7 +10,6 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,8 @@ def download(dataset: Dataset, folder: Path, say: Callable[[str], None] = lambda
     return folder if len(fetchable) > 1 else folder / fetchable[0].name
 
 
-@dataclass(frozen=True)
-class Note:
-    """What the server said of a file whose first part is here. ``validator``: its ETag or Last-Modified."""
-
-    validator: str | None = None
-    md5: str | None = None
-    length: str | None = None
-
-
 def fetch(archive: Archive, to: Path) -> None:
-    """Download to ``to``. A broken-off download goes on if the server's file is still the same, else it starts over."""
+    """Download to ``to``. A broken-off download resumes if the server's file is still the same, else it starts over."""
     if to.exists():
         return
     partial = to.with_name(f"{to.name}.partial")
@@ -67,29 +57,29 @@ def fetch(archive: Archive, to: Path) -> None:
 def _transfer(archive: Archive, partial: Path) -> bool:
     """Fetch what is missing of ``partial``; False if what is there is not the beginning of the server's file."""
     url, note = str(archive.url), _read_note(partial)
-    start = partial.stat().st_size if partial.exists() and note.validator else 0
-    if start and str(start) == note.length:
+    start = partial.stat().st_size if partial.exists() and "validator" in note else 0
+    if start and str(start) == note.get("length"):
         return True
-    headers = {"Range": f"bytes={start}-", "If-Range": str(note.validator)} if start else {}
+    headers = {"Range": f"bytes={start}-", "If-Range": note["validator"]} if start else {}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
             first, total = _span(answer.headers)
             if not start or answer.status != 206:
                 _start_over(archive, partial, answer.headers)
-            elif first != start or _validator(answer.headers) not in (None, note.validator):
+            elif first != start or _validator(answer.headers) not in (None, note["validator"]):
                 return False
             with open(partial, "ab") as out:
                 shutil.copyfileobj(answer, out, 1 << 20)
     except urllib.error.HTTPError as error:
         if error.code == 416 and start:  # the file has become shorter; or this is all of it, if its length was unknown
-            return note.length is None and _span(error.headers)[1] == start
+            return "length" not in note and _span(error.headers)[1] == start
         raise SafeclError(f"{url} answers {error.code} {error.reason}; fetch it by hand.") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise SafeclError(f"{url} cannot be fetched ({reason}); run the command again to go on.") from None
+        raise SafeclError(f"{url} cannot be fetched ({reason}); run the command again to resume.") from None
     got = partial.stat().st_size
     if total is not None and got < total:
-        raise SafeclError(f"{url} broke off after {got:,} of {total:,} bytes; run the command again to go on.")
+        raise SafeclError(f"{url} broke off after {got:,} of {total:,} bytes; run the command again to resume.")
     return total is None or got == total
 
 
@@ -99,13 +89,13 @@ def _start_over(archive: Archive, partial: Path, headers: Message) -> None:
         raise SafeclError(f"{archive.url} answers with a web page and not with the file; fetch it by hand.")
     with open(partial, "wb"):
         pass
-    note = Note(_validator(headers), _md5(headers), headers.get("Content-Length"))
-    _note_of(partial).write_text(json.dumps(asdict(note)), encoding="utf-8")
+    said = {"validator": _validator(headers), "md5": _md5(headers), "length": headers.get("Content-Length")}
+    _note_of(partial).write_text(json.dumps(said), encoding="utf-8")
 
 
 def _verify(archive: Archive, path: Path) -> None:
     """The published md5, or else the server's and, for an archive, that every member can be read."""
-    expected = archive.md5 or _read_note(path).md5
+    expected = archive.md5 or _read_note(path).get("md5")
     if expected and md5_of(path) != expected:
         whose = "the published file" if archive.md5 else "the server's file"
         raise SafeclError(f"{archive.url} is not {whose} (its md5 differs); try again or fetch it by hand.")
@@ -128,7 +118,7 @@ def _span(headers: Message) -> tuple[int, int | None]:
 
 
 def _validator(headers: Message) -> str | None:
-    """What If-Range can be asked with: a strong ETag, or else the date of the last change."""
+    """The value for If-Range: a strong ETag, or else the date of the last change."""
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified")
 
@@ -149,12 +139,13 @@ def _note_of(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _read_note(partial: Path) -> Note:
+def _read_note(partial: Path) -> dict[str, str]:
+    """What the server said of a file whose first part is here: its validator (ETag or date), md5 and length."""
     try:
         said: Any = json.loads(_note_of(partial).read_text(encoding="utf-8"))
-        return Note(**{key: value for key, value in said.items() if isinstance(value, str)})
-    except (OSError, ValueError, AttributeError, TypeError):
-        return Note()
+        return {key: value for key, value in said.items() if isinstance(value, str)}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _discard(partial: Path) -> None:

@@ -13,13 +13,13 @@ from safecl.streams.datasets.archive import Source, md5_of, open_source
 from safecl.streams.datasets.dataset import RECORD, SPLITS, Dataset
 
 Say = Callable[[str], None]
-LISTS = (".txt", ".mat")  # published files that are no archives
+LISTS = (".txt", ".mat")  # published files that are not archives
 
 
 def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False, say: Say = lambda line: None) -> Path:
     """Lay ``dataset`` out below ``root`` from ``source``: an archive, or a folder of archives or of unpacked files.
 
-    After a kill the same call goes on where it stopped; the dataset's folder appears only when it is whole.
+    After a kill the same call resumes where it stopped; the dataset's folder appears only when it is whole.
     """
     place = root / dataset.folder
     root.mkdir(parents=True, exist_ok=True)
@@ -30,15 +30,24 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
         sources, sums = open_sources(dataset, source.expanduser(), any_md5, say)
         plan = dataset.plan(sources)
         partial = root / f".{dataset.folder}.{plan.split}.partial"
+        there = [path for path in partial.rglob("*") if path.is_file()]
         need = sum(size for s, moves in plan.moves for name, size in s.sizes.items() if name in moves)
-        check_room(root, need - taken(partial))
+        need -= sum(path.stat().st_size for path in there)
+        free = shutil.disk_usage(root).free
+        if need > free:
+            raise SafeclError(
+                f"{root} has {free / 1e9:.1f} GB free and {need / 1e9:.1f} GB are needed; choose another root."
+            )
         for s, moves in plan.moves:
             say(f"Unpacking {len(moves)} files of {s.path.name}")
             try:
                 s.extract(moves, partial)
             except OSError as error:
                 raise SafeclError(f"{dataset.title} cannot be written to {root}: {error.strerror or error}.") from None
-        remove_strangers(partial, {to for _, moves in plan.moves for to in moves.values()})
+        wanted = {partial / to for _, moves in plan.moves for to in moves.values()}
+        for path in there:
+            if path not in wanted:  # another source left it there
+                path.unlink(missing_ok=True)
         note = {"dataset": dataset.name, "split": plan.split, "split_in_words": SPLITS[plan.split], "archives": sums}
         (partial / RECORD).write_text(json.dumps(note, indent=1), encoding="utf-8")
         os.replace(partial, place)
@@ -62,22 +71,3 @@ def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tup
                 "again, or pass --any-md5 if you know better."
             )
     return [open_source(path) for path in paths], sums
-
-
-def check_room(root: Path, need: int) -> None:
-    free = shutil.disk_usage(root).free
-    if need > free:
-        raise SafeclError(
-            f"{root} has {free / 1e9:.1f} GB free and {need / 1e9:.1f} GB are needed; choose another root."
-        )
-
-
-def taken(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def remove_strangers(folder: Path, wanted: set[str]) -> None:
-    """Remove files of an unfinished folder that another source left there."""
-    for path in list(folder.rglob("*")):
-        if path.is_file() and path.relative_to(folder).as_posix() not in wanted:
-            path.unlink()

@@ -86,7 +86,7 @@ def glyphs(
 
     ``class``: each session brings new characters (default 50 in 5 sessions). ``domain``: the same characters (default
     30) in another style each session (default all of ``DOMAINS``). ``mixed``: like ``class``, and each session also
-    brings a few new pictures of every character known before. ``train``, ``test``: pictures of a class.
+    brings a few new pictures of every character known before. ``train``, ``test``: pictures per class.
     """
     classes = classes if classes is not None else (30 if protocol == "domain" else 50)
     sessions = sessions if sessions is not None else (len(DOMAINS) if protocol == "domain" else 5)
@@ -111,7 +111,7 @@ def glyph_transform(size: int | None = None) -> Transform:
 
 
 def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, seed: int) -> list[Part]:
-    """One style a session. Each has its own indices, so that no pose is seen in two styles."""
+    """One style per session. Each has its own indices, so that no pose is seen in two styles."""
     parts = []
     for number, style in enumerate(DOMAINS[:sessions]):
         first, first_test = number * train, _FIRST_TEST + number * test

@@ -51,7 +51,7 @@ class Store:
                 os.close(file)
 
     def there(self, view: str, indices: np.ndarray) -> np.ndarray:
-        """Which views are there and whole: bool (n,). A checksum is compared once a process."""
+        """Which views are there and whole: bool (n,). A checksum is compared once per process."""
         column = list(self.sides).index(view)
         inside = indices < self.count
         trusted = self._trusted[np.where(inside, indices, 0), column] & inside
@@ -83,7 +83,8 @@ class CachedPictures(Wrapped):
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         super().__init__(pictures, pictures.labels)
         self.store, self.transform = store, transform
-        self._locks, self._process = new_locks(), os.getpid()
+        self._locks: list[threading.Lock] = []
+        self._process = 0
 
     def identity(self) -> str | None:
         return self.inner.identity()
@@ -130,12 +131,8 @@ class CachedPictures(Wrapped):
     def _lock(self, index: int) -> threading.Lock:
         """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
         if self._process != os.getpid():
-            self._locks, self._process = new_locks(), os.getpid()
+            self._locks, self._process = [threading.Lock() for _ in range(64)], os.getpid()
         return self._locks[index % len(self._locks)]
-
-
-def new_locks() -> list[threading.Lock]:
-    return [threading.Lock() for _ in range(64)]
 
 
 def cached(

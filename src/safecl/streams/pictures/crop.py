@@ -8,21 +8,13 @@ from torch import Tensor
 
 from safecl.streams.pictures.images import Transform
 
-IN_CACHE = 1 << 21  # numbers that a CPU works on at a time: more leave its caches
-
-
-def augment(canvas: Tensor, shapes: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
-    """A random crop of each picture, resized and perhaps mirrored: float (n, 3, size, size) in [0, 1].
-
-    ``canvas`` and ``shapes``: see ``Pictures.canvas``. The distribution is that of torchvision's RandomResizedCrop
-    and RandomHorizontalFlip on the pictures themselves.
-    """
-    return cut_out(canvas, random_crops(shapes, transform, generator).to(canvas.device), transform.size)
+CPU_CHUNK = 1 << 21  # numbers that a CPU works on at a time: more do not fit its caches
 
 
 def random_crops(shapes: Tensor, transform: Transform, generator: torch.Generator) -> Tensor:
     """Crops of pictures with these shapes (n, 3): half-extent and centre along x and y of the canvas, (n, 2, 2).
 
+    Their distribution is that of torchvision's RandomResizedCrop and RandomHorizontalFlip on the pictures themselves.
     Coordinates are -1 and 1 at the edges of the canvas; a negative half-extent mirrors. ``generator`` is on the CPU,
     so that a seed gives the same crops on every device.
     """
@@ -43,13 +35,13 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch
     """
     if canvas.device.type != "cpu":
         return cut_out_dense(canvas, crops, size, dtype)
-    few = max(1, IN_CACHE // math.prod(canvas.shape[1:]))
+    few = max(1, CPU_CHUNK // math.prod(canvas.shape[1:]))
     pieces = zip(torch.split(canvas, few), torch.split(crops, few), strict=True)
     return torch.cat([cut_out_sparse(some, theirs, size) for some, theirs in pieces])
 
 
 def cut_out_dense(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """``cut_out`` by two matrix products a picture: A_y · canvas · A_xᵀ."""
+    """``cut_out`` by two matrix products per picture: A_y · canvas · A_xᵀ."""
     n, channels, side, _ = canvas.shape
     inputs = torch.arange(side, device=canvas.device)
     down, across = (triangle(crops[:, axis], size, side, inputs).to(dtype) for axis in (1, 0))

@@ -25,7 +25,7 @@ from torchvision.transforms import functional as TF
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label as Label
 
-SAMPLE = 64  # pictures that are read where a sample will do
+SAMPLE_SIZE = 64  # pictures that are read where a sample will do
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def _index(indices: Sequence[int]) -> np.ndarray:
     return np.asarray(indices, dtype=np.int64)
 
 
-def spread(count: int, most: int = SAMPLE) -> list[int]:
+def spread(count: int, most: int = SAMPLE_SIZE) -> list[int]:
     """Up to ``most`` positions of ``count``, evenly spread from the first to the last."""
     return [round(position) for position in np.linspace(0, count - 1, min(count, most)).tolist()]
 

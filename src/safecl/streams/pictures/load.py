@@ -69,7 +69,7 @@ def read(pictures: Pictures, indices: list[int], view: View, transform: Transfor
 
 
 def readers() -> int:
-    """How many pictures or batches to read at a time: one a usable core, 8 at most."""
+    """How many pictures or batches to read at a time: one per usable core, 8 at most."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(usable or 1, 8)
 
