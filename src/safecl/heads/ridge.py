@@ -86,16 +86,17 @@ class RidgeHead(nn.Module):
         With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
         """
         h = x if included is None else included
-        y = F.one_hot(targets, z.shape[1]).to(z)
+        times = len(h) // max(len(x), 1)
+        y, owners = F.one_hot(targets, z.shape[1]).to(z).repeat(times, 1), groups.repeat(times)
         if len(h) == int(self.statistics.count) or self.beta < IMPRECISE * float(self.statistics.gram.trace()):
-            return left_out_dual(x, h, y, groups, self.beta)
+            return left_out_dual(x, groups, h, y, owners, self.beta)
         residual = h @ self.weight - y
         v = whitened(self.statistics.gram, h, self.beta)
         v_x = v if included is None else whitened(self.statistics.gram, x, self.beta)
         for group in torch.unique(groups).tolist():
-            rows = (groups == group).nonzero()[:, 0]
+            asked, rows = ((each == group).nonzero()[:, 0] for each in (groups, owners))
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]
-            z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
+            z[asked] += v_x[:, asked].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
     @torch.no_grad()

@@ -120,16 +120,17 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
     return product
 
 
-def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
-    """Logits (n, C) of x (n, M) by ridge regression on h (n, M) and y (n, C), each without the rows of its group (n,).
+def left_out_dual(x: Tensor, groups: Tensor, h: Tensor, y: Tensor, owners: Tensor, beta: float) -> Tensor:
+    """Logits (n, C) of x (n, M) by ridge regression on h (N, M) and y (N, C), without the rows of the same group.
 
-    In float64 by the kernel of the rows, so that it is precise for any β.
+    ``groups`` (n,), ``owners`` (N,). In float64 by the kernel of the rows, so that it is precise for any β.
     """
-    asked, rows, wanted, groups = x.double().cpu(), h.double().cpu(), y.double().cpu(), groups.cpu()
+    rows, groups, owners = h.double().cpu(), groups.cpu(), owners.cpu()
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
-    kernel, dual, z = asked @ rows.T, inverse @ wanted, torch.empty_like(wanted)
+    kernel, dual = x.double().cpu() @ rows.T, inverse @ y.double().cpu()
+    z = dual.new_empty(len(x), y.shape[1])
     for group in torch.unique(groups).tolist():
-        here = (groups == group).nonzero()[:, 0]
+        here = (owners == group).nonzero()[:, 0]
         without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
-        z[here] = kernel[here] @ without
+        z[groups == group] = kernel[groups == group] @ without
     return z.to(y)

@@ -184,9 +184,9 @@ class Method(nn.Module, ABC):
         return dict(kept)
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """By ridge head, the rows (N, M) that its statistics have of learned pictures with these features by network.
+        """By ridge head, the rows that its statistics have of learned pictures with these features (N, d) by network.
 
-        Without a row for a head, they are the projected features that it is asked about.
+        As ``leaving_out`` takes them; heads that are not named have the projected features that they are asked about.
         """
         return {}
 

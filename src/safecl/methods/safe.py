@@ -180,10 +180,14 @@ class SAFE(Method):
         return dict(kept) if self.following is None else {**kept, "fast": self.following.map(kept["slow"])}
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The fast learner's head follows the slow one's, so it has the slow learner's features, moved."""
-        if self.following is None or self.sessions == 1:
-            return {}
-        return {"ridge_fast": self.following.movement(self.ridge_fast)(self.ridge_slow.project(features["slow"]))}
+        """A head that follows has the slow learner's features, moved; shared statistics have those of both learners."""
+        rows = self.ridge_slow.project(features["slow"])
+        if self.following is not None and self.sessions > 1:
+            return {"ridge_fast": self.following.movement(self.ridge_fast)(rows)}
+        if self.settings.answer.statistics == "shared":
+            both = torch.cat([rows, self.ridge_fast.project(features["fast"])])
+            return {"ridge_slow": both, "ridge_fast": both}
+        return {}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
