@@ -90,3 +90,25 @@ def test_of_statistics_that_two_heads_share_both_rows_of_a_picture_are_left_out(
         rows, wanted = h[:, rest].flatten(0, 1), y[rest].repeat(2, 1)
         weight = torch.linalg.solve(rows.T @ rows + head.beta * torch.eye(50).double(), rows.T @ wanted)
         assert torch.allclose(found[i], h[1, i] @ weight, atol=1e-3)
+
+
+@pytest.mark.parametrize("asked", [120, 80], ids=["all", "some"])
+@pytest.mark.parametrize("beta", [1e-6, 1e-4, 1e-2])
+def test_left_out_answers_are_precise_however_little_is_regularised(beta: float, asked: int) -> None:
+    """With fewer pictures than random features, rounded to float16: the others count, whether they are asked or not."""
+    random, targets = torch.Generator().manual_seed(0), torch.arange(120) % 4
+    features = torch.randn(120, 24, generator=random) + 2 * torch.eye(24)[targets]
+    head = RidgeHead(24, RidgeSettings(size=400, betas=(beta,)))
+    head.add(features, targets)
+    head.solve()
+    groups = one_of_each(targets[:asked])
+    with leaving_out(head, targets[:asked], groups):
+        found = head.logits(features[:asked].half().float())
+    h, y = head.project(features).double(), torch.eye(4).double()[targets]
+    wanted = torch.empty(asked, 4).double()
+    for i in range(asked):
+        rest = [j for j in range(120) if j >= asked or groups[j] != groups[i]]
+        kernel = h[rest] @ h[rest].T + head.beta * torch.eye(len(rest))
+        wanted[i] = h[i] @ h[rest].T @ torch.linalg.solve(kernel, y[rest])
+    off = (found - wanted).abs()
+    assert float(off.mean()) < 0.02 and float(off.max()) < 0.2

@@ -27,8 +27,9 @@ from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
 DUAL = 4096  # pictures up to which β is chosen in the dual form: time n³, memory n²
-# Below this share of tr G, β is so small that float32 cannot tell how much of a picture's logit is due to itself.
-IMPRECISE = 3e-7
+# Some pictures are left out with at least this β, in units of a projected feature's squared norm: with less, float16
+# cannot tell how much of a picture's logit is due to itself, and where β is that small, more of it hardly matters.
+MIN_LEFT_OUT_BETA = 1e-3
 LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
 
 
@@ -85,14 +86,17 @@ class RidgeHead(nn.Module):
 
         With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
         """
-        h = x if included is None else included
+        h, beta, weight = x if included is None else included, self.beta, self.weight
         times = len(h) // max(len(x), 1)
         y, owners = F.one_hot(targets, z.shape[1]).to(z).repeat(times, 1), groups.repeat(times)
-        if len(h) == int(self.statistics.count) or self.beta < IMPRECISE * float(self.statistics.gram.trace()):
-            return left_out_dual(x, groups, h, y, owners, self.beta)
-        residual = h @ self.weight - y
-        v = whitened(self.statistics.gram, h, self.beta)
-        v_x = v if included is None else whitened(self.statistics.gram, x, self.beta)
+        if len(h) == int(self.statistics.count):
+            return left_out_dual(x, groups, h, y, owners, beta)
+        if beta < MIN_LEFT_OUT_BETA * self.statistics.unit:
+            beta = MIN_LEFT_OUT_BETA * self.statistics.unit
+            weight = solve(self.statistics.gram, self.statistics.sums, beta)
+            z = x @ weight
+        residual, v = h @ weight - y, whitened(self.statistics.gram, h, beta)
+        v_x = v if included is None else whitened(self.statistics.gram, x, beta)
         for group in torch.unique(groups).tolist():
             asked, rows = ((each == group).nonzero()[:, 0] for each in (groups, owners))
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]

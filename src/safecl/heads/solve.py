@@ -128,7 +128,7 @@ def left_out_dual(x: Tensor, groups: Tensor, h: Tensor, y: Tensor, owners: Tenso
     rows, groups, owners = h.double().cpu(), groups.cpu(), owners.cpu()
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
     kernel, dual = x.double().cpu() @ rows.T, inverse @ y.double().cpu()
-    z = dual.new_empty(len(x), y.shape[1])
+    z = torch.empty(len(x), y.shape[1], dtype=torch.float64)
     for group in torch.unique(groups).tolist():
         here = (owners == group).nonzero()[:, 0]
         without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
