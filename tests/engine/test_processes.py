@@ -114,6 +114,7 @@ def test_a_parameter_without_a_gradient_keeps_none() -> None:
     assert parameters["b"].grad is None and parameters["a"].grad.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.timeout(900)
 def test_two_processes_are_one(tmp_path: Path) -> None:
     """Every method, class- and domain-incremental, under ``torchrun``, against the same in one process."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
