@@ -97,7 +97,7 @@ def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
-    """The lines of sessions up to ``upto``; one that was torn by a kill is left out."""
+    """The lines of sessions up to ``upto``; one that was torn by a kill is omitted."""
     found = []
     for text in path.read_bytes().split(b"\n") if path.exists() else []:
         with contextlib.suppress(ValueError, KeyError, TypeError):

@@ -39,7 +39,7 @@ def test_a_stopped_lesson_of_a_list_resumes_with_the_same_pictures_alone(
         assert list(folder.rglob("*.safetensors"))
         return folder
 
-    for pictures, sentence in ((mine, "Going on"), (others, "Another command")):
+    for pictures, sentence in ((mine, "Resuming"), (others, "Another command")):
         heard = Spoken()
         resumed = learn(pictures, stopped(tmp_path / sentence), progress=heard)
         assert any(text.startswith(sentence) for text in heard.said)

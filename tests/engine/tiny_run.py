@@ -56,7 +56,7 @@ def tiny_run(
     chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40)}
     chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(name, {})
     if name == "safe":
-        chosen["pilot"] = len(options["sessions"][0]) > 3
+        chosen["policy"] = {"pilot": len(options["sessions"][0]) > 3}
     method = make_method(kind(**chosen), backbone)
     return run(method, stream, folder, accelerator=accelerator, train=train), method
 

@@ -23,7 +23,7 @@ TRACKERS = {name: partial(_available, name) for name in ("tensorboard", "wandb",
 
 
 def choose_device(device: str = "auto") -> torch.device:
-    """``auto`` takes the best device there is; one that is not there is refused."""
+    """``auto`` takes the best device available; a missing one is refused."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(device, True):
         raise SafeclError(f"device={device} is not available on this machine; choose device=cpu or device=auto.")

@@ -42,7 +42,7 @@ class Answers:
         return list(self.predicted.values())[-1]
 
     def accuracy(self) -> dict[str, list[Accuracy]]:
-        """By output, one number a collection; ``None`` for one without pictures."""
+        """By output, one number per collection; ``None`` for one without pictures."""
         found: dict[str, list[Accuracy]] = {}
         for output, predicted in self.predicted.items():
             parts = torch.split(predicted == self.targets, self.counts)
@@ -55,7 +55,7 @@ class Answers:
         return int((self.margins < self.margins[index]).sum()) / others if others else None
 
     def write(self, path: Path) -> None:
-        """A JSON line a picture: its session, where it comes from, its label, each output's answer, margin, weights."""
+        """A JSON line per picture: session, where it comes from, label, each output's answer, margin, weights."""
         labels = {output: [self.classes[i] for i in found.tolist()] for output, found in self.predicted.items()}
         lines: list[dict[str, Any]] = []
         margins, shares = self.margins.tolist(), {output: found.tolist() for output, found in self.weights.items()}

@@ -114,9 +114,8 @@ class Trainer:
         self._names.add(name)
         began, recipe = time.monotonic(), recipe or self.recipe()
         file = None if self.folder is None else self.folder / f"fit_{self.session}_{name}.safetensors"
-        phase = Phase(name, module, self._batches(name, data, recipe), loss, groups, recipe, after_step, file)
-        if recipe.continues:
-            phase = replace(phase, before=self._optimiser)
+        before = self._optimiser if recipe.continues else None
+        phase = Phase(name, module, self._batches(name, data, recipe), loss, groups, recipe, after_step, file, before)
         start = {key: value.detach().clone() for key, value in module.state_dict().items()}
         checkpoint = PhaseCheckpoint()
         if file is not None:

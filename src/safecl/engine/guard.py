@@ -37,10 +37,10 @@ class Guard:
         learners = [each for each in module.modules() if isinstance(each, Learner)]
         tuned = [each for each in learners if any(p.requires_grad for p in each.pet.parameters())]
         found = [Judged(each, each.features) for each in tuned] if judged is None else [judged]
-        asked = judges(targets, JUDGING_PICTURES)
-        if not found or not len(asked):
+        chosen = judges(targets, JUDGING_PICTURES)
+        if not found or not len(chosen):
             return None
-        return cls(found, list(loader.plain(asked.tolist())), targets[asked])
+        return cls(found, list(loader.plain(chosen.tolist())), targets[chosen])
 
     def worse(self) -> bool:
         """Whether the features are worse now than before by more than a little, or not finite."""
@@ -59,7 +59,7 @@ class Guard:
 
     @torch.no_grad()
     def _errors(self, judged: Judged) -> Tensor:
-        """Squared error on each picture that is asked: (n,)."""
+        """Squared error on each picture that judges: (n,)."""
         training = judged.tuned.training
         judged.tuned.eval()
         errors = plain_errors(torch.cat([judged.features(images) for images in self._images]), self._targets)

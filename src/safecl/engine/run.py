@@ -145,21 +145,21 @@ def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
 
 
 def _where(folder: Path, done: int, sessions: int) -> str:
-    """Where a run that was stopped goes on, in words; nothing where it starts."""
+    """Where a run that was stopped resumes, in words; nothing where it starts."""
     if done == sessions:
-        return f"Going on after session {done} of {sessions}, the last one."
+        return f"Resuming after session {done} of {sessions}, the last one."
     found = newest_phase(folder, done + 1)
     if found is not None:
         phase, step, steps = found
         place = f"at step {step} of {steps}" if step < steps else "which is trained already"
-        return f"Going on in session {done + 1} of {sessions}, {phase}, {place}."
-    return f"Going on after session {done} of {sessions}." if done else ""
+        return f"Resuming in session {done + 1} of {sessions}, {phase}, {place}."
+    return f"Resuming after session {done} of {sessions}." if done else ""
 
 
 def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
 
-    def told(kind: str) -> str:
+    def scores(kind: str) -> str:
         values = line[kind].items()
         shown = {method.outputs[-1]: method.settings.title}  # the method's own answer
         return "  ".join(
@@ -168,8 +168,8 @@ def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
 
     classes = counted(line["classes_seen"], "class", "classes")
     if stream.protocol == "domain":
-        return f"{classes}  learned so far: {told('seen')}; all domains: {told('pooled')}"
-    return f"{classes}  {told('pooled')}"
+        return f"{classes}  learned so far: {scores('seen')}; all domains: {scores('pooled')}"
+    return f"{classes}  {scores('pooled')}"
 
 
 def _prepare(folder: Path, facts: Mapping[str, Any], done: int) -> None:

@@ -12,7 +12,7 @@ class TrainSettings(Settings):
 
     epochs: PositiveInt = Field(20, description="passes over a session's pictures")
     later_epochs: PositiveInt | None = Field(None, description="as epochs if not given")
-    batch_size: PositiveInt = Field(48, description="pictures a step, over all processes")
+    batch_size: PositiveInt = Field(48, description="pictures per step, over all processes")
     accumulate: PositiveInt = Field(1, description="in how many pieces a batch goes through the network")
     optimiser: Literal["sgd", "adam", "adamw"] = Field("sgd", description="the update rule")
     lr: PositiveFloat = Field(0.01, description="learning rate at the start of the schedule")
