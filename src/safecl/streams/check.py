@@ -150,9 +150,9 @@ def omit_duplicates(
     Pictures that are not files would all have to be decoded to be compared; only ``check`` does that.
     """
     overlap: dict[int, str] = {}
-    for group in same_pictures(
-        [one for one in [*((train, i) for i in keep), *((test, i) for i in hold)] if is_file(one)]
-    ):
+    everything = [*((train, i) for i in keep), *((test, i) for i in hold)]
+    files = [one for one in everything if (file := file_of(*one)) is not None and not file.problem]
+    for group in same_pictures(files):
         (a, i), *others = group
         other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
         if duplicates == "refuse" and other is not None:
@@ -308,9 +308,3 @@ def origin(pictures: Pictures, index: int) -> One:
 def file_of(pictures: Pictures, index: int) -> File | None:
     pictures, index = origin(pictures, index)
     return pictures.files[index] if isinstance(pictures, FilePictures) else None
-
-
-def is_file(one: One) -> bool:
-    """Whether it is a file that can be opened."""
-    file = file_of(*one)
-    return file is not None and not file.problem

@@ -200,19 +200,15 @@ def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:
             return SafeclError(
                 f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions instead."
             )
-        return _no_setting(kind, name)
+        known = [key for key in KINDS[kind].model_fields if key != "kind"]
+        near = difflib.get_close_matches(name, known, n=1)
+        every = ", ".join(f"stream.{key}" for key in sorted(known))
+        hint = f"did you mean 'stream.{near[0]}'?" if near else f"choose one of: {every}."
+        return SafeclError(f"There is no setting 'stream.{name}' of a {kind} stream; {hint}")
     if name not in values:
         return SafeclError(f"stream.{name} is missing: {KINDS[kind].model_fields[name].description}.")
     error["input"] = values[name]  # all of a list, not the number in it
     return explain(error, f"stream.{name}")
-
-
-def _no_setting(kind: str, name: str) -> SafeclError:
-    known = [key for key in KINDS[kind].model_fields if key != "kind"]
-    near = difflib.get_close_matches(name, known, n=1)
-    every = ", ".join(f"stream.{key}" for key in sorted(known))
-    hint = f"did you mean 'stream.{near[0]}'?" if near else f"choose one of: {every}."
-    return SafeclError(f"There is no setting 'stream.{name}' of a {kind} stream; {hint}")
 
 
 def data_root(root: str | Path | None = None) -> Path:

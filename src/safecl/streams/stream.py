@@ -176,7 +176,7 @@ class Stream:
         return [(part.name, part.classes) for part in self._parts]
 
     def fingerprint(self) -> list[dict[str, Any]]:
-        """What each part is made of and which session brings it, fit for JSON: to tell whether data has changed."""
+        """Each part's pictures by digest and the session that brings it, as JSON: to tell whether data has changed."""
         found = []
         for number, part in enumerate(self._parts, start=1):
             train, validation = self._divided(number)

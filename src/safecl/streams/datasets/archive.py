@@ -35,7 +35,7 @@ class Source(ABC):
 
     @abstractmethod
     def members(self) -> Iterator[Member]:
-        """Every file, in the order that is fastest to read; each can be opened until the next one is asked for."""
+        """Every file, in the order that is fastest to read; each can be opened until the next one is read."""
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -76,7 +76,7 @@ class Source(ABC):
                     pass
 
     def extract(self, moves: dict[str, str], target: Path) -> None:
-        """Write each file to its place below ``target``; one that is there whole stays, so this can be resumed."""
+        """Write each file to its place below ``target``; one that is complete stays, so this can be resumed."""
         places = {name: target / to for name, to in moves.items()}
         missing = {name for name, at in places.items() if not at.is_file() or at.stat().st_size != self.sizes[name]}
         with whole(self.path):

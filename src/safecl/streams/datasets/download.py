@@ -55,7 +55,7 @@ def fetch(archive: Archive, to: Path) -> None:
 
 
 def _transfer(archive: Archive, partial: Path) -> bool:
-    """Fetch what is missing of ``partial``; False if what is there is not the beginning of the server's file."""
+    """Fetch what is missing of ``partial``; False if it is not the beginning of the server's file."""
     url, note = str(archive.url), _read_note(partial)
     start = partial.stat().st_size if partial.exists() and "validator" in note else 0
     if start and str(start) == note.get("length"):

@@ -115,14 +115,9 @@ def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, se
     parts = []
     for number, style in enumerate(DOMAINS[:sessions]):
         first, first_test = number * train, _FIRST_TEST + number * test
-        parts.append(
-            Part(
-                name=style,
-                classes=tuple(order),
-                train=GlyphPictures(order, range(first, first + train), seed, style),
-                test=GlyphPictures(order, range(first_test, first_test + test), seed, style),
-            )
-        )
+        training = GlyphPictures(order, range(first, first + train), seed, style)
+        testing = GlyphPictures(order, range(first_test, first_test + test), seed, style)
+        parts.append(Part(style, tuple(order), training, testing))
     return parts
 
 

@@ -35,7 +35,7 @@ class Store:
 
     def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
         self.sides, self.count, self.broken = sides, count, False
-        # One checksum per view (0: not there) of the view and of the picture's shape on its canvas.
+        # One checksum per view (0: missing) of the view and of the picture's shape on its canvas.
         self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
         self.shapes = np.memmap(folder / "shapes", dtype=np.float32, mode="r+", shape=(count, 3))
         self.views = {
@@ -72,7 +72,7 @@ class Store:
                 self.shapes[index] = shape
                 self.marks[index, column] = checksum(data, self.shapes[index])
                 self._trusted[index, column] = True
-        except OSError as error:  # a full disk: reading goes on without the cache
+        except OSError as error:  # a full disk: from here on nothing more is cached
             self.broken = True
             warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
 
@@ -221,7 +221,7 @@ def taken(file: Path) -> int:
 
 
 def checksum(view: np.ndarray, shape: np.ndarray) -> int:
-    """Never 0, which means: not there."""
+    """Never 0, which marks a missing view."""
     return zlib.crc32(np.ascontiguousarray(shape).data, zlib.crc32(np.ascontiguousarray(view).data)) or 1
 
 

@@ -18,7 +18,7 @@ from safecl.streams.pictures.decode import EXTENSIONS, UNREAD
 from safecl.streams.pictures.files import File, FilePictures, as_text, printable
 
 TRAIN = ("train", "training")
-TEST = ("test", "testing", "val", "valid", "validation")  # the first that is there is the test split
+TEST = ("test", "testing", "val", "valid", "validation")  # the first that exists is the test split
 
 
 @dataclass(frozen=True)
