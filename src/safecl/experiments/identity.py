@@ -1,9 +1,8 @@
 """Which runs below a folder are done: with the settings, the pictures and the weights of today."""
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safecl.backbone.load import load_backbone
 from safecl.engine.folder import read_json
@@ -15,12 +14,15 @@ from safecl.experiments.sweep.plan import Cell, named
 from safecl.streams.catalog import read
 from safecl.streams.stream import Stream
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 
 class Identities:
     """What runs are, by their settings. Pictures and weights that several share are read once."""
 
     def __init__(self) -> None:
-        self._pictures, self._weights = cache(read), cache(load_backbone)
+        self._pictures, self._weights = _once(read), _once(load_backbone)
         self._data: dict[Any, dict[str, Any]] = {}
 
     def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
@@ -34,11 +36,31 @@ class Identities:
         return of_parts(parts.resolved, parts.backbone, self._data[key])
 
 
-def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity]) -> set[str]:
+def _once(read: Callable[[Key], Value]) -> Callable[[Key], Value]:
+    """``read`` that remembers what it gave, and also what it could not read."""
+    found: dict[Key, Value | SafeclError] = {}
+
+    def remembered(key: Key) -> Value:
+        if key not in found:
+            try:
+                found[key] = read(key)
+            except SafeclError as error:
+                found[key] = error
+        known = found[key]
+        if isinstance(known, SafeclError):
+            raise known
+        return known
+
+    return remembered
+
+
+def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity] | None = None) -> set[str]:
     """The names of the cells whose run below ``folder`` is finished. One of other pictures or weights is refused.
 
     Where pictures or weights can no longer be read, a finished run stands as it is: none can be added to it.
     """
+    identities = Identities()
+    identify = identify or (lambda cell: identities.of(cell.settings))
     done: set[str] = set()
     others: dict[str, list[str]] = {}
     for cell in cells:

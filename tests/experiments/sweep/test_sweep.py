@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 
 from safecl.engine.folder import read_json
 from safecl.errors import SafeclError, Stopped
-from safecl.experiments.identity import Identities, find_done
+from safecl.experiments.identity import find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.sweep import cluster as sweep_ray
 from safecl.experiments.sweep import sweep
@@ -239,22 +239,16 @@ def test_a_stop_has_every_run_save_and_starts_no_other(loop: Any) -> None:
     assert executors[0].started == [0, 1] and executors[0].stopped == [False]
 
 
-def done(cells: list[Cell], folder: Path) -> set[str]:
-    """The finished runs, as a new process sees them."""
-    identities = Identities()
-    return find_done(cells, folder, lambda cell: identities.of(cell.settings))
-
-
 def test_a_finished_run_of_other_settings_is_not_taken_for_done(tmp_path: Path) -> None:
     one, other = plan(tmp_path, base=SMALL, grid={"preset": ["simplecil"], "seed": [0, 1]}).cells
     launch(one.settings, tmp_path / one.name)
-    assert done([one, other], tmp_path) == {one.name}
+    assert find_done([one, other], tmp_path) == {one.name}
     shutil.move(tmp_path / one.name, tmp_path / other.name)
     with pytest.raises(SafeclError, match=r"seed=1: other settings: seed=0 \(now 1\)"):
-        done([one, other], tmp_path)
+        find_done([one, other], tmp_path)
     (tmp_path / other.name / "summary.json").unlink()
     shutil.move(tmp_path / other.name, tmp_path / one.name)
-    assert done([one, other], tmp_path) == set()
+    assert find_done([one, other], tmp_path) == set()
 
 
 def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, class_folder: Any, paint: Any) -> None:
@@ -264,13 +258,13 @@ def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, 
     (first,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
     launch(first.settings, tmp_path / "all" / first.name)
     both = plan(tmp_path, base=base, grid={"seed": [0, 1]})
-    assert done(both.cells, tmp_path / "all") == {first.name}
+    assert find_done(both.cells, tmp_path / "all") == {first.name}
     paint(next((folder / "train" / "a").iterdir()), 99)
     with pytest.raises(SafeclError, match=r"nothing was started:\n  seed=0: other data: training pictures of session"):
         run_sweep(both, tmp_path / "all", show="quiet")
     assert [path.name for path in (tmp_path / "all").iterdir()] == [first.name]
     shutil.rmtree(folder)  # nothing new can be learned: what is done stands
-    assert done(both.cells, tmp_path / "all") == {first.name}
+    assert find_done(both.cells, tmp_path / "all") == {first.name}
 
 
 def test_replaced_weights_are_never_averaged_with_the_old_ones(tmp_path: Path, weights: Any) -> None:
@@ -336,4 +330,4 @@ def test_a_run_whose_input_size_was_chosen_by_its_pictures_is_done(tmp_path: Pat
     assert cell.settings.backbone.image_size is None
     launch(cell.settings, tmp_path / cell.name)
     (other,) = plan(tmp_path, base={**base, "backbone.image_size": 96}, grid={"seed": [0]}).cells
-    assert done([cell, other], tmp_path) == {cell.name}
+    assert find_done([cell, other], tmp_path) == {cell.name}

@@ -66,6 +66,7 @@ class Reproduction:
 
     def __post_init__(self) -> None:
         self.cells, self.identities = all_cells(self.jobs), Identities()
+        self.known: dict[str, Identity] = {}
         top = self.folder / ("trial" if self.trial else "")
         self.place, self.runs_folder = top / f"{self.scale.name}-{self.preset}", top / "runs"
 
@@ -90,11 +91,12 @@ class Reproduction:
 
     def done(self) -> set[str]:
         """The names of the finished runs; one of other pictures or weights than today's is refused."""
+        return find_done(self.cells, self.runs_folder, self._identify)
 
-        def identify(cell: Cell) -> Identity:
-            return self.identities.of(*(shortened(cell) if self.trial else (cell.settings,)))
-
-        return find_done(self.cells, self.runs_folder, identify)
+    def _identify(self, cell: Cell) -> Identity:
+        if cell.name not in self.known:
+            self.known[cell.name] = self.identities.of(*(shortened(cell) if self.trial else (cell.settings,)))
+        return self.known[cell.name]
 
     def waiting(self) -> list[Cell]:
         """The runs that are not done."""
@@ -110,6 +112,7 @@ class Reproduction:
         cells = [cell for cell in self.cells if cell.name not in without]
         make_folder(self.runs_folder)
         done = self.done()
+        self.identities = Identities()  # the pictures and weights that it has read need not stay in memory
         if self.trial:
             tried = {cell.name: try_cell(cell, self.runs_folder / cell.name) for cell in cells if cell.name not in done}
             self.failed = {name: sentence for name, sentence in tried.items() if sentence}

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError, Stopped
-from safecl.experiments.identity import Identities, find_done
+from safecl.experiments.identity import find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
@@ -93,9 +93,7 @@ def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unp
 
     ``done``: the names of the finished runs, where they are known.
     """
-    if done is None:
-        identities = Identities()
-        done = find_done(plan.cells, folder, lambda cell: identities.of(cell.settings))
+    done = find_done(plan.cells, folder) if done is None else done
     waiting = [cell for cell in plan.cells if cell.name not in done]
     if not waiting:
         return {}
