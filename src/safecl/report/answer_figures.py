@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from safecl.report.answers import Confusion, Map, Weight
 from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, paired
 from safecl.report.drawing import Size, new_figure, percent_axis, style
+from safecl.report.series import display
 from safecl.report.words import short
 
 NAME = 14  # characters of a class's name on an axis
@@ -77,9 +78,7 @@ def weight_bars(found: Sequence[Weight], size: Size = (7, 2.8)) -> Figure:
         return figure
 
 
-def feature_map(
-    found: Map, labels: Sequence[str], size: Size = (3.6, 3.4), title: str = "", legend: bool = True
-) -> Figure:
+def feature_map(found: Map, labels: Sequence[str], size: Size = (4.8, 3.4), bare: bool = False) -> Figure:
     """A point for each test picture, a colour and a marker for each class."""
     with style():
         figure, axes = new_figure(size)
@@ -93,8 +92,7 @@ def feature_map(
         for spine in axes.spines.values():
             spine.set_visible(True)
             spine.set_color(GRID)
-        if title:
-            axes.set_title(title, color=INK)
-        if legend:
+        if not bare:
+            axes.set_title(display(found.network), color=INK)
             axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
         return figure

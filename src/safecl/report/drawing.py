@@ -1,5 +1,6 @@
 """What all figures share: quiet axes, scales, and how they become files or parts of a page."""
 
+import hashlib
 import io
 import re
 from contextlib import AbstractContextManager
@@ -67,8 +68,9 @@ def saved(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def inline_svg(figure: Figure, label: str, prefix: str) -> Markup:
-    """The figure as an ``<svg>`` element; ``label`` says it in words, ``prefix`` keeps its ids apart from others'."""
+def inline_svg(figure: Figure, label: str, key: str) -> Markup:
+    """The figure as an ``<svg>`` element; ``label`` says it in words, ``key`` keeps its ids apart from others'."""
+    prefix = f"f{hashlib.blake2s(key.encode(), digest_size=6).hexdigest()}"
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

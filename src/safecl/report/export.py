@@ -9,11 +9,10 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from safecl.atomic import write_bytes
-from safecl.report import answer_figures, answers, figures, run_tables, training_figures
+from safecl.report import figures, panels, run_tables
 from safecl.report.drawing import saved
 from safecl.report.page import choose, read_runs
 from safecl.report.runs import Run
-from safecl.report.series import display
 from safecl.report.table import Table, as_csv, as_latex
 from safecl.report.tables import accuracy_tables
 from safecl.report.templates import make_folder
@@ -46,37 +45,14 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     """The figures of a page by file name, with titles and legends of their own."""
     choice = choose(runs)
-    shown = [one for one in choice.best if one.pooled]
+    shown, detailed = [one for one in choice.best if one.pooled], choice.detailed
     if shown:
         yield "accuracy", figures.accuracy_curves([one for one in choice.series if one.pooled])
         yield "sessions", figures.session_bars([one for one in choice.barred if one.pooled])
-    for one in shown:
-        yield f"matrix-{slug(one.name)}", figures.matrix(one)
-        if one.validation:
-            yield f"validation-{slug(one.name)}", figures.validation_curves(one)
-    known = [one for one in shown if any(line.bytes_kept is not None for line in one.run.metrics)]
-    if known:
-        yield "kept", training_figures.kept_curves(known)
-    for run, title in choice.detailed:
-        yield from _figures_of(run, slug(title))
-
-
-def _figures_of(run: Run, name: str) -> Iterator[tuple[str, Figure]]:
-    """The figures of a single run."""
-    for phase in training_figures.phases(run):
-        yield f"loss-{name}-{slug(phase)}", training_figures.loss_curves(run, phase)
-    if run.metrics:
-        yield f"time-{name}", training_figures.time_bars(run, (7, 3.2))
-    weights = answers.weights(run)
-    if weights:
-        yield f"weights-{name}", answer_figures.weight_bars(weights)
-    confusion = answers.confusion(run)
-    if confusion is not None:
-        yield f"confusion-{name}", answer_figures.confusion_matrix(confusion)
-    for one in answers.maps(run):
-        assert run.features is not None
-        figure = answer_figures.feature_map(one, run.features.labels, (4.8, 3.4), display(one.network))
-        yield f"features-{name}-{slug(one.network)}", figure
+    single = [*panels.matrices(shown), *panels.validations(shown), *panels.kept(shown), *panels.losses(detailed)]
+    single += [*panels.times(detailed), *panels.aggregation(detailed), *panels.confusions(detailed)]
+    for panel in (*single, *(panel for _, maps, _ in panels.feature_maps(detailed) for panel in maps)):
+        yield slug(panel.file), panel.draw()
 
 
 def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:

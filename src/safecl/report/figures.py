@@ -16,7 +16,7 @@ from safecl.report.drawing import Size, dress, new_figure, percent_axis, session
 from safecl.report.series import Series
 
 
-def accuracy_curves(series: Sequence[Series], size: Size = (7, 4), legend: bool = True) -> Figure:
+def accuracy_curves(series: Sequence[Series], size: Size = (7, 4), bare: bool = False) -> Figure:
     """Accuracy on everything seen, after each session: methods as thick lines, their parts as thin ones.
 
     The band around the mean over several seeds is one standard deviation wide on each side.
@@ -43,12 +43,12 @@ def accuracy_curves(series: Sequence[Series], size: Size = (7, 4), legend: bool 
         session_axis(axes, sessions_total)
         axes.set_xlim(0.8, sessions_total + 0.2)
         axes.set_xlabel("sessions learned")
-        if legend and series:
+        if series and not bare:
             axes.legend(frameon=False)
         return figure
 
 
-def session_bars(series: Sequence[Series], size: Size = (3.6, 2.6), titles: bool = True) -> Figure:
+def session_bars(series: Sequence[Series], size: Size = (3.6, 2.6), bare: bool = False) -> Figure:
     """For each series a panel, for each session a bar: what is known of it at the end.
 
     The outline is what was known right after the session was learned, so the empty part is what was forgotten.
@@ -61,12 +61,12 @@ def session_bars(series: Sequence[Series], size: Size = (3.6, 2.6), titles: bool
         for place, one in enumerate(series, start=1):
             axes = dress(figure.add_subplot(lines, columns, place))
             _bars(axes, one)
-            if titles:
+            if not bare:
                 axes.set_title(one.name, color=INK)
         return figure
 
 
-def matrix(series: Series, size: Size = (3.6, 3.4), title: bool = True) -> Figure:
+def matrix(series: Series, size: Size = (3.6, 3.4), bare: bool = False) -> Figure:
     """The matrix R: row t, column i is the accuracy on session i's test pictures after learning session t."""
     with style():
         figure, axes = new_figure(size)
@@ -83,12 +83,12 @@ def matrix(series: Series, size: Size = (3.6, 3.4), title: bool = True) -> Figur
         for spine in axes.spines.values():
             spine.set_visible(False)
         axes.tick_params(length=0)
-        if title:
+        if not bare:
             axes.set_title(series.name, color=INK)
         return figure
 
 
-def validation_curves(one: Series, size: Size = (3.6, 2.6), title: bool = True) -> Figure:
+def validation_curves(one: Series, size: Size = (3.6, 2.6), bare: bool = False) -> Figure:
     """Accuracy on the test pictures and on held-out training pictures, after each session."""
     with style():
         figure, axes = new_figure(size)
@@ -103,7 +103,7 @@ def validation_curves(one: Series, size: Size = (3.6, 2.6), title: bool = True) 
         session_axis(axes, one.run.total)
         axes.set_xlabel("sessions learned")
         axes.legend(frameon=False, handlelength=3)
-        if title:
+        if not bare:
             axes.set_title(one.name, color=INK)
         return figure
 

@@ -17,7 +17,7 @@ MAX_POINTS = 300  # of a loss curve: more cannot be seen, and would be written o
 TOTAL = "total"
 
 
-def loss_curves(run: Run, phase: str, size: Size = (7, 3.2), legend: bool = True) -> Figure:
+def loss_curves(run: Run, phase: str, size: Size = (7, 3.2), bare: bool = False) -> Figure:
     """The training loss and its terms over all steps of a kind of phase; the vertical lines start a session."""
     with style():
         figure, axes = new_figure(size)
@@ -41,7 +41,7 @@ def loss_curves(run: Run, phase: str, size: Size = (7, 3.2), legend: bool = True
         axes.margins(x=0.01)
         axes.grid(False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        if legend and named:
+        if named and not bare:
             axes.legend(frameon=False)
         return figure
 
@@ -67,7 +67,7 @@ def kind_of_phase(phase: str) -> str:
     return phase.rstrip("0123456789")
 
 
-def time_bars(run: Run, size: Size = (3.6, 2.6), legend: bool = True) -> Figure:
+def time_bars(run: Run, size: Size = (7, 3.2), bare: bool = False) -> Figure:
     """For each session a bar of its seconds: training phases, statistics and evaluation."""
     with style():
         figure, axes = new_figure(size)
@@ -79,7 +79,7 @@ def time_bars(run: Run, size: Size = (3.6, 2.6), legend: bool = True) -> Figure:
         session_axis(axes, run.total)
         axes.set(xlabel="session", ylabel="seconds")
         axes.grid(False, axis="x")
-        if legend and run.metrics:
+        if run.metrics and not bare:
             axes.legend(frameon=False)
         return figure
 
@@ -103,7 +103,7 @@ def _stages(seconds: dict[str, float | None], phases: Sequence[tuple[str, float 
     return found | rest
 
 
-def kept_curves(series: Sequence[Series], size: Size = (3.6, 2.6), legend: bool = True) -> Figure:
+def kept_curves(series: Sequence[Series], size: Size = (3.6, 2.6), bare: bool = False) -> Figure:
     """Bytes kept between sessions, after each session."""
     with style():
         figure, axes = new_figure(size)
@@ -117,7 +117,7 @@ def kept_curves(series: Sequence[Series], size: Size = (3.6, 2.6), legend: bool 
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.size(value)))
         axes.set_xlabel("sessions learned")
-        if legend and series:
+        if series and not bare:
             axes.legend(frameon=False)
         return figure
 
