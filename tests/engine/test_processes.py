@@ -115,17 +115,23 @@ def test_a_parameter_without_a_gradient_keeps_none() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_two_processes_are_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("domains", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes_are_one(domains: bool, tmp_path: Path) -> None:
     """Every method, class- and domain-incremental, under ``torchrun``, against the same in one process."""
+    options = ["--domains"] if domains else []
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name, command in (("one", [sys.executable]), ("two", launcher)):
         (tmp_path / name).mkdir()
         ran = subprocess.run(
-            [*command, str(SCRIPT), str(tmp_path / name)], env=environment, capture_output=True, text=True, timeout=400
+            [*command, str(SCRIPT), str(tmp_path / name), *options],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=400,
         )
         assert ran.returncode == 0, ran.stderr
-    for case in cases():
+    for case in cases(domains):
         kind = "-".join(case)
         one, two = (
             [json.loads(line) for line in (tmp_path / name / kind / "metrics.jsonl").read_text().splitlines()]

@@ -1,8 +1,8 @@
-"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--serve].
+"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--domains | --serve].
 
-Without ``--serve`` it runs every method on every kind of stream below ROOT, in as many processes as a launcher
-started. With it, it reads folder names from stdin, and forks a process for each one that runs there: the imports are
-paid for once.
+It runs every method below ROOT, in as many processes as a launcher started; with ``--domains``, the streams of domains
+that it otherwise omits. With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs
+there: the imports are paid for once.
 """
 
 import gc
@@ -42,10 +42,13 @@ QUICK = {
 }
 
 
-def cases() -> list[tuple[str, str]]:
-    """Every method on every kind of stream; SAFE also with its transfer loss, which is no mean over pictures."""
-    kinds = [(name, kind) for name in method_settings() for kind in ("class", "domain")]
-    return [*kinds, ("safe", "transfer")]
+def cases(domains: bool) -> list[tuple[str, str]]:
+    """Every method, and of domains what treats known classes in its own way; SAFE also with its transfer loss, which is
+    no mean over pictures. ``domains``: the other methods on domains."""
+    own = ("safe", "siprompts", "slca")
+    if domains:
+        return [(name, "domain") for name in method_settings() if name not in own]
+    return [*((name, "class") for name in method_settings()), *((name, "domain") for name in own), ("safe", "transfer")]
 
 
 def tiny_run(
@@ -67,10 +70,10 @@ def answers(method: Method) -> dict[str, torch.Tensor]:
         return method.all_logits(images)
 
 
-def everywhere(root: Path) -> None:
+def everywhere(root: Path, domains: bool) -> None:
     """Every case, in as many processes as there are; each leaves its state and its answers."""
     accelerator, train = Accelerator(cpu=True), TRAIN.model_copy(update={"save_seconds": 60.0})
-    for name, kind in cases():
+    for name, kind in cases(domains):
         summary, method = tiny_run(root / f"{name}-{kind}", STREAMS[kind], accelerator, name, train)
         file = root / f"{name}-{kind}_{accelerator.process_index}.safetensors"
         save_state(file, {**method.state_dict(), **answers(method)}, {"final": summary["final"]})
@@ -91,4 +94,4 @@ def serve() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve() if "--serve" in sys.argv else everywhere(Path(sys.argv[1]))
+    serve() if "--serve" in sys.argv else everywhere(Path(sys.argv[1]), "--domains" in sys.argv)
