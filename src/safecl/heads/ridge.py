@@ -5,8 +5,8 @@ weights are refined with float64 residuals (``heads/solve.py``). Matrix products
 default.
 
 Memory: G, and half a matrix more while solving: 1.5 × M² numbers, and some 8,000 × M to work with. A session that has
-more than ``DUAL`` or M pictures to choose β from needs a second G meanwhile. Features are expanded to M numbers a chunk
-at a time.
+more than ``MAX_DUAL_PICTURES`` or M pictures to choose β from needs a second G meanwhile. Features are expanded to M
+numbers one chunk at a time.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ from safecl.heads.solve import left_out_dual, solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.randomness import derive, generator
 
-DUAL = 4096  # pictures up to which β is chosen in the dual form: time n³, memory n²
+MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²
 # Some pictures are left out with at least this β, in units of a projected feature's squared norm: with less, float16
 # cannot tell how much of a picture's logit is due to itself, and where β is that small, more of it hardly matters.
 MIN_LEFT_OUT_BETA = 1e-3
-LEFT_OUT = 2048  # pictures that take part in leave-one-out errors, at most
+MAX_LEFT_OUT_PICTURES = 2048  # in leave-one-out errors
 
 
 class RidgeHead(nn.Module):
@@ -146,7 +146,7 @@ class RidgeHead(nn.Module):
     @torch.no_grad()
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
-        order = self._shuffled(len(features), LEFT_OUT, "leave-one-out").to(features.device)
+        order = self._shuffled(len(features), MAX_LEFT_OUT_PICTURES, "leave-one-out").to(features.device)
         kernel = self._kernel(features[order])
         errors = leave_one_out_errors(kernel, F.one_hot(_numbered(targets[order])), self._own_grid(kernel))
         return errors[int(errors.mean(dim=1).argmin())]
@@ -165,7 +165,7 @@ class RidgeHead(nn.Module):
 
     def _dual(self, pictures: int | None) -> bool:
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
-        return pictures is not None and pictures <= min(self.size, DUAL)
+        return pictures is not None and pictures <= min(self.size, MAX_DUAL_PICTURES)
 
     def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
-STEPS = 100  # of the refinement, at most; two are usual
+MAX_STEPS = 100  # of the refinement; two are usual
 
 Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
 
@@ -43,7 +43,7 @@ def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
     finfo, residual = torch.finfo(gram.dtype), sums.to(torch.float64, copy=True)
     enough = 10 * finfo.eps * residual.norm(dim=0)
     weight, direction, before = torch.zeros_like(residual), torch.zeros_like(residual), torch.ones_like(residual[0])
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         if (residual.norm(dim=0) <= enough).all():
             break
         near = _substitute(factor, residual.to(gram.dtype, copy=True)).double()
