@@ -3,8 +3,9 @@
     python benchmarks/trust.py --assets DIR --out trust.jsonl
 
 DIR holds folders of pictures, train/CLASS and test/CLASS each. A model learns some classes in five sessions. Then its
-leave-one-out accuracy, by output, is compared with the accuracy on test pictures, its temperature with the best one for
-these, and the expected calibration error of its probabilities is measured. A line of JSON per model.
+leave-one-out accuracy, by output, is compared with the accuracy on pictures that it has not learned, its temperature
+with the best one for these, and the expected calibration error of its probabilities is measured. A line of JSON per
+model.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from safecl import ContinualClassifier
 from safecl.classifier.calibrate import expected_error, fit_temperature, probabilities, recalled
 from safecl.classifier.data import unlabelled
 from safecl.heads.leave_one_out import leaving_out, one_of_each
-from safecl.streams.pictures.images import Pictures
+from safecl.streams.pictures.images import Joined, Pictures
 from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
@@ -64,11 +65,14 @@ def divided(path: Path, classes: int, each: int, seed: int, sessions: int = 5) -
     data, dice = read_folder(path, duplicates="allow"), np.random.RandomState(seed)
     chosen = [data.classes[i] for i in dice.permutation(len(data.classes))[:classes]]
     train, test = positions(data.train.labels), positions(data.test.labels)
+    shuffled = {label: dice.permutation(train[label]).tolist() for label in chosen}
     parts = [
-        [int(i) for c in part for i in dice.permutation(train[chosen[c]])[:each]]
+        [i for c in part for i in shuffled[chosen[c]][:each]]
         for part in np.array_split(np.arange(len(chosen)), sessions)
     ]
-    return [data.train.subset(part) for part in parts], data.test.subset([i for label in chosen for i in test[label]])
+    unused = data.train.subset([i for label in chosen for i in shuffled[label][each:]])
+    held = Joined([unused, data.test.subset([i for label in chosen for i in test[label]])])
+    return [data.train.subset(part) for part in parts], held
 
 
 def measure(model: ContinualClassifier, sessions: Sequence[Pictures], held: Pictures) -> dict[str, Any]:

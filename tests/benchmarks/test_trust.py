@@ -16,7 +16,7 @@ def test_a_model_is_compared_with_pictures_held_back(
     for part, seed in (("train", 0), ("test", 1)):
         write_folder(tmp_path / "data" / part, "abcd", 4, seed)
     sessions, held = trust.divided(tmp_path / "data", 4, 3, seed=0, sessions=2)
-    assert [len(part) for part in sessions] == [6, 6] and len(held) == 16
+    assert [len(part) for part in sessions] == [6, 6] and len(held) == 20
     found = trust.measure(new_model(), sessions, held)
     assert found["left_out"].keys() == found["held_back"].keys() == {"slow", "fast", "safe"}
-    assert found["pictures"] == [12, 16] and 0 <= found["calibration_error"] <= 1
+    assert found["pictures"] == [12, 20] and 0 <= found["calibration_error"] <= 1
