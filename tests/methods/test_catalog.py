@@ -13,7 +13,6 @@ class _Complete(MethodSettings):
     title: ClassVar[str] = "Mine"
     paper: ClassVar[str] = "Someone, 2024"
     kind: ClassVar[Any] = "continual"
-    algorithm: ClassVar[str] = "Mine"
 
     name: Literal["test_catalog"] = "test_catalog"
 

@@ -88,8 +88,6 @@ def test_the_bytes_of_a_ridge_head_are_right_at_a_size_that_was_not_measured(
 ) -> None:
     settings = method_settings()[name](ridge=RidgeSettings(size=37, project=project))
     kept = measure(settings, backbone, 2, 3).kept
-    if name == "safe":
-        settings = settings.model_copy(update={"pilot": False})
     assert kept == _measure(settings, backbone, 2, 3).kept
 
 

@@ -1,29 +1,16 @@
 """Classifier alignment: a linear head is trained on features drawn from the Gaussians of all classes (SLCA, SSIAT)."""
 
 from functools import partial
-from typing import Protocol
 
 import torch
 
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.methods.method import Fit, Loss, Recipe
+from safecl.methods.settings.base import AlignedSettings
 
 
-class AlignSettings(Protocol):
-    """The settings that alignment reads."""
-
-    @property
-    def align_epochs(self) -> int: ...
-    @property
-    def align_samples(self) -> int: ...
-    @property
-    def align_lr(self) -> float: ...
-    @property
-    def spread(self) -> float: ...
-
-
-def align(head: LinearHead, gaussians: ClassGaussians, settings: AlignSettings, fit: Fit, loss: Loss) -> None:
+def align(head: LinearHead, gaussians: ClassGaussians, settings: AlignedSettings, fit: Fit, loss: Loss) -> None:
     """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 0.9 + 0.1 · (task(c) + 1) / t."""
     s = settings
     head.requires_grad_(True)

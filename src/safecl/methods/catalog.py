@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pkgutil
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import safecl.methods.settings
 from safecl.methods.settings.base import Kind, MethodSettings
@@ -33,7 +33,7 @@ def method_settings() -> dict[str, type[MethodSettings]]:
 def check(settings: type[MethodSettings]) -> None:
     """Refuse a settings class that lacks something, in a sentence for whoever writes it."""
     where, name = settings.__name__, settings.__module__.rpartition(".")[2]
-    lacking = [key for key in ("title", "paper", "kind", "algorithm") if not getattr(settings, key, "")]
+    lacking = [key for key in ("title", "paper", "kind") if not getattr(settings, key, "")]
     if lacking:
         raise TypeError(f"{where} must say its {', '.join(lacking)}.")
     if settings.kind not in get_args(Kind):
@@ -48,9 +48,10 @@ def check(settings: type[MethodSettings]) -> None:
 def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Method]":
     """The algorithm that goes with ``settings``."""
     kind = settings if inspect.isclass(settings) else type(settings)
-    module: Any = importlib.import_module(f"safecl.methods.{kind.__module__.rpartition('.')[2]}")
-    found: type[Method] = getattr(module, kind.algorithm)
-    return found
+    module = importlib.import_module(f"safecl.methods.{kind.__module__.rpartition('.')[2]}")
+    own = [found for found in vars(module).values() if inspect.isclass(found) and found.__module__ == module.__name__]
+    (found,) = (found for found in own if hasattr(found, "outputs"))
+    return cast("type[Method]", found)
 
 
 def make_method(settings: MethodSettings, backbone: "Backbone", seed: int = 0) -> "Method":

@@ -9,15 +9,14 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
-from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.finetune import FinetuneSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class Finetune(Method):
+class Finetune(TunedMethod):
     """One PET and one head, tuned on every session without anything that protects earlier ones.
 
     With the global softmax every session trains all rows of the head; with the local one, those of its own classes.
@@ -28,7 +27,6 @@ class Finetune(Method):
 
     def __init__(self, backbone: Backbone, settings: FinetuneSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learner = Learner(backbone, settings.pet, seed)
         cosine = settings.head == "cosine"
         self.head = CosineHead(backbone.width, settings.scale) if cosine else LinearHead(backbone.width)
         self.to(backbone.device)
@@ -50,9 +48,6 @@ class Finetune(Method):
         if self.settings.softmax == "local":
             return {"cls": local_cross_entropy(logits, batch.targets, current)}
         return {"cls": F.cross_entropy(logits, batch.targets)}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"finetune": self.head(features["learner"])}

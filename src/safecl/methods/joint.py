@@ -7,14 +7,13 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.learner import Learner
-from safecl.methods.method import Batch, Fit, Group, Method
+from safecl.methods.method import Batch, Fit, Group, TunedMethod
 from safecl.methods.settings.joint import JointSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class Joint(Method):
+class Joint(TunedMethod):
     """A run gives it the whole stream as one session. A session after that goes on with the classes seen so far."""
 
     outputs = ("joint",)
@@ -22,7 +21,6 @@ class Joint(Method):
 
     def __init__(self, backbone: Backbone, settings: JointSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learner = Learner(backbone, settings.pet, seed)
         self.head = CosineHead(backbone.width, settings.scale)
         self.to(backbone.device)
 
@@ -34,9 +32,6 @@ class Joint(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"joint": self.head(features["learner"])}

@@ -248,3 +248,16 @@ class Method(nn.Module, ABC):
         kept = {tensor.data_ptr(): tensor.nbytes for tensor in self.state_dict().values()}
         learnable = sum(parameter.numel() for parameter in self.parameters())
         return {"learnable": learnable, "bytes_kept": sum(kept.values())}
+
+
+class TunedMethod(Method):
+    """A method whose answers come from the features of one learner."""
+
+    settings: Any
+
+    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learner = Learner(backbone, self.settings.pet, seed)
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.features(images)}

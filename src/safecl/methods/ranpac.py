@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.ridge import RidgeHead
-from safecl.learner import Learner
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.ranpac import RanpacSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class RanPAC(Method):
+class RanPAC(TunedMethod):
     """SAFE's baseline: its slow learner without the transfer loss. The head of the first session is not kept."""
 
     outputs = ("ranpac",)
@@ -27,7 +26,6 @@ class RanPAC(Method):
 
     def __init__(self, backbone: Backbone, settings: RanpacSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learner = Learner(backbone, settings.pet, seed)
         self.ridge = RidgeHead(backbone.width, settings.ridge, seed, backbone.device)
         self.to(backbone.device)
 
@@ -43,9 +41,6 @@ class RanPAC(Method):
 
     def loss(self, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(head(batch.features(self.learner)), batch.targets)}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"ranpac": self.ridge.logits(features["learner"])}

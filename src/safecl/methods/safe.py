@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -23,20 +23,15 @@ from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
+Learned: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Class indices (N,) of a session's pictures, and their slow and fast features (N, d) after it was learned."""
+
 
 class Teacher(NamedTuple):
     """Who guides the fast learner through a session: features, and a row for every class."""
 
     network: Network
     head: CosineHead
-
-
-class Learned(NamedTuple):
-    """Class indices (N,) of a session's pictures, and their features (N, d) after it was learned."""
-
-    targets: Tensor
-    f_slow: Tensor
-    f_fast: Tensor
 
 
 class SAFE(Method):
@@ -91,7 +86,7 @@ class SAFE(Method):
             self.w_slow.scale.data.fill_(self.settings.scale)
         self.fast.load_state_dict(self.slow.state_dict())
         self.w_fast.load_state_dict(self.w_slow.state_dict())
-        return Learned(targets, f_slow, f_slow)
+        return targets, f_slow, f_slow
 
     def learn_fast(self, session: Session, fit: Fit) -> Learned:
         """Phase 2: both heads get rows for the new classes; min L_fast over F-PET and W_fast, Eq. (8)."""
@@ -106,7 +101,7 @@ class SAFE(Method):
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         self.fast.keep(start, self.policy.kept(len(targets), int(self.w_fast.counts.sum())))
         _, f_fast = fit.features(session, self.fast)
-        return Learned(targets, f_slow, f_fast)
+        return targets, f_slow, f_fast
 
     def slow_loss(self, transfers: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow = L_cls + λ_diag L_diag + λ_rdn L_rdn, Eq. (5), or with another transfer loss, or with none."""

@@ -43,16 +43,14 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
 
 
 def _measure(settings: MethodSettings, backbone: Backbone, sessions: int, classes: int) -> Sizes:
-    method, fit = make_method(settings, backbone), _DryFit(backbone.width)
+    method, fit = make_method(settings.without_trials(), backbone), _DryFit(backbone.width)
     for number in range(1, sessions + 1):
         labels = tuple(range((number - 1) * classes, number * classes))
         pictures = ArrayPictures(np.zeros((len(labels) * PICTURES, 1, 1, 3), dtype=np.uint8), [*labels] * PICTURES)
         method.register_classes(labels)
         method.learn(Session(number, str(number), labels, pictures), fit)
         method.sessions += 1
-    own = {id(parameter) for parameter in method.parameters()}  # and not those of copies that were thrown away
-    learnable = sum(parameter.numel() for place, parameter in fit.trained.items() if place in own)
-    return Sizes(learnable, method.facts()["bytes_kept"])
+    return Sizes(sum(parameter.numel() for parameter in fit.trained.values()), method.facts()["bytes_kept"])
 
 
 def _extrapolate(at: int, values: list[int]) -> int:

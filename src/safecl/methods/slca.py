@@ -10,16 +10,15 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
-from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.alignment import align
-from safecl.methods.method import Batch, Fit, Group, Method
+from safecl.methods.method import Batch, Fit, Group, TunedMethod
 from safecl.methods.settings.slca import SlcaSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class SLCA(Method):
+class SLCA(TunedMethod):
     """``head`` is trained on its session's classes alone; ``aligned``, its realigned copy, is what answers.
 
     A session may bring known classes again: the blocks of those classes are trained too, and their Gaussians take the
@@ -31,7 +30,6 @@ class SLCA(Method):
 
     def __init__(self, backbone: Backbone, settings: SlcaSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learner = Learner(backbone, settings.pet, seed)
         self.head, self.aligned = LinearHead(backbone.width), LinearHead(backbone.width)
         self.gaussians = ClassGaussians(backbone.width)
         self.to(backbone.device)
@@ -58,9 +56,6 @@ class SLCA(Method):
         norms = [block.norm(dim=1) for block in logits.split(self.aligned.sizes, dim=1)]
         scale = torch.stack(norms).mean(dim=0) * self.settings.temperature
         return {"cls": F.cross_entropy(logits / scale[:, None], batch.targets)}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"slca": self.aligned(features["learner"])}

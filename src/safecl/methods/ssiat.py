@@ -10,16 +10,15 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
-from safecl.learner import Learner
 from safecl.losses import cosface
 from safecl.methods.alignment import align
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.ssiat import SsiatSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class SSIAT(Method):
+class SSIAT(TunedMethod):
     """Nothing holds the PET back: what its drift does to old classes is estimated on the current pictures.
 
     A session may bring known classes again: the blocks of those classes are trained too, and their Gaussians take the
@@ -31,7 +30,6 @@ class SSIAT(Method):
 
     def __init__(self, backbone: Backbone, settings: SsiatSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learner = Learner(backbone, settings.pet, seed)
         self.head = LinearHead(backbone.width, bias=False, cosine=settings.scale)
         self.gaussians = ClassGaussians(backbone.width)
         self.to(backbone.device)
@@ -60,9 +58,6 @@ class SSIAT(Method):
 
     def align_loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.inputs), batch.targets)}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"ssiat": self.head(features["learner"])}

@@ -6,33 +6,24 @@ from typing import Any
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from safecl.backbone.view import shared_tree
+from safecl.backbone.view import shared_tree, shared_view
 from safecl.pet.adapter import attach_adapter, merge_adapter
 from safecl.pet.full import attach_full
 from safecl.pet.lora import attach_lora, merge_lora
-from safecl.pet.none import attach_none
 from safecl.pet.prefix import attach_prefix
-from safecl.pet.settings import (
-    AdapterSettings,
-    FullSettings,
-    LoraSettings,
-    NoPetSettings,
-    PetSettings,
-    PrefixSettings,
-    SsfSettings,
-    VptSettings,
-)
+from safecl.pet.settings import PetSettings
 from safecl.pet.ssf import attach_ssf, merge_ssf
 from safecl.pet.vpt import attach_vpt
 
-ATTACH: dict[type, Callable[[Any, VisionTransformer, int], tuple[VisionTransformer, nn.ModuleDict]]] = {
-    AdapterSettings: attach_adapter,
-    SsfSettings: attach_ssf,
-    VptSettings: attach_vpt,
-    LoraSettings: attach_lora,
-    PrefixSettings: attach_prefix,
-    FullSettings: attach_full,
-    NoPetSettings: attach_none,
+ATTACH: dict[str, Callable[[Any, VisionTransformer, int], tuple[VisionTransformer, nn.ModuleDict]]] = {
+    "adapter": attach_adapter,
+    "ssf": attach_ssf,
+    "vpt_deep": attach_vpt,
+    "vpt_shallow": attach_vpt,
+    "lora": attach_lora,
+    "prefix": attach_prefix,
+    "full": attach_full,
+    "none": lambda pet, vit, seed: (shared_view(vit), nn.ModuleDict()),
 }
 
 
@@ -42,7 +33,7 @@ def attach(vit: VisionTransformer, pet: PetSettings, seed: int = 0) -> tuple[Vis
     ``vit`` is left as it was. The view has modules of its own and shares the frozen weights of ``vit``, but for full
     fine-tuning, which copies them. ``seed`` fixes the initial values: each module has a generator of its own.
     """
-    view, modules = ATTACH[type(pet)](pet, vit, seed)
+    view, modules = ATTACH[pet.kind](pet, vit, seed)
     return view, modules.to(next(vit.parameters()).device)
 
 

@@ -17,9 +17,7 @@ class AperSettings(MethodSettings):
         "are All You Need, IJCV 2024 (first called ADaM)"
     )
     kind: ClassVar[Kind] = "first session"
-    algorithm: ClassVar[str] = "APER"
     keeps: ClassVar[str] = "PET, class means of twice the width"
-
     networks: ClassVar[int] = 2
 
     name: Literal["aper"] = "aper"

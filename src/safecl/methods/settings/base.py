@@ -1,6 +1,8 @@
 """What all methods' settings have in common. Settings import nothing heavy: a wrong word is answered at once."""
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from safecl.settings import Settings
 
@@ -10,14 +12,13 @@ Kind: TypeAlias = Literal["no training", "first session", "prompts", "continual"
 class MethodSettings(Settings):
     """The settings of one method, and what tells people which method it is.
 
-    A method ``x`` is the class ``algorithm`` in ``methods/x.py``, and its settings stand in ``methods/settings/x.py``.
+    A method ``x`` is the one in ``methods/x.py``, and its settings stand in ``methods/settings/x.py``.
     Groups that several methods have, such as ``pet`` and ``ridge``, can be set without ``method.`` in front.
     """
 
     title: ClassVar[str]
     paper: ClassVar[str]  # authors, title, venue
     kind: ClassVar[Kind]
-    algorithm: ClassVar[str]  # name of the class
     keeps: ClassVar[str] = "what its state_dict gives"  # what stays between sessions, in words
     trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
@@ -27,7 +28,20 @@ class MethodSettings(Settings):
 
     name: str
 
+    def without_trials(self) -> Self:
+        """These settings without trainings of which nothing is kept."""
+        return self
+
     @property
     def grams(self) -> int:
         """How many Gram matrices of ridge heads are kept."""
         return int("ridge" in type(self).model_fields)
+
+
+class AlignedSettings(MethodSettings):
+    """Classifier alignment, as SLCA and SSIAT have it."""
+
+    align_epochs: PositiveInt = Field(5, description="epochs of classifier alignment after every session but the first")
+    align_samples: PositiveInt = Field(256, description="features drawn per class and epoch, and the batch size")
+    align_lr: PositiveFloat = Field(0.01, description="learning rate of the alignment")
+    spread: PositiveFloat = Field(1e-4, description="added to the diagonal of every covariance")

@@ -16,7 +16,6 @@ class CodaSettings(MethodSettings):
         "Learning, CVPR 2023"
     )
     kind: ClassVar[Kind] = "prompts"
-    algorithm: ClassVar[str] = "CODAPrompt"
     keeps: ClassVar[str] = "prompt components, their keys and attention vectors, linear head"
 
     name: Literal["coda"] = "coda"

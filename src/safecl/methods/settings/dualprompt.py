@@ -15,7 +15,6 @@ class DualpromptSettings(MethodSettings):
         "Wang et al., DualPrompt: Complementary Prompting for Rehearsal-free Continual Learning, ECCV 2022"
     )
     kind: ClassVar[Kind] = "prompts"
-    algorithm: ClassVar[str] = "DualPrompt"
     keeps: ClassVar[str] = "general prompts, an expert prompt and a key for each session, linear head"
 
     name: Literal["dualprompt"] = "dualprompt"

@@ -16,7 +16,6 @@ class EaseSettings(MethodSettings):
         "Zhou et al., Expandable Subspace Ensemble for Pre-Trained Model-Based Class-Incremental Learning, CVPR 2024"
     )
     kind: ClassVar[Kind] = "continual"
-    algorithm: ClassVar[str] = "EASE"
     keeps: ClassVar[str] = "a PET for each session, class means in every subspace"
 
     name: Literal["ease"] = "ease"

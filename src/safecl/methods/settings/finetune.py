@@ -14,7 +14,6 @@ class FinetuneSettings(MethodSettings):
     title: ClassVar[str] = "Fine-tuning"
     paper: ClassVar[str] = "the lower bound: nothing keeps what was learned before"
     kind: ClassVar[Kind] = "bound"
-    algorithm: ClassVar[str] = "Finetune"
     keeps: ClassVar[str] = "PET, head"
 
     name: Literal["finetune"] = "finetune"

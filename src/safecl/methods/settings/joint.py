@@ -14,7 +14,6 @@ class JointSettings(MethodSettings):
     title: ClassVar[str] = "Joint training"
     paper: ClassVar[str] = "the upper bound: all sessions at once, as in RanPAC's tables"
     kind: ClassVar[Kind] = "bound"
-    algorithm: ClassVar[str] = "Joint"
     keeps: ClassVar[str] = "PET, head"
     joint: ClassVar[bool] = True
 

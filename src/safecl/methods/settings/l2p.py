@@ -13,7 +13,6 @@ class L2pSettings(MethodSettings):
     title: ClassVar[str] = "L2P"
     paper: ClassVar[str] = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
     kind: ClassVar[Kind] = "prompts"
-    algorithm: ClassVar[str] = "L2P"
     keeps: ClassVar[str] = "prompt pool and keys, linear head"
 
     name: Literal["l2p"] = "l2p"

@@ -16,9 +16,7 @@ class LaeSettings(MethodSettings):
         "Gao et al., A Unified Continual Learning Framework with General Parameter-Efficient Tuning, ICCV 2023"
     )
     kind: ClassVar[Kind] = "continual"
-    algorithm: ClassVar[str] = "LAE"
     keeps: ClassVar[str] = "online and offline PET, linear heads"
-
     networks: ClassVar[int] = 2
 
     name: Literal["lae"] = "lae"

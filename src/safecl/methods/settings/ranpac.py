@@ -17,7 +17,6 @@ class RanpacSettings(MethodSettings):
         "McDonnell et al., RanPAC: Random Projections and Pre-trained Models for Continual Learning, NeurIPS 2023"
     )
     kind: ClassVar[Kind] = "first session"
-    algorithm: ClassVar[str] = "RanPAC"
     keeps: ClassVar[str] = "PET, Gram statistics and ridge weights"
 
     name: Literal["ranpac"] = "ranpac"

@@ -1,6 +1,6 @@
 """The choices of SAFE: those of the paper and its ablations, those of its released code, and ours."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
@@ -97,12 +97,10 @@ class SafeSettings(MethodSettings):
         "NeurIPS 2024"
     )
     kind: ClassVar[Kind] = "continual"
-    algorithm: ClassVar[str] = "SAFE"
     keeps: ClassVar[str] = (
         "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and one "
         "covariance of its features (method.answer.statistics)"
     )
-
     networks: ClassVar[int] = 2
 
     name: Literal["safe"] = "safe"
@@ -114,6 +112,9 @@ class SafeSettings(MethodSettings):
     guide: GuideSettings = GuideSettings()
     policy: PolicySettings = PolicySettings()
     answer: AnswerSettings = AnswerSettings()
+
+    def without_trials(self) -> Self:
+        return self.model_copy(update={"policy": self.policy.model_copy(update={"pilot": 0.0})})
 
     @property
     def grams(self) -> int:

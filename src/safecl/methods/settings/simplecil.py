@@ -14,7 +14,6 @@ class SimplecilSettings(MethodSettings):
         "are All You Need, IJCV 2024"
     )
     kind: ClassVar[Kind] = "no training"
-    algorithm: ClassVar[str] = "SimpleCIL"
     keeps: ClassVar[str] = "class means"
     trains: ClassVar[bool] = False
 

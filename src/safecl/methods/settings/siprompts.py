@@ -16,7 +16,6 @@ class SipromptsSettings(MethodSettings):
         "Learning, NeurIPS 2022"
     )
     kind: ClassVar[Kind] = "prompts"
-    algorithm: ClassVar[str] = "SiPrompts"
     keeps: ClassVar[str] = "a prompt, a linear head and the k-means centres of each session"
 
     name: Literal["siprompts"] = "siprompts"

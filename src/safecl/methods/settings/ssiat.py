@@ -2,13 +2,13 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import AlignedSettings, Kind
 from safecl.pet.settings import AdapterSettings, PetSettings
 
 
-class SsiatSettings(MethodSettings):
+class SsiatSettings(AlignedSettings):
     """The defaults are the paper's."""
 
     title: ClassVar[str] = "SSIAT"
@@ -16,9 +16,7 @@ class SsiatSettings(MethodSettings):
         "Tan et al., Semantically-Shifted Incremental Adapter-Tuning is A Continual ViTransformer, CVPR 2024"
     )
     kind: ClassVar[Kind] = "continual"
-    algorithm: ClassVar[str] = "SSIAT"
     keeps: ClassVar[str] = "PET, cosine heads, mean and covariance of each class"
-
     covariances: ClassVar[bool] = True
 
     name: Literal["ssiat"] = "ssiat"
@@ -30,7 +28,4 @@ class SsiatSettings(MethodSettings):
         True,
         description="a drift is that of one picture's features; false: of different pictures, as in the released code",
     )
-    align_epochs: PositiveInt = Field(5, description="epochs of classifier alignment after every session but the first")
-    align_samples: PositiveInt = Field(256, description="features drawn for each class and epoch, and the batch size")
-    align_lr: PositiveFloat = Field(0.01, description="learning rate of the alignment")
     spread: PositiveFloat = Field(1e-3, description="added to the diagonal of every covariance")
