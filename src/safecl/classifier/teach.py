@@ -42,10 +42,10 @@ from safecl.streams.labels import check_name, label_problems, sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
 from safecl.streams.stream import Session
 
-FEW, TINY = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
-TWINS = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
-SHOWN = 5  # of what a summary lists
-DOUBT, SURE = 0.1, 0.5  # probability of its own class below, and of another above which, a label looks wrong
+FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
+TWIN_COSINE = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
+MAX_LISTED = 5  # of what a summary lists
+MAX_OWN, MIN_OTHER = 0.1, 0.5  # probability of its own class and of another, at which a label looks wrong
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def confused(answers: Tensor, targets: Tensor, classes: Sequence[Label]) -> list
     """The pairs (true class, answer) that are most often mixed up, with the number of pictures."""
     wrong = answers != targets
     pairs = Counter(zip(targets[wrong].tolist(), answers[wrong].tolist(), strict=True))
-    return [(classes[a], classes[b], n) for (a, b), n in pairs.most_common(SHOWN)]
+    return [(classes[a], classes[b], n) for (a, b), n in pairs.most_common(MAX_LISTED)]
 
 
 def suspects(
@@ -292,8 +292,8 @@ def suspects(
 ) -> list[tuple[str, Label, Label, float]]:
     """Pictures that look mislabelled: left out, another class is likely and their own is not."""
     own, (sure, answers) = p.gather(1, targets[:, None])[:, 0], p.max(dim=1)
-    found = ((own < DOUBT) & (sure > SURE)).nonzero()[:, 0]
-    found = found[own[found].argsort()][:SHOWN]
+    found = ((own < MAX_OWN) & (sure > MIN_OTHER)).nonzero()[:, 0]
+    found = found[own[found].argsort()][:MAX_LISTED]
     return [
         (pictures.where(int(where[i])), classes[int(targets[i])], classes[int(answers[i])], float(sure[i]))
         for i in found.tolist()
@@ -304,7 +304,9 @@ def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) 
     """A sentence on pictures of different classes that look the same."""
     f = F.normalize(features - features.mean(dim=0), dim=1)
     alike = (
-        (f @ f.T > TWINS) & (targets[:, None] != targets[None]) & (torch.arange(len(f))[:, None] < torch.arange(len(f)))
+        (f @ f.T > TWIN_COSINE)
+        & (targets[:, None] != targets[None])
+        & (torch.arange(len(f))[:, None] < torch.arange(len(f)))
     )
     pairs = alike.nonzero().tolist()
     if not pairs:
@@ -319,15 +321,15 @@ def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[
     told = []
     if len(classes) == 1:
         told.append("The model knows one class, so it answers that class to every picture; teach it a second one.")
-    few = [label for label, count in counts.items() if count <= FEW]
+    few = [label for label, count in counts.items() if count <= FEW_PICTURES]
     if few:
         told.append(
-            f"{counted(len(few), 'class has', 'classes have')} {FEW} pictures or fewer ({naming(map(str, few))}): ten "
-            "or more would be better."
+            f"{counted(len(few), 'class has', 'classes have')} {FEW_PICTURES} pictures or fewer "
+            f"({naming(map(str, few))}): ten or more would be better."
         )
-    small = sum(min(pictures.size_of(i)) < TINY for i in spread(len(pictures)))
+    small = sum(min(pictures.size_of(i)) < SMALL_SIDE for i in spread(len(pictures)))
     if small:
-        told.append(f"Some pictures are smaller than {TINY} pixels, so there is little to see in them.")
+        told.append(f"Some pictures are smaller than {SMALL_SIDE} pixels, so there is little to see in them.")
     if judged < 19:
         told.append(
             f"{counted(judged, 'picture is', 'pictures are')} too few to say how sure an answer is or whether a "
