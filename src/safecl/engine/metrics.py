@@ -31,12 +31,11 @@ def task_mean(accuracies: Row) -> Accuracy:
     return mean(accuracies)
 
 
-def forgetting(best: Row, now: Row) -> Accuracy:
-    """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session.
-
-    ``best``: the largest accuracy on each earlier session since it was learned, (t − 1,); ``now``: row t of R.
-    """
-    return mean(_minus(most, after) for most, after in zip(best, now, strict=False)) if best else 0.0
+def forgetting(rows: Rows) -> Accuracy:
+    """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session."""
+    *earlier, now = rows
+    since = [[best for row in earlier[i:] if (best := row[i]) is not None] for i in range(len(earlier))]
+    return mean(_minus(max(found, default=None), now[i]) for i, found in enumerate(since)) if earlier else 0.0
 
 
 def backward_transfer(rows: Rows) -> Accuracy:
@@ -49,10 +48,6 @@ def forward_transfer(rows: Rows, reference: Sequence[float]) -> Accuracy:
     return mean(_minus(rows[i - 1][i], reference[i]) for i in range(1, len(rows))) if len(rows) > 1 else 0.0
 
 
-def _larger(one: Accuracy, other: Accuracy) -> Accuracy:
-    return one if other is None else other if one is None else max(one, other)
-
-
 def _minus(one: Accuracy, other: Accuracy) -> Accuracy:
     return None if one is None or other is None else one - other
 
@@ -63,11 +58,6 @@ class History:
 
     outputs: tuple[str, ...]
     lines: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._best: dict[str, list[Accuracy]] = {output: [] for output in self.outputs}
-        for line in self.lines:
-            self._remember(line["accuracy"])
 
     @classmethod
     def read(cls, folder: Path) -> "History":
@@ -97,7 +87,7 @@ class History:
         line["pooled"] = {output: pooled(accuracy[output], counts) for output in self.outputs}
         line["seen"] = {output: pooled(accuracy[output][:learned], counts[:learned]) for output in self.outputs}
         line["task_mean"] = {output: task_mean(accuracy[output]) for output in self.outputs}
-        line["forgetting"] = {output: forgetting(self._best[output], accuracy[output]) for output in self.outputs}
+        line["forgetting"] = {output: forgetting([*self.rows(output), accuracy[output]]) for output in self.outputs}
         if validation is not None:
             found, each = validation
             line["validation"] = {
@@ -106,7 +96,6 @@ class History:
                 "pooled": {output: pooled(found[output], each) for output in self.outputs},
             }
         self.lines.append(line)
-        self._remember(accuracy)
         return line
 
     def summary(self) -> dict[str, Any]:
@@ -132,12 +121,6 @@ class History:
 
     def _mean(self, values: list[dict[str, Accuracy]]) -> dict[str, Accuracy]:
         return {output: mean(value[output] for value in values) for output in self.outputs}
-
-    def _remember(self, accuracy: dict[str, list[Accuracy]]) -> None:
-        for output, best in self._best.items():
-            row = accuracy[output]
-            best[:] = [_larger(most, now) for most, now in zip(best, row, strict=False)]
-            best.extend(row[len(best) : len(best) + 1])  # the session that was just learned
 
     def _fwt(self) -> dict[str, Accuracy] | None:
         """Where each session was tested before it was learned; the reference is a guess among the classes known then.
