@@ -108,7 +108,7 @@ def test_a_signal_stops_a_run_within_seconds_and_the_same_command_goes_on(safecl
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     said = [line for line in err.decode().splitlines() if not line.startswith("Error in cpuinfo: ")]  # torch's own
-    assert len(said) == 1 and "the same command goes on from here" in said[0]
+    assert len(said) == 1 and "the same command resumes from here" in said[0]
     assert second.code == 2 and "Another run is using" in second.err
     assert not (tmp_path / "run" / "summary.json").exists()
     assert "unfinished" in safecl("runs", str(tmp_path)).out
