@@ -117,6 +117,13 @@ def test_importing_and_reading_leave_the_warning_filters_alone() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120, input=encoded(gradient(), "GIF"))
 
 
+def test_only_the_documented_formats_are_tried_whatever_a_file_is_called() -> None:
+    """EPS, for one: Pillow's reader of it starts another program."""
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    with pytest.raises(SafeclError, match=r"trick\.jpg cannot be read \(not a picture\)"):
+        decode(eps, "trick.jpg")
+
+
 def test_a_long_strip_is_named() -> None:
     assert "strip" in sentence(encoded(Image.new("L", (2000, 3)), "PNG"))
 

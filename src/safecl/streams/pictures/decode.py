@@ -22,8 +22,9 @@ UNREAD = frozenset(
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
-# Formats whose readers do not consult Pillow's limit; only Image.open does.
-UNLIMITED = ("BMP", "JPEG", "MPO", "PNG", "PPM")
+# All that is tried, whatever a file is called: Pillow's reader of EPS, for one, starts Ghostscript.
+FORMATS = ("BMP", "JPEG", "PNG", "PPM", "GIF", "TIFF", "WEBP")
+UNLIMITED = (*FORMATS[:4], "MPO")  # whose readers do not consult Pillow's limit (MPO: several JPEGs in one file)
 
 
 class UnreadableError(SafeclError):
@@ -50,7 +51,7 @@ def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = Fa
     with explained(name):
         image = opened(data, name)
         if image.format not in UNLIMITED:
-            with our_limit():
+            with limited(MAX_PIXELS):
                 image.load()
         return rgb(ImageOps.exif_transpose(image) if upright else image)
 
@@ -65,8 +66,8 @@ def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
 
 def opened(data: bytes, name: str) -> Image.Image:
     """The picture with its header read and nothing decoded."""
-    with our_limit():
-        image = Image.open(io.BytesIO(data))
+    with limited(None):  # a limit makes Pillow warn before ``check_shape`` refuses
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
     check_shape(image.size, name)
     return image
 
@@ -78,14 +79,14 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 @contextmanager
-def our_limit() -> Iterator[None]:
-    """Puts our limit in place of Pillow's, which other code may have set to anything, and that back."""
+def limited(pixels: int | None) -> Iterator[None]:
+    """Puts a limit in place of Pillow's, which other code may have set to anything, and that back."""
     with _limiting:
-        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
         try:
             yield
         finally:
-            if Image.MAX_IMAGE_PIXELS == MAX_PIXELS:  # otherwise other code has set it meanwhile
+            if pixels == Image.MAX_IMAGE_PIXELS:  # otherwise other code has set it meanwhile
                 Image.MAX_IMAGE_PIXELS = before
 
 
