@@ -275,12 +275,12 @@ def test_what_was_learned_is_known_at_once(
     variant: Settings, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
     """Not a benchmark: on pictures this easy, a method that learns at all is far above chance (1 of 3)."""
-    stream = make_stream([["a", "b", "c"]], train=6, test=6)
-    method = tools.new_method(backbone, variant)
+    stream = make_stream([["a", "b", "c"]], train=6, test=12)
+    method = tools.new_method(backbone, variant, seed=1)
     imprints = variant["name"] in IMPRINTING and variant.get("head") != "linear"
     epochs = 1 if imprints or not METHODS[variant["name"]].trains else 40
     train = TrainSettings(epochs=epochs, batch_size=4, lr=0.05)
-    tools.teach(method, stream, fit=tools.new_fit(method, stream, train))
+    tools.teach(method, stream, fit=tools.new_fit(method, stream, train, seed=1))
     test = stream.test(1)
     guesses = method.logits(test.plain(range(len(test)), stream.transform).float() / 255).argmax(dim=1)
     right = sum(method.classes[int(guess)] == label for guess, label in zip(guesses, test.labels, strict=True))
