@@ -3,13 +3,13 @@
 import base64
 import hashlib
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+import safecl
 from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
 from safecl.report import words
@@ -42,7 +42,7 @@ def render(template: str, **values: Any) -> str:
         theme=Markup(theme()),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        version=version("safecl"),
+        version=safecl.__version__,
         words=words,
         **values,
     )
