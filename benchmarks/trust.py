@@ -23,7 +23,7 @@ from safecl import ContinualClassifier
 from safecl.classifier.calibrate import expected_error, fit_temperature, probabilities, recalled
 from safecl.classifier.data import unlabelled
 from safecl.heads.leave_one_out import leaving_out, one_of_each
-from safecl.streams.pictures.images import Joined, Pictures
+from safecl.streams.pictures.images import Pictures, join
 from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import positions
 
@@ -71,7 +71,7 @@ def divided(path: Path, classes: int, each: int, seed: int, sessions: int = 5) -
         for part in np.array_split(np.arange(len(chosen)), sessions)
     ]
     unused = data.train.subset([i for label in chosen for i in shuffled[label][each:]])
-    held = Joined([unused, data.test.subset([i for label in chosen for i in test[label]])])
+    held = join([unused, data.test.subset([i for label in chosen for i in test[label]])])
     return [data.train.subset(part) for part in parts], held
 
 

@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.cache import cache_folder, cached
+from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
 from safecl.streams.pictures.decode import EXTENSIONS
 from safecl.streams.pictures.files import File, FilePictures, printable
-from safecl.streams.pictures.images import Pictures, Transform, Wrapped
+from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.sources.arrays import Images, array_pictures, plain_label
 from safecl.streams.sources.folder import read_folder, scan
 from safecl.streams.sources.hub import HuggingFacePictures
@@ -23,33 +23,6 @@ from safecl.streams.sources.torch import TorchPictures
 
 MAX_HELD_BYTES = 512 << 20  # bytes of decoded pictures that are held in RAM
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
-
-
-class Held(Wrapped):
-    """Pictures whose views under one transform are held in RAM once they have been computed."""
-
-    def __init__(self, inner: Pictures, transform: Transform) -> None:
-        super().__init__(inner, inner.labels)
-        self.transform = transform
-        self._plain: dict[int, Tensor] = {}
-        self._canvas: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        if transform != self.transform:
-            return super().plain(indices, transform)
-        missing = [i for i in indices if i not in self._plain]
-        if missing:
-            self._plain.update(zip(missing, super().plain(missing, transform), strict=True))
-        return torch.stack([self._plain[i] for i in indices])
-
-    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        if transform != self.transform:
-            return super().canvas(indices, transform)
-        missing = [i for i in indices if i not in self._canvas]
-        if missing:
-            self._canvas.update(zip(missing, zip(*super().canvas(missing, transform), strict=True), strict=True))
-        found = [self._canvas[i] for i in indices]
-        return torch.stack([square for square, _ in found]), torch.stack([shape for _, shape in found])
 
 
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
@@ -118,7 +91,7 @@ def ready(pictures: Pictures, transform: Transform, home: Path | None = None) ->
     """The pictures with their decoded views held in RAM, or on disk where there are too many."""
     side = pictures.side(transform)
     if 3 * len(pictures) * (transform.size**2 + side**2) <= MAX_HELD_BYTES:
-        return Held(pictures, transform)
+        return CachedPictures(pictures, Store({"plain": transform.size, "canvas": side}, len(pictures)), transform)
     folder = cache_folder(home)
     return pictures if folder is None else cached(pictures, transform, folder)
 

@@ -13,7 +13,7 @@ from safecl.atomic import write_bytes
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import Answers
 from safecl.methods.method import Method
-from safecl.streams.pictures.images import Joined, Transform
+from safecl.streams.pictures.images import Transform, join
 
 CLASSES, EACH = 10, 20  # classes, from the first to the last that was learned, and pictures of each
 DIMENSIONS = 32  # principal components that are kept
@@ -29,7 +29,7 @@ def write_features(folder: Path, method: Method, answers: Answers, transform: Tr
     chosen = some_of_each(answers)
     if not chosen:
         return
-    every = Joined(answers.collections)
+    every = join(answers.collections)
     parts: dict[str, list[Tensor]] = {}
     for images in DeviceLoader(every, transform, method.backbone.device).plain(chosen):
         found = {"backbone": method.backbone.features(images), **method.embed(images)}

@@ -9,7 +9,8 @@ from safecl.errors import SafeclError
 from safecl.streams.check import Report, Rules, check, wrong_counts
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.datasets import DATASETS
-from safecl.streams.datasets.dataset import SPLITS, Dataset, record
+from safecl.streams.datasets.dataset import Dataset, record
+from safecl.streams.datasets.plans import SPLITS
 from safecl.streams.drawn.glyphs import glyph_transform, glyphs
 from safecl.streams.pictures.cache import cache_folder, cached
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform

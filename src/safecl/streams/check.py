@@ -15,11 +15,12 @@ import numpy as np
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.collection import Collection
-from safecl.streams.datasets.dataset import SEEDED, Dataset
+from safecl.streams.datasets.dataset import Dataset
+from safecl.streams.datasets.plans import SEEDED
 from safecl.streams.labels import label_problems, sorted_classes
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import File, FilePictures
-from safecl.streams.pictures.images import Delegated, Label, Pictures
+from safecl.streams.pictures.images import Label, Pictures, Selection
 from safecl.streams.pictures.load import readers
 from safecl.streams.settings import Duplicates, Unreadable
 from safecl.streams.stream import split as draw_split
@@ -300,7 +301,7 @@ def _tail(one: One) -> bytes:
 
 def origin(pictures: Pictures, index: int) -> One:
     """The collection that reads a picture itself, and its position there."""
-    while isinstance(pictures, Delegated):
+    while isinstance(pictures, Selection):
         pictures, index = pictures.find(index)
     return pictures, index
 

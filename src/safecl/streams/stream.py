@@ -10,7 +10,7 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.streams.pictures.images import Label, Pictures, Transform, Wrapped, join
+from safecl.streams.pictures.images import Label, Pictures, Selection, Transform, join
 from safecl.streams.settings import Protocol
 
 L = TypeVar("L", bound=Hashable)
@@ -32,7 +32,7 @@ class Session:
     def __init__(self, number: int, name: str, classes: tuple[Label, ...], train: Pictures) -> None:
         self.number, self.name, self.classes = number, name, classes
         self._open = [True]  # shared with its parts
-        self.train: Pictures = _WhileOpen(self, train)
+        self.train: Pictures = Selection([train], check=self.check_open)
 
     def __repr__(self) -> str:
         there = f"{len(self.classes)} classes, {len(self.train)} pictures"
@@ -240,19 +240,3 @@ def positions(labels: Iterable[L]) -> dict[L, list[int]]:
     for i, label in enumerate(labels):
         found.setdefault(label, []).append(i)
     return found
-
-
-class _WhileOpen(Wrapped):
-    """A session's pictures: whatever is read of them, the session must still be open."""
-
-    def __init__(self, session: Session, pictures: Pictures) -> None:
-        super().__init__(pictures, pictures.labels)
-        self._session = session
-
-    def find(self, index: int) -> tuple[Pictures, int]:
-        self._session.check_open()
-        return super().find(index)
-
-    def side(self, transform: Transform) -> int:
-        self._session.check_open()
-        return super().side(transform)

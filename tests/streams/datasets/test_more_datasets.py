@@ -9,7 +9,7 @@ from scipy.io import savemat
 
 from safecl.errors import SafeclError
 from safecl.streams.catalog import check_stream
-from safecl.streams.datasets import DATASETS, core50, office_home
+from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.archive import open_source
 from safecl.streams.datasets.dataset import record
 from safecl.streams.datasets.prepare import prepare
@@ -44,7 +44,7 @@ def test_food_is_split_by_its_lists(tmp_path: Path, miniature: Any) -> None:
     assert sizes(stream) == [11] + [10] * 9
     assert [(len(s.train), len(stream.test(s.number))) for s in stream][:2] == [(22, 11), (20, 10)]
     del files["food-101/images/dish_003/0.jpg"]
-    with pytest.raises(SafeclError, match="dish_003/0, but the picture is missing"):
+    with pytest.raises(SafeclError, match=r"dish_003/0\.jpg, but the picture is missing"):
         DATASETS["food101"].plan([open_source(tarred(tmp_path / "other.tar.gz", files))])
 
 
@@ -113,7 +113,7 @@ def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path
     report = check_stream(DatasetSettings(name="core50", root=root))
     assert not report.problems
     stream = opened("core50", root)
-    assert tuple(name for name, _ in stream.sessions) == core50.DOMAINS and stream.protocol == "domain"
+    assert tuple(name for name, _ in stream.sessions) == DATASETS["core50"].domains and stream.protocol == "domain"
     assert stream.sessions[0][1] == ("o1", "o10", "o2")
     assert [(len(s.train), len(stream.test(s.number))) for s in stream] == [(6, 18)] + [(6, 0)] * 7
     with pytest.raises(SafeclError, match="lacks the folders s11 of CORe50"):
@@ -124,7 +124,7 @@ def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path
 def test_office_home_has_a_drawn_split_in_each_of_four_domains(tmp_path: Path, miniature: Any) -> None:
     files = {
         f"OfficeHomeDataset_10072016/{domain}/{c}/{k:05d}.jpg": picture(50 * d + 10 * i + k)
-        for d, domain in enumerate(office_home.DOMAINS)
+        for d, domain in enumerate(DATASETS["office-home"].domains)
         for i, c in enumerate(("Alarm_Clock", "Bed"))
         for k in range(5)
     } | {"OfficeHomeDataset_10072016/ImageInfo.csv": b"a,b"}

@@ -171,7 +171,7 @@ def test_a_full_disk_turns_the_cache_off_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("safecl.streams.pictures.cache.write_at", full)
-    with pytest.warns(UserWarning, match="cache is full"):
+    with pytest.warns(UserWarning, match="cache cannot be written"):
         assert torch.equal(through.plain(range(10), SMALL), pictures.plain(range(10), SMALL))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.datasets.dataset import OFFICIAL, Plan
+from safecl.streams.datasets.plans import OFFICIAL, Plan
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection

@@ -4,30 +4,21 @@ torch is imported only by ``Dataset.read``, so that listing datasets is quick.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic.dataclasses import dataclass
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.datasets.plans import Plan, processed
 from safecl.streams.settings import Protocol
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
 
 RECORD = "prepared.json"  # lies in a prepared folder: which archive, which split
-PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"
-SPLITS = {
-    PROCESSED: "the split fixed in the processed archive, as the field reports it",
-    OFFICIAL: "the split published with the pictures",
-    SEEDED: "80 % / 20 % of every class drawn with seed 1993: not the field's split, not comparable with its numbers",
-}
-SPLIT_SEED = 1993
-Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
 
 
 @dataclass(frozen=True)
@@ -37,37 +28,6 @@ class Archive:
     name: str
     md5: str | None = None
     url: str | None = None
-
-
-class Plan(NamedTuple):
-    """Which member of which source goes where below the dataset's folder, and what split that makes."""
-
-    split: str
-    moves: Moves
-
-
-def plan_processed(sources: Sequence[Source]) -> Plan:
-    """Take what lies below a folder train or test, wherever in the archive that is."""
-    moves = moved(sources, _below_split)
-    if not any(found for _, found in moves):
-        raise SafeclError(f"{sources[0].path} has no folders train/CLASS and test/CLASS with pictures.")
-    return Plan(PROCESSED, moves)
-
-
-def plan_official(sources: Sequence[Source]) -> Plan:
-    """As processed, by the flag of the official annotations."""
-    return Plan(OFFICIAL, plan_processed(sources).moves)
-
-
-def plan_processed_or_seeded(sources: Sequence[Source]) -> Plan:
-    """The processed archive, or the official one (``.../class/picture``), which has no split: then one is drawn."""
-    moves = moved(sources, _below_split)
-    if any(found for _, found in moves):
-        return Plan(PROCESSED, moves)
-    drawn = [(source, seeded_moves(source.names())) for source in sources]
-    if not any(found for _, found in drawn):
-        raise SafeclError(f"{sources[0].path} has no pictures in class folders.")
-    return Plan(SEEDED, drawn)
 
 
 @dataclass(frozen=True)
@@ -91,7 +51,7 @@ class Dataset:
     fetch: str  # what a person has to do to get it
     licence: str
     archives: tuple[Archive, ...] = ()
-    plan: Callable[[Sequence[Source]], Plan] = plan_processed
+    plan: Callable[[Sequence[Source]], Plan] = processed
     reader: Callable[[Path], Any] | None = None
     pitfalls: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
@@ -157,40 +117,3 @@ def record(place: Path) -> dict[str, object]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Moves:
-    """Where ``place`` puts each picture, if anywhere."""
-    return [
-        (source, {name: to for name in pictures_of(source.names()) if (to := place(name)) is not None})
-        for source in sources
-    ]
-
-
-def seeded_moves(names: Iterable[str]) -> dict[str, str]:
-    """80 % of every class for training; the draw depends on the sorted names alone."""
-    from safecl.streams.stream import split
-
-    chosen = [name for name in sorted(pictures_of(names)) if len(PurePosixPath(name).parts) > 1]
-    classes = [PurePosixPath(name).parts[-2] for name in chosen]
-    test = set(split(classes, 0.2, np.random.default_rng(SPLIT_SEED))[1])
-    return {
-        name: f"{'test' if i in test else 'train'}/{classes[i]}/{PurePosixPath(name).name}"
-        for i, name in enumerate(chosen)
-    }
-
-
-def pictures_of(names: Iterable[str]) -> list[str]:
-    """Names of pictures, without the notes and leftovers that archives carry."""
-    return [
-        name
-        for name in names
-        if PurePosixPath(name).suffix.lower() in EXTENSIONS
-        and not any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
-    ]
-
-
-def _below_split(name: str) -> str | None:
-    parts = PurePosixPath(name).parts
-    at = next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
-    return None if at is None else "/".join(parts[at:])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.datasets.dataset import OFFICIAL, Moves, Plan, pictures_of
+from safecl.streams.datasets.plans import OFFICIAL, Moves, Plan, pictures_of
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection

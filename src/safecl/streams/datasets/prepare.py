@@ -10,7 +10,8 @@ from filelock import FileLock
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source, md5_of, open_source
-from safecl.streams.datasets.dataset import RECORD, SPLITS, Dataset
+from safecl.streams.datasets.dataset import RECORD, Dataset
+from safecl.streams.datasets.plans import SPLITS
 
 Say = Callable[[str], None]
 LISTS = (".txt", ".mat")  # published files that are not archives

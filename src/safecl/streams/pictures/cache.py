@@ -5,7 +5,6 @@ runs may read and fill it at the same time: a view is used only if the checksum 
 killed run, a torn write or a full disk left behind is decoded again.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -22,45 +21,37 @@ from filelock import FileLock
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.images import Pictures, Transform, Wrapped, canvas_view, plain_view
+from safecl.streams.pictures.images import Pictures, Selection, Transform, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
 VERSION = 4  # of the format; stores of another version are not used, and evicted
 GIB = 2**30
-_seeking = threading.Lock()
 
 
 class Store:
-    """Views of ``count`` pictures in one folder. ``sides``: the side of each view that is kept."""
+    """Views of ``count`` pictures in one folder, or in RAM. ``sides``: the side of each view that is kept."""
 
-    def __init__(self, folder: Path, sides: dict[str, int], count: int) -> None:
-        self.sides, self.count, self.broken = sides, count, False
+    def __init__(self, sides: dict[str, int], count: int, folder: Path | None = None) -> None:
+        def array(name: str, dtype: type, *shape: int) -> np.ndarray:
+            if folder is None:
+                return np.zeros(shape, dtype)
+            return np.memmap(folder / name, dtype, "r+", shape=shape)
+
+        self.sides, self.count, self.folder, self.broken = sides, count, folder, False
         # One checksum per view (0: missing) of the view and of the picture's shape on its canvas.
-        self.marks = np.memmap(folder / "marks", dtype=np.uint32, mode="r+", shape=(count, len(sides)))
-        self.shapes = np.memmap(folder / "shapes", dtype=np.float32, mode="r+", shape=(count, 3))
-        self.views = {
-            view: np.memmap(folder / view, dtype=np.uint8, mode="r", shape=(count, 3, side, side))
-            for view, side in sides.items()
-        }
-        self._files = {view: os.open(folder / view, os.O_RDWR) for view in sides}
+        self.marks = array("marks", np.uint32, count, len(sides))
+        self.shapes = array("shapes", np.float32, count, 3)
+        self.views = {view: array(view, np.uint8, count, 3, side, side) for view, side in sides.items()}
         self._trusted = np.zeros((count, len(sides)), dtype=bool)
 
-    def __del__(self) -> None:
-        for file in getattr(self, "_files", {}).values():
-            with contextlib.suppress(OSError):
-                os.close(file)
-
-    def there(self, view: str, indices: np.ndarray) -> np.ndarray:
-        """Which views are there and whole: bool (n,). A checksum is compared once per process."""
-        column = list(self.sides).index(view)
-        inside = indices < self.count
-        trusted = self._trusted[np.where(inside, indices, 0), column] & inside
-        for row in np.flatnonzero(inside & ~trusted):
-            index = indices[row]
-            mark = int(self.marks[index, column])
-            trusted[row] = mark != 0 and mark == checksum(self.views[view][index], self.shapes[index])
-            self._trusted[index, column] = trusted[row]
-        return np.asarray(trusted)
+    def there(self, view: str, index: int) -> bool:
+        """Whether a view is there and whole; its checksum is compared once per process."""
+        if index >= self.count:
+            return False
+        at = index, list(self.sides).index(view)
+        if not self._trusted[at] and self.marks[at]:
+            self._trusted[at] = self.marks[at] == checksum(self.views[view][index], self.shapes[index])
+        return bool(self._trusted[at])
 
     def put(self, index: int, views: dict[str, np.ndarray], shape: np.ndarray) -> None:
         if index >= self.count or self.broken:
@@ -68,57 +59,51 @@ class Store:
         try:
             for column, view in enumerate(self.sides):
                 data = np.ascontiguousarray(views[view])
-                write_at(self._files[view], data, index * data.nbytes)
+                if self.folder is None:
+                    self.views[view][index] = data
+                else:
+                    write_at(self.folder / view, data, index * data.nbytes)
                 self.shapes[index] = shape
                 self.marks[index, column] = checksum(data, self.shapes[index])
                 self._trusted[index, column] = True
         except OSError as error:  # a full disk: from here on nothing more is cached
             self.broken = True
-            warnings.warn(f"The picture cache is full ({error.strerror}): the rest is decoded each time.", stacklevel=2)
+            warnings.warn(
+                f"The picture cache cannot be written ({error.strerror}): the rest is decoded each time.", stacklevel=2
+            )
 
 
-class CachedPictures(Wrapped):
+class CachedPictures(Selection):
     """Another collection read through a store; a picture that it lacks is decoded and all its views are kept."""
 
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
-        super().__init__(pictures, pictures.labels)
+        super().__init__([pictures])
         self.store, self.transform = store, transform
         self._locks: list[threading.Lock] = []
         self._process = 0
 
-    def identity(self) -> str | None:
-        return self.inner.identity()
+    def subset(self, indices: Sequence[int]) -> Pictures:
+        return Selection([self], indices)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         if transform != self.transform or "plain" not in self.store.sides:
             return super().plain(indices, transform)
-        return self._read("plain", indices)[0]
+        return torch.from_numpy(np.stack([self._read("plain", int(i))[0] for i in indices]))
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         if transform != self.transform or "canvas" not in self.store.sides:
             return super().canvas(indices, transform)
-        return self._read("canvas", indices)
+        squares, shapes = zip(*(self._read("canvas", int(i)) for i in indices), strict=True)
+        return torch.from_numpy(np.stack(squares)), torch.from_numpy(np.stack(shapes))
 
-    def _read(self, view: str, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The views and the shapes of ``indices``."""
-        wanted = np.asarray(indices, dtype=np.int64)
-        there = self.store.there(view, wanted)
-        if there.all():
-            return torch.from_numpy(self.store.views[view][wanted]), torch.from_numpy(self.store.shapes[wanted])
-        side = self.store.sides[view]
-        views = np.empty((len(wanted), 3, side, side), dtype=np.uint8)
-        shapes = np.empty((len(wanted), 3), dtype=np.float32)
-        for row in np.flatnonzero(~there):
-            views[row], shapes[row] = self._fill(view, int(wanted[row]))
-        views[there] = self.store.views[view][wanted[there]]
-        shapes[there] = self.store.shapes[wanted[there]]
-        return torch.from_numpy(views), torch.from_numpy(shapes)
-
-    def _fill(self, view: str, index: int) -> tuple[np.ndarray, np.ndarray]:
+    def _read(self, view: str, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """The view and the shape of a picture."""
+        if self.store.there(view, index):
+            return self.store.views[view][index], self.store.shapes[index]
         with self._lock(index):
-            if self.store.there(view, np.array([index])).all():  # another thread was faster
+            if self.store.there(view, index):  # another thread was faster
                 return self.store.views[view][index], self.store.shapes[index]
-            image, views = self.inner.decode(index), dict[str, np.ndarray]()
+            image, views = self.decode(index), dict[str, np.ndarray]()
             shape = np.ones(3, dtype=np.float32)
             if "canvas" in self.store.sides:
                 square, on_canvas = canvas_view(image, self.store.sides["canvas"])
@@ -163,7 +148,7 @@ def cached(
                 create(place, sides, count)
             os.utime(place)
             count = (place / "shapes").stat().st_size // 12
-        return CachedPictures(pictures, Store(place, sides, count), transform)
+        return CachedPictures(pictures, Store(sides, count, place), transform)
     except OSError as error:
         warnings.warn(f"Pictures are read without a cache: {folder}: {error.strerror or error}.", stacklevel=2)
         return pictures
@@ -225,17 +210,8 @@ def checksum(view: np.ndarray, shape: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(shape).data, zlib.crc32(np.ascontiguousarray(view).data)) or 1
 
 
-def write_at(file: int, data: np.ndarray, offset: int) -> None:
-    """Through the file and not the map: a full disk is then an error and not a crash.
-
-    Without the position of the file, which all threads and forked processes share.
-    """
-    left = data.reshape(-1).data
-    while left:
-        if hasattr(os, "pwrite"):
-            written = os.pwrite(file, left, offset)
-        else:  # Windows, which has no fork either
-            with _seeking:
-                os.lseek(file, offset, os.SEEK_SET)
-                written = os.write(file, left)
-        left, offset = left[written:], offset + written
+def write_at(file: Path, data: np.ndarray, offset: int) -> None:
+    """Not through the map: a full disk is then an error and not a crash."""
+    with open(file, "r+b") as out:
+        out.seek(offset)
+        out.write(data.data)

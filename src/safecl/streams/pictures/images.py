@@ -8,10 +8,11 @@ import contextlib
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 
 import numpy as np
@@ -133,15 +134,42 @@ class Pictures(ABC):
 
     def subset(self, indices: Sequence[int]) -> "Pictures":
         """The pictures at ``indices``, in that order."""
-        return Subset(self, indices)
+        return Selection([self], indices)
 
 
-class Delegated(Pictures):
-    """Pictures that lie in other collections: whatever is read of one is read where ``find`` says."""
+class Selection(Pictures):
+    """The pictures of ``members``, one after the other, or those at ``indices`` of them; a cache below is used.
 
-    @abstractmethod
+    ``check`` is called before a picture is read.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Pictures],
+        indices: Sequence[int] | np.ndarray | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        labels = [label for member in members for label in member.labels]
+        self.members, self.check = tuple(members), check
+        self.indices = np.arange(len(labels)) if indices is None else np.asarray(indices, dtype=np.int64)
+        self.labels = [labels[i] for i in self.indices]
+        self._starts = list(accumulate(map(len, members), initial=0))
+
+    def subset(self, indices: Sequence[int]) -> Pictures:
+        return Selection(self.members, self.indices[_index(indices)], self.check)
+
+    def identity(self) -> str | None:
+        known = [member.identity() for member in self.members]
+        if None in known:
+            return None
+        return hashlib.blake2b(repr(known).encode() + self.indices.tobytes(), digest_size=16).hexdigest()
+
     def find(self, index: int) -> tuple[Pictures, int]:
         """The collection with the picture at ``index``, and its position there."""
+        self.check()
+        position = int(self.indices[index])
+        number = bisect_right(self._starts, position) - 1
+        return self.members[number], position - self._starts[number]
 
     def where(self, index: int) -> str:
         inner, position = self.find(index)
@@ -163,93 +191,51 @@ class Delegated(Pictures):
         inner, position = self.find(index)
         return inner.size_of(position)
 
-
-class Wrapped(Delegated):
-    """Pictures of one other collection; a cache below is used."""
-
-    def __init__(self, inner: Pictures, labels: Sequence[Label]) -> None:
-        self.inner, self.labels = inner, labels
-
-    def find(self, index: int) -> tuple[Pictures, int]:
-        return self.inner, index
-
     def side(self, transform: Transform) -> int:
-        return self.inner.side(transform)
-
-    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        return self.inner.plain([self.find(i)[1] for i in indices], transform)
-
-    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        return self.inner.canvas([self.find(i)[1] for i in indices], transform)
-
-
-class Subset(Wrapped):
-    """The pictures of ``inner`` at ``indices``."""
-
-    def __init__(self, inner: Pictures, indices: Sequence[int]) -> None:
-        self.indices = [int(i) for i in indices]
-        super().__init__(inner, [inner.labels[i] for i in self.indices])
-
-    def find(self, index: int) -> tuple[Pictures, int]:
-        return self.inner, self.indices[index]
-
-    def subset(self, indices: Sequence[int]) -> Pictures:
-        return Subset(self.inner, [self.indices[i] for i in indices])
-
-    def identity(self) -> str | None:
-        inner = self.inner.identity()
-        if inner is None:
-            return None
-        chosen = np.asarray(self.indices, dtype=np.int64).tobytes()
-        return hashlib.blake2b(inner.encode() + chosen, digest_size=16).hexdigest()
-
-
-class Joined(Delegated):
-    """Several collections, one after the other."""
-
-    def __init__(self, members: Sequence[Pictures]) -> None:
-        self.members = members
-        self.labels = [label for member in members for label in member.labels]
-        self._starts = np.cumsum([0, *(len(member) for member in members)])
-
-    def find(self, index: int) -> tuple[Pictures, int]:
-        number = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return self.members[number], index - int(self._starts[number])
-
-    def side(self, transform: Transform) -> int:
+        self.check()
         return max(member.side(transform) for member in self.members)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
+        groups = self._grouped(indices)
+        if len(groups) == 1:
+            return groups[0][0].plain(groups[0][2], transform)
         views = torch.empty((len(indices), 3, transform.size, transform.size), dtype=torch.uint8)
-        for member, rows, positions in self._grouped(indices):
+        for member, rows, positions in groups:
             views[rows] = member.plain(positions, transform)
         return views
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
+        groups = self._grouped(indices)
+        if len(self.members) == len(groups) == 1:
+            return groups[0][0].canvas(groups[0][2], transform)
         side = self.side(transform)
         squares, shapes = torch.zeros((len(indices), 3, side, side), dtype=torch.uint8), torch.empty(len(indices), 3)
-        for member, rows, positions in self._grouped(indices):
+        for member, rows, positions in groups:
             smaller, own = member.canvas(positions, transform)
             width = smaller.shape[-1]
             squares[rows, :, :width, :width] = smaller
             shapes[rows] = own * torch.tensor([1.0, width / side, width / side])
         return squares, shapes
 
-    def _grouped(self, indices: Sequence[int]) -> Iterator[tuple[Pictures, Tensor, list[int]]]:
+    def _grouped(self, indices: Sequence[int]) -> list[tuple[Pictures, Tensor, list[int]]]:
         """Each member, the rows of ``indices`` that belong to it, and their positions in it."""
-        wanted = np.asarray(indices, dtype=np.int64)
+        self.check()
+        wanted = self.indices[_index(indices)]
         numbers = np.searchsorted(self._starts, wanted, side="right") - 1
-        for number in np.unique(numbers):
-            rows = np.flatnonzero(numbers == number)
-            yield self.members[number], torch.from_numpy(rows), (wanted[rows] - self._starts[number]).tolist()
+        rows = {number: np.flatnonzero(numbers == number) for number in np.unique(numbers)}
+        return [
+            (self.members[number], torch.from_numpy(own), (wanted[own] - self._starts[number]).tolist())
+            for number, own in rows.items()
+        ]
 
 
 def join(members: Sequence[Pictures]) -> Pictures:
-    """The pictures of all ``members``, one after the other; subsets of one collection become one subset of it."""
+    """The pictures of all ``members``, one after the other; selections from the same pictures become one."""
     first = members[0]
-    if isinstance(first, Subset) and all(isinstance(m, Subset) and m.inner is first.inner for m in members):
-        return Subset(first.inner, [i for m in members if isinstance(m, Subset) for i in m.indices])
-    return Joined(members) if len(members) > 1 else first
+    plain = [m for m in members if type(m) is Selection]  # a cache is one, too, and must be read through
+    if len(plain) == len(members) and all((m.members, m.check) == (plain[0].members, plain[0].check) for m in plain):
+        return Selection(plain[0].members, np.concatenate([m.indices for m in plain]), plain[0].check)
+    return Selection(members) if len(members) > 1 else first
 
 
 class ArrayPictures(Pictures):

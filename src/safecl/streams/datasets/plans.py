@@ -1,0 +1,203 @@
+"""Which file of a published dataset goes where in ``train|test/[domain/]class/picture``, and what split that makes."""
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from safecl.errors import SafeclError
+from safecl.streams.datasets.archive import Source
+from safecl.streams.pictures.decode import EXTENSIONS
+
+PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"
+SPLITS = {
+    PROCESSED: "the split fixed in the processed archive, as the field reports it",
+    OFFICIAL: "the split published with the pictures",
+    SEEDED: "80 % / 20 % of every class drawn with seed 1993: not the field's split, not comparable with its numbers",
+}
+SPLIT_SEED = 1993
+CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
+CORE50_TESTED = ("s3", "s7", "s10")
+OFFICE_HOME_DOMAINS = ("Art", "Clipart", "Product", "Real World")  # the order of the sessions
+Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
+
+
+class Plan(NamedTuple):
+    """Which member of which source goes where below the dataset's folder, and what split that makes."""
+
+    split: str
+    moves: Moves
+
+
+def processed(sources: Sequence[Source]) -> Plan:
+    """Take what lies below a folder train or test, wherever in the archive that is."""
+    moves = moved(sources, _below_split)
+    if not any(found for _, found in moves):
+        raise SafeclError(f"{sources[0].path} has no folders train/CLASS and test/CLASS with pictures.")
+    return Plan(PROCESSED, moves)
+
+
+def official(sources: Sequence[Source]) -> Plan:
+    """As processed, by the flag of the official annotations."""
+    return Plan(OFFICIAL, processed(sources).moves)
+
+
+def processed_or_seeded(sources: Sequence[Source]) -> Plan:
+    """The processed archive, or the official one (``.../class/picture``), which has no split: then one is drawn."""
+    moves = moved(sources, _below_split)
+    if any(found for _, found in moves):
+        return Plan(PROCESSED, moves)
+    drawn = [(source, seeded_moves(source.names())) for source in sources]
+    if not any(found for _, found in drawn):
+        raise SafeclError(f"{sources[0].path} has no pictures in class folders.")
+    return Plan(SEEDED, drawn)
+
+
+def cub(sources: Sequence[Source]) -> Plan:
+    """The processed archive, or the official one with its lists ``images.txt`` and ``train_test_split.txt``."""
+    lists = contents(sources, "images.txt", "train_test_split.txt")
+    if len(lists) < 2:
+        return processed(sources)
+    paths, training = (dict(line.split(maxsplit=1) for line in _lines(lists[name])) for name in sorted(lists))
+    parts = {"1": "train", "0": "test"}
+    if strange := [path for number, path in paths.items() if training.get(number) not in parts]:
+        raise SafeclError(f"{sources[0].path} lists {strange[0]}, but its split is missing; fetch it again.")
+    return by_lists(sources, {path: f"{parts[training[number]]}/{path}" for number, path in paths.items()})
+
+
+def food101(sources: Sequence[Source]) -> Plan:
+    """The archive with its lists ``meta/train.txt`` and ``meta/test.txt`` of ``class/number``."""
+    lists = contents(sources, "train.txt", "test.txt")
+    if len(lists) < 2:
+        raise SafeclError(f"{sources[0].path} has no list meta/train.txt: it is not Food-101 as it is published.")
+    parts = {PurePosixPath(name).stem: _lines(data) for name, data in lists.items()}
+    return by_lists(sources, {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines})
+
+
+def pets(sources: Sequence[Source]) -> Plan:
+    """Two archives: pictures ``breed_number.jpg``, and the lists ``trainval.txt`` and ``test.txt`` of their names."""
+    lists = contents(sources, "trainval.txt", "test.txt")
+    if len(lists) < 2:
+        raise SafeclError(
+            "Oxford-IIIT Pets is prepared from one folder with images.tar.gz and annotations.tar.gz; the lists "
+            "trainval.txt and test.txt are missing."
+        )
+    places = {}
+    for name, part in (("trainval.txt", "train"), ("test.txt", "test")):
+        for stem in (line.split()[0] for line in _lines(lists[name]) if not line.startswith("#")):
+            places[f"{stem}.jpg"] = f"{part}/{stem.rpartition('_')[0]}/{stem}.jpg"
+    return by_lists(sources, places)
+
+
+def flowers102(sources: Sequence[Source]) -> Plan:
+    """The archive of pictures, the labels and the sets; a class is the number of its label, with three digits."""
+    from scipy.io import loadmat
+
+    arrays: dict[str, Any] = {}
+    for name, data in contents(sources, "imagelabels.mat", "setid.mat").items():
+        try:
+            arrays |= loadmat(io.BytesIO(data))
+        except Exception as error:  # scipy's reader raises almost anything on broken data
+            raise SafeclError(f"{name} cannot be read as a MATLAB file ({error}); fetch it again.") from None
+    parts = {"trnid": "train", "valid": "train", "tstid": "test"}
+    missing = [name for name in ("labels", *parts) if name not in arrays]
+    if missing:
+        raise SafeclError(
+            "Flowers-102 is prepared from one folder with 102flowers.tgz, imagelabels.mat and setid.mat; missing: "
+            f"{', '.join(missing)}."
+        )
+    labels = arrays["labels"].ravel()
+    numbers = [(int(number), part) for array, part in parts.items() for number in arrays[array].ravel()]
+    files = {number: f"image_{number:05d}.jpg" for number, _ in numbers}
+    return by_lists(sources, {files[n]: f"{part}/{labels[n - 1]:03d}/{files[n]}" for n, part in numbers})
+
+
+def core50(sources: Sequence[Source]) -> Plan:
+    """``…/place/object/picture``; three of the places are the test set."""
+
+    def to(name: str) -> str | None:
+        place = PurePosixPath(name).parts[-3:]
+        if len(place) < 3 or place[0] not in CORE50_DOMAINS + CORE50_TESTED:
+            return None
+        return "/".join(["test" if place[0] in CORE50_TESTED else "train", *place])
+
+    return with_domains(Plan(OFFICIAL, moved(sources, to)), CORE50_DOMAINS + CORE50_TESTED, "CORe50")
+
+
+def office_home(sources: Sequence[Source]) -> Plan:
+    """``…/domain/class/picture``; there is no split, so one is drawn in every domain."""
+    moves: Moves = []
+    for source in sources:
+        names, found = pictures_of(source.names()), dict[str, str]()
+        for domain in OFFICE_HOME_DOMAINS:
+            drawn = seeded_moves(name for name in names if PurePosixPath(name).parts[-3:-2] == (domain,))
+            found |= {name: to.replace("/", f"/{domain}/", 1) for name, to in drawn.items()}
+        moves.append((source, found))
+    return with_domains(Plan(SEEDED, moves), OFFICE_HOME_DOMAINS, "Office-Home")
+
+
+def with_domains(plan: Plan, domains: Sequence[str], title: str) -> Plan:
+    """The plan, if it has pictures of every domain."""
+    there = {to.split("/")[1] for _, found in plan.moves for to in found.values()}
+    if missing := [domain for domain in domains if domain not in there]:
+        raise SafeclError(f"{plan.moves[0][0].path} lacks the folders {', '.join(missing)} of {title}.")
+    return plan
+
+
+def by_lists(sources: Sequence[Source], places: dict[str, str]) -> Plan:
+    """An official split; ``places`` says where each picture goes, by its name or the last parts of its path."""
+    depth = max((name.count("/") for name in places), default=0) + 1
+    moves = moved(sources, lambda name: places.get("/".join(PurePosixPath(name).parts[-depth:])))
+    there = {to for _, found in moves for to in found.values()}
+    if absent := [name for name, to in places.items() if to not in there]:
+        raise SafeclError(f"{sources[0].path} lists {min(absent)}, but the picture is missing; fetch it again.")
+    return Plan(OFFICIAL, moves)
+
+
+def contents(sources: Sequence[Source], *files: str) -> dict[str, bytes]:
+    """The contents of files, wherever in the sources they lie, by their names."""
+    every = ((source, name, PurePosixPath(name).name) for source in sources for name in source.names())
+    return {file: source.read(name) for source, name, file in every if file in files}
+
+
+def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Moves:
+    """Where ``place`` puts each picture, if anywhere."""
+    return [
+        (source, {name: to for name in pictures_of(source.names()) if (to := place(name)) is not None})
+        for source in sources
+    ]
+
+
+def seeded_moves(names: Iterable[str]) -> dict[str, str]:
+    """80 % of every class for training; the draw depends on the sorted names alone."""
+    from safecl.streams.stream import split  # torch is imported there
+
+    chosen = [name for name in sorted(pictures_of(names)) if len(PurePosixPath(name).parts) > 1]
+    classes = [PurePosixPath(name).parts[-2] for name in chosen]
+    test = set(split(classes, 0.2, np.random.default_rng(SPLIT_SEED))[1])
+    return {
+        name: f"{'test' if i in test else 'train'}/{classes[i]}/{PurePosixPath(name).name}"
+        for i, name in enumerate(chosen)
+    }
+
+
+def pictures_of(names: Iterable[str]) -> list[str]:
+    """Names of pictures, without the notes and leftovers that archives carry."""
+    return [
+        name
+        for name in names
+        if PurePosixPath(name).suffix.lower() in EXTENSIONS
+        and not any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
+    ]
+
+
+def _lines(data: bytes) -> list[str]:
+    return [line for line in data.decode("utf-8").splitlines() if line.strip()]
+
+
+def _below_split(name: str) -> str | None:
+    parts = PurePosixPath(name).parts
+    at = next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
+    return None if at is None else "/".join(parts[at:])
