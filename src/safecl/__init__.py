@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     METHODS: dict[str, type[MethodSettings]]
     from safecl.streams.catalog import open_stream as open_stream
     from safecl.streams.sources.arrays import from_arrays as from_arrays
-    from safecl.streams.sources.hub import from_hugging_face as from_hugging_face
-    from safecl.streams.sources.torch import from_torch as from_torch
+    from safecl.streams.sources.arrays import from_hugging_face as from_hugging_face
+    from safecl.streams.sources.arrays import from_torch as from_torch
     from safecl.streams.stream import Stream as Stream
 
 # The public names and where they come from; a module is imported when one of its names is first used.
@@ -35,8 +35,8 @@ _PUBLIC = {
     "SafeclError": "safecl.errors:SafeclError",
     "Stream": "safecl.streams.stream:Stream",
     "from_arrays": "safecl.streams.sources.arrays:from_arrays",
-    "from_hugging_face": "safecl.streams.sources.hub:from_hugging_face",
-    "from_torch": "safecl.streams.sources.torch:from_torch",
+    "from_hugging_face": "safecl.streams.sources.arrays:from_hugging_face",
+    "from_torch": "safecl.streams.sources.arrays:from_torch",
     "load_backbone": "safecl.backbone.load:load_backbone",
     "open_stream": "safecl.streams.catalog:open_stream",
     "run": "safecl.experiments.launch:run",

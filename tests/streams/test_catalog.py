@@ -75,7 +75,7 @@ class Split:
 
 def test_a_hugging_face_dataset_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = Split()
-    monkeypatch.setattr("safecl.streams.sources.hub.load_hugging_face", lambda name: {"train": split})
+    monkeypatch.setattr("safecl.streams.sources.arrays.load_hugging_face", lambda name: {"train": split})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     stream = open_stream("hf:somebody/birds", size=4)
     session, measured = stream.open(1), split.decoded

@@ -15,11 +15,9 @@ from safecl.streams.drawn.glyphs import GlyphPictures
 from safecl.streams.pictures.cache import cached
 from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join
-from safecl.streams.sources.arrays import Images
+from safecl.streams.sources.arrays import Images, from_hugging_face, from_torch
 from safecl.streams.sources.folder import read_folder
-from safecl.streams.sources.hub import from_hugging_face
 from safecl.streams.sources.table import read_manifest
-from safecl.streams.sources.torch import from_torch
 from safecl.streams.stream import Part, Stream
 
 

@@ -73,9 +73,9 @@ def test_paths_may_be_path_objects() -> None:
     [
         ("cifar10", "There is no stream 'cifar10'; did you mean 'cifar100'?"),
         ("foldr:/x", "There is no stream 'foldr:/x'; did you mean 'folder:PATH'?"),
-        ("folder:", "The stream 'folder:' lacks what comes after the colon, for example folder:pictures."),
-        ("hf:", "The stream 'hf:' lacks what comes after the colon, for example hf:NAME."),
-        ("csv:", "The stream 'csv:' lacks what comes after the colon, for example csv:pictures.csv."),
+        ("folder:", "The stream 'folder:' lacks what comes after the colon: write folder:PATH."),
+        ("hf:", "The stream 'hf:' lacks what comes after the colon: write hf:NAME."),
+        ("csv:", "The stream 'csv:' lacks what comes after the colon: write csv:FILE."),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(text: str, sentence: str) -> None:

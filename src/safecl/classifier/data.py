@@ -15,11 +15,9 @@ from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, c
 from safecl.streams.pictures.decode import EXTENSIONS
 from safecl.streams.pictures.files import File, FilePictures, printable
 from safecl.streams.pictures.images import Pictures, Transform
-from safecl.streams.sources.arrays import Images, array_pictures, plain_label
+from safecl.streams.sources.arrays import Images, array_pictures, hub_pictures, plain_label, torch_pictures
 from safecl.streams.sources.folder import read_folder, scan
-from safecl.streams.sources.hub import HuggingFacePictures
 from safecl.streams.sources.table import read_manifest
-from safecl.streams.sources.torch import TorchPictures
 
 MAX_HELD_BYTES = 512 << 20  # bytes of decoded pictures that are held in RAM
 TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -38,7 +36,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
     if labels is None and isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray | Tensor):
         data, labels = data
     if labels is None and hasattr(data, "features") and hasattr(data, "column_names"):
-        return HuggingFacePictures(data, "the dataset", None, None), "dataset"
+        return hub_pictures(data), "dataset"
     if labels is None and isinstance(data, list | tuple):
         data, labels = _pairs(data)
     if labels is None:
@@ -46,7 +44,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
             raise SafeclError(
                 f"There are no labels for the pictures, which are a {type(data).__name__}; give one label per picture."
             )
-        found: Pictures = TorchPictures(data)
+        found: Pictures = torch_pictures(data)
     else:
         found = _with_labels(data, labels)
     if not len(found):
@@ -67,7 +65,7 @@ def unlabelled(data: Any) -> Pictures:
             return Images([data], [""])
         return array_pictures(data, [""] * len(data))
     if hasattr(data, "features") and hasattr(data, "column_names"):
-        return HuggingFacePictures(data, "the dataset", None, None)
+        return hub_pictures(data)
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise SafeclError(f"A {type(data).__name__} is no picture; give paths, images, arrays or a dataset.")
     items = [item[0] if isinstance(item, tuple) else item for item in (data[i] for i in range(len(data)))]

@@ -13,7 +13,7 @@ from safecl.streams.datasets.dataset import Dataset, record
 from safecl.streams.datasets.plans import SPLITS
 from safecl.streams.drawn.glyphs import glyph_transform, glyphs
 from safecl.streams.pictures.cache import cache_folder, cached
-from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform
+from safecl.streams.pictures.images import ArrayPictures, Transform
 from safecl.streams.settings import (
     DatasetSettings,
     FolderSettings,
@@ -25,8 +25,8 @@ from safecl.streams.settings import (
     parse_stream,
     short_form,
 )
+from safecl.streams.sources.arrays import hugging_face
 from safecl.streams.sources.folder import read_folder
-from safecl.streams.sources.hub import hugging_face
 from safecl.streams.sources.table import read_manifest
 from safecl.streams.stream import Stream
 
@@ -82,25 +82,21 @@ def transform_of(stream: StreamSettings | None, size: int | None = None) -> Tran
     if stream is None:
         return Transform() if size is None else Transform(size)
     dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
-    margin = stream.margin if dataset is None or stream.margin is not None else dataset.margin
-    shape = {"size": size, "margin": margin, "scale": stream.scale, "ratio": stream.ratio, "flip": stream.flip}
-    given: dict[str, Any] = {key: value for key, value in shape.items() if value is not None}
-    return Transform(**given)
+    usual: dict[str, Any] = {} if dataset is None else {"margin": dataset.margin}
+    given = stream.model_dump(include={"margin", "scale", "ratio", "flip"}, exclude_none=True)
+    return Transform(**usual | given | ({} if size is None else {"size": size}))
 
 
 def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
     """The pictures of a stream, not yet cut into sessions; ``rules`` replace those of a folder or table."""
     if isinstance(stream, FolderSettings | TableSettings):
         keys = {"test_fraction", "split_seed", "unreadable", "duplicates"}
-        own: Any = {**stream.model_dump(include=keys), **rules}
-        own.update(rules)
+        own: Any = stream.model_dump(include=keys) | rules
         if isinstance(stream, FolderSettings):
             return read_folder(stream.path, protocol=stream.protocol, **own)
         return read_manifest(stream.path, stream.kind, **own)
     if isinstance(stream, HuggingFaceSettings):
-        return hugging_face(
-            stream.name, stream.image, stream.label, test_fraction=stream.test_fraction, split_seed=stream.split_seed
-        )
+        return hugging_face(**stream.model_dump(include={"name", "image", "label", "test_fraction", "split_seed"}))
     if isinstance(stream, DatasetSettings):
         data, dataset, split = read_dataset(stream)
         for difference in wrong_counts(data, dataset, split):
@@ -140,9 +136,6 @@ def with_cache(data: Collection, transform: Transform, cache: bool | str | Path)
     folder = cache_folder(data.home, cache)
     if folder is None:
         return data
-
-    def through(pictures: Pictures, *views: str) -> Pictures:
-        return cached(pictures, transform, folder, views)
-
-    training = ("plain",) if isinstance(data.train, ArrayPictures) else ("plain", "canvas")
-    return replace(data, train=through(data.train, *training), test=through(data.test, "plain"))
+    views = ("plain",) if isinstance(data.train, ArrayPictures) else ("plain", "canvas")
+    train, test = cached(data.train, transform, folder, views), cached(data.test, transform, folder, ("plain",))
+    return replace(data, train=train, test=test)

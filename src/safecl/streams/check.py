@@ -4,11 +4,11 @@
 """
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import Label, Pictures, Selection
 from safecl.streams.pictures.load import readers
 from safecl.streams.settings import Duplicates, Unreadable
+from safecl.streams.stream import positions
 from safecl.streams.stream import split as draw_split
 
 Refuse: TypeAlias = Callable[[str], None]
 One: TypeAlias = tuple[Pictures, int]
-T = TypeVar("T")
 MAX_NAMES = 5  # names that a sentence lists
 TAIL_BYTES = 4096  # bytes at the end of a file: headers are often equal, ends are not
 
@@ -86,31 +86,25 @@ def collect(
     missing = sorted({str(given.labels[i]) for i in hold if given.labels[i] not in shown})
     if missing:
         refuse(f"The class {missing[0]!r} of {place} has test pictures but no training picture.")
-    lost = sorted({str(label) for label in train.labels if label not in shown})
-    if lost:
-        warnings.warn(
-            f"{counted(len(lost), 'class is', 'classes are')} omitted from {place}, with no picture that can be read: "
-            f"{naming(map(repr, lost))}.",
-            stacklevel=3,
-        )
-    learned = omit_duplicates(train, keep, given, hold, place, duplicates, refuse)
+    lost = sorted({repr(str(label)) for label in train.labels if label not in shown})
+    warn_omitted(lost, "class", f"from {place}, with no picture that can be read")
+    everything = [*((train, i) for i in keep), *((given, i) for i in hold)]
+    learned = learned_test_files(train, everything, place, duplicates, refuse)
     hold = [i for i in hold if i not in learned]
-    domains = None if train_domains is None else [train_domains[i] for i in keep]
-    tested = None if test_domains is None else [test_domains[i] for i in hold]
     if test is None:
-        strata = [train.labels[i] if domains is None else (domains[n], train.labels[i]) for n, i in enumerate(keep)]
+        strata = [(None if train_domains is None else train_domains[i], train.labels[i]) for i in keep]
         first, second = draw_split(strata, test_fraction, np.random.default_rng([split_seed, 1]))
-        given, hold, keep = train, [keep[n] for n in second], [keep[n] for n in first]
-        if domains is not None:
-            domains, tested = [domains[n] for n in first], [domains[n] for n in second]
+        given, test_domains = train, train_domains
+        keep, hold = [keep[n] for n in first], [keep[n] for n in second]
         split = f"{test_fraction:.0%} of every class held out for testing, seed {split_seed}"
+    domains = None if train_domains is None else tuple(train_domains[i] for i in keep)
     return Collection(
         name=name,
         train=train.subset(keep),
         test=given.subset(hold),
         classes=tuple(label for label in classes or sorted_classes(shown) if label in shown),
-        train_domains=None if domains is None else tuple(domains),
-        test_domains=None if tested is None else tuple(tested),
+        train_domains=domains,
+        test_domains=None if test_domains is None else tuple(test_domains[i] for i in hold),
         domains=tuple(dict.fromkeys(domains or ())),
         split=split,
         home=home,
@@ -129,32 +123,20 @@ def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse:
     if bad and unreadable == "refuse":
         refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
     elif 0 < len(bad) < len(pictures):  # with none left, an error follows
-        warnings.warn(
-            f"{counted(len(bad), 'picture is', 'pictures are')} omitted as unreadable: "
-            f"{naming(map(pictures.where, bad))}.",
-            stacklevel=4,
-        )
+        warn_omitted([pictures.where(i) for i in bad], "picture", "as unreadable")
     return [i for i in range(len(pictures)) if i not in bad]
 
 
-def omit_duplicates(
-    train: Pictures,
-    keep: Sequence[int],
-    test: Pictures,
-    hold: Sequence[int],
-    place: str,
-    duplicates: Duplicates,
-    refuse: Refuse,
+def learned_test_files(
+    train: Pictures, everything: Sequence[One], place: str, duplicates: Duplicates, refuse: Refuse
 ) -> set[int]:
     """Positions of test files that are training files as well; a file in two classes is refused.
 
     Pictures that are not files would all have to be decoded to be compared; only ``check`` does that.
     """
     overlap: dict[int, str] = {}
-    everything = [*((train, i) for i in keep), *((test, i) for i in hold)]
     files = [one for one in everything if (file := file_of(*one)) is not None and not file.problem]
-    for group in same_pictures(files):
-        (a, i), *others = group
+    for (a, i), *others in same_pictures(files):
         other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
         if duplicates == "refuse" and other is not None:
             b, j = other
@@ -163,14 +145,9 @@ def omit_duplicates(
                 "remove the wrong one, or set stream.duplicates=allow."
             )
         if a is train:
-            overlap |= {j: a.where(i) for b, j in others if b is test}
-    if overlap:
-        pairs = [f"{test.where(position)} = {twin}" for position, twin in overlap.items()]
-        warnings.warn(
-            f"{counted(len(overlap), 'picture is', 'pictures are')} omitted from the test of {place}, because the same "
-            f"picture is in training: {naming(pairs)}.",
-            stacklevel=4,
-        )
+            overlap |= {j: f"{b.where(j)} = {a.where(i)}" for b, j in others if b is not train}
+    why = f"from the test of {place}, because the same picture is in training"
+    warn_omitted(list(overlap.values()), "picture", why)
     return set(overlap)
 
 
@@ -274,19 +251,19 @@ def naming(names: Iterable[str]) -> str:
     return ", ".join(listed[:MAX_NAMES]) + more
 
 
+def warn_omitted(names: Sequence[str], noun: str, why: str) -> None:
+    if names:
+        are = f"{counted(len(names), noun)} {'is' if len(names) == 1 else 'are'}"
+        warnings.warn(f"{are} omitted {why}: {naming(names)}.", stacklevel=4)
+
+
 def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:
     """Groups of pictures with the same content; of files, only those of one size and ending are read as a whole."""
     groups: Iterable[list[One]] = [list(everything)]
     for key in (_size, _tail, lambda one: one[0].digest(one[1])):
-        groups = [finer for group in groups for finer in _grouped(group, key).values() if len(finer) > 1]
+        cut = [(group, where) for group in groups for where in positions(map(key, group)).values()]
+        groups = [[group[i] for i in where] for group, where in cut if len(where) > 1]
     return groups
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, list[T]]:
-    found: dict[Hashable, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def _size(one: One) -> int:

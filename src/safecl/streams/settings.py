@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
@@ -20,7 +20,6 @@ DATASETS = (
     *("cars", "flowers102", "pets", "food101", "core50", "office-home"),
 )
 FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
-_EXAMPLES = {"folder": "pictures", "csv": "pictures.csv", "parquet": "pictures.parquet", "hf": "NAME"}
 
 PathText: TypeAlias = Annotated[str, BeforeValidator(lambda v: os.fspath(v) if isinstance(v, os.PathLike) else v)]
 Pair: TypeAlias = tuple[float, float]
@@ -36,7 +35,8 @@ class _Sessions(Settings):
     @property
     def title(self) -> str:
         """A short word for folder names and tables."""
-        return self.kind
+        place = Path(os.path.abspath(os.path.expanduser(getattr(self, "path", getattr(self, "name", self.kind)))))
+        return slug(place.stem if self.kind in ("csv", "parquet") else place.name)
 
 
 class GlyphsSettings(_Sessions):
@@ -93,20 +93,12 @@ class FolderSettings(_Files):
     kind: Literal["folder"] = "folder"
     path: PathText = Field(min_length=1, description="the folder that holds the class folders")
 
-    @property
-    def title(self) -> str:
-        return slug(os.path.basename(os.path.abspath(os.path.expanduser(self.path))))
-
 
 class TableSettings(_Files):
     """A CSV or Parquet table with the columns path and label."""
 
     kind: Literal["csv", "parquet"]
     path: PathText = Field(min_length=1, description="the table; paths in it are relative to its folder")
-
-    @property
-    def title(self) -> str:
-        return slug(Path(self.path).stem)
 
 
 class HuggingFaceSettings(_Own):
@@ -117,19 +109,13 @@ class HuggingFaceSettings(_Own):
     image: str | None = Field(None, description="the column of pictures; found by its type if not given")
     label: str | None = Field(None, description="the column of labels; found by its type if not given")
 
-    @property
-    def title(self) -> str:
-        return slug(self.name.rstrip("/").rpartition("/")[2])
-
 
 class DatasetSettings(_Pictures):
     """One of the published datasets."""
 
     kind: Literal["dataset"] = "dataset"
     name: str = Field(description="which dataset")
-    root: PathText | None = Field(
-        None, description="the folder of prepared datasets; SAFECL_DATA, or data, if not given"
-    )
+    root: PathText | None = Field(None, description="folder of prepared datasets; SAFECL_DATA, or data, if not given")
 
     @field_validator("name")
     @classmethod
@@ -138,22 +124,15 @@ class DatasetSettings(_Pictures):
             raise unknown("dataset", name, DATASETS)
         return canonical(name)
 
-    @property
-    def title(self) -> str:
-        return self.name
-
 
 StreamSettings: TypeAlias = Annotated[
     GlyphsSettings | FolderSettings | TableSettings | HuggingFaceSettings | DatasetSettings,
     Field(discriminator="kind"),
 ]
 KINDS: dict[str, type[_Sessions]] = {
-    "glyphs": GlyphsSettings,
-    "folder": FolderSettings,
-    "csv": TableSettings,
-    "parquet": TableSettings,
-    "hf": HuggingFaceSettings,
-    "dataset": DatasetSettings,
+    kind: settings
+    for settings in (GlyphsSettings, FolderSettings, TableSettings, HuggingFaceSettings, DatasetSettings)
+    for kind in get_args(settings.model_fields["kind"].annotation)
 }
 _ADAPTER: TypeAdapter[StreamSettings] = TypeAdapter(StreamSettings)
 
@@ -175,10 +154,10 @@ def parse_stream(values: str | dict[str, Any]) -> StreamSettings:
 def short_form(text: str) -> dict[str, Any]:
     """The keys that ``glyphs``, ``folder:PATH``, ``csv:FILE``, ``parquet:FILE``, ``hf:NAME`` or a dataset stand for."""
     kind, colon, rest = text.partition(":")
-    if colon and kind in _EXAMPLES:
+    form = next((form for form in FORMS if form.startswith(f"{kind}:")), None)
+    if colon and form is not None:
         if not rest:
-            example = f"{kind}:{_EXAMPLES[kind]}"
-            raise SafeclError(f"The stream {text!r} lacks what comes after the colon, for example {example}.")
+            raise SafeclError(f"The stream {text!r} lacks what comes after the colon: write {form}.")
         return {"kind": kind, "name" if kind == "hf" else "path": rest}
     if canonical(text) == "glyphs":
         return {"kind": "glyphs"}
@@ -197,9 +176,7 @@ def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:
     kind, name = str(values["kind"]), str(error["loc"][1])  # the member of the union comes first
     if error["type"] == "extra_forbidden":
         if kind == "glyphs" and name in ("first", "step"):
-            return SafeclError(
-                f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions instead."
-            )
+            return SafeclError(f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions.")
         known = [key for key in KINDS[kind].model_fields if key != "kind"]
         near = difflib.get_close_matches(name, known, n=1)
         every = ", ".join(f"stream.{key}" for key in sorted(known))

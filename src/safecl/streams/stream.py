@@ -89,8 +89,8 @@ class Stream:
 
     def joint(self) -> "Stream":
         """The same stream with a single session that brings every class and training picture, for joint training."""
-        same = copy.copy(self)
-        same._joint, same._current = True, None
+        same = self.copy()
+        same._joint = True
         return same
 
     def copy(self, size: int | None = None) -> "Stream":

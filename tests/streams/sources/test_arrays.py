@@ -9,9 +9,7 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.sources.arrays import from_arrays
-from safecl.streams.sources.hub import from_hugging_face
-from safecl.streams.sources.torch import from_torch
+from safecl.streams.sources.arrays import from_arrays, from_hugging_face, from_torch
 
 
 def images(n: int = 20, side: int = 8) -> np.ndarray:

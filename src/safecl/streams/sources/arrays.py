@@ -1,15 +1,15 @@
-"""Pictures that a program holds: arrays, or a list of images, arrays or tensors."""
+"""Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging Face dataset."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.check import collect
-from safecl.streams.collection import make_stream
+from safecl.streams.check import Rules, collect
+from safecl.streams.collection import Collection, make_stream
 from safecl.streams.labels import Label
 from safecl.streams.pictures.decode import UnreadableError, check_shape, rgb
 from safecl.streams.pictures.images import ArrayPictures, Pictures
@@ -35,24 +35,160 @@ def from_arrays(
     return make_stream(data, **options)
 
 
-class Images(Pictures):
-    """Images, arrays or tensors, each of its own size."""
+def from_torch(
+    dataset: Any,
+    test: Any | None = None,
+    *,
+    name: str | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    **options: Any,
+) -> Stream:
+    """A stream of a torch dataset of (picture, label); its ``classes``, where it has them, name the labels.
 
-    def __init__(self, items: Sequence[Any], labels: Sequence[Label]) -> None:
-        self.items, self.labels = items, labels
+    It must return the same picture each time: a run reads every picture once to identify its data, and resumes only
+    with the same. So omit random transforms; crops and flips are made during training. ``options``: of ``make_stream``.
+    """
+    train, title = torch_pictures(dataset), name or type(dataset).__name__
+    held = None if test is None else torch_pictures(test)
+    data = collect(title, train, held, classes=train.classes, test_fraction=test_fraction, split_seed=split_seed)
+    return make_stream(data, **options)
+
+
+def from_hugging_face(
+    dataset: Any,
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    name: str | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    **options: Any,
+) -> Stream:
+    """A stream of a Hugging Face dataset: its name on the hub, a folder of it, or the loaded object."""
+    data = hugging_face(dataset, image, label, name, test_fraction=test_fraction, split_seed=split_seed)
+    return make_stream(data, **options)
+
+
+class Images(Pictures):
+    """Images, arrays or tensors, each of its own size: each of ``items``, or what it has at ``key``.
+
+    ``word``: what an item is called in messages. ``classes``: in their natural order, where there is one. ``known``: a
+    fingerprint of all items, where there is one.
+    """
+
+    def __init__(
+        self,
+        items: Any,
+        labels: Sequence[Label],
+        *,
+        key: str | int | None = None,
+        word: str = "picture",
+        classes: tuple[Label, ...] = (),
+        known: str | None = None,
+    ) -> None:
+        self.items, self.labels, self.key, self.word = items, labels, key, word
+        self.classes, self.known = classes, known
         self._digests: dict[int, bytes] = {}
 
-    def item(self, index: int) -> Any:
-        return self.items[index]
+    def where(self, index: int) -> str:
+        return f"{self.word} {index}"
+
+    def identity(self) -> str | None:
+        return self.known
+
+    def traces(self, indices: Sequence[int]) -> Iterable[bytes]:
+        return super().traces(indices) if self.known is None else (f"{self.known} {i}".encode() for i in indices)
 
     def decode(self, index: int) -> Image.Image:
-        return as_image(self.item(index), self.where(index))
+        item = self.items[int(index)]
+        return as_image(item if self.key is None else item[self.key], self.where(index))
 
     def digest(self, index: int) -> bytes:
         """Of the pixels, whatever holds them. Computed once: making a picture may take long."""
         if index not in self._digests:
             self._digests[index] = super().digest(index)
         return self._digests[index]
+
+
+def torch_pictures(dataset: Any) -> Images:
+    """The pictures of a map-style torch dataset."""
+    labels = [plain_label(value, f"item {i}") for i, value in enumerate(targets(dataset))]
+    labels, classes = named(labels, getattr(dataset, "classes", None))
+    return Images(dataset, labels, key=0, word="item", classes=classes)
+
+
+def targets(dataset: Any) -> list[Any]:
+    """The labels of a torch dataset, read without its pictures where that is possible."""
+    if isinstance(dataset, torch.utils.data.Subset):
+        whole = targets(dataset.dataset)
+        return [whole[i] for i in dataset.indices]
+    for name in ("targets", "labels", "y"):
+        found = getattr(dataset, name, None)
+        if found is not None and len(found) == len(dataset):
+            return list(found)
+    return [dataset[i][1] for i in range(len(dataset))]
+
+
+def hugging_face(
+    name: Any, image: str | None, label: str | None, title: str | None = None, **rules: Unpack[Rules]
+) -> Collection:
+    """The pictures of a dataset ``name`` on the hub, or of a loaded one."""
+    title = title or (name if isinstance(name, str) else "hugging-face")
+    dataset = load_hugging_face(name) if isinstance(name, str) else name
+    splits = dict(dataset) if isinstance(dataset, dict) else {"train": dataset}
+    if "train" not in splits:
+        raise SafeclError(f"The dataset {title} has no split train; it has: {', '.join(splits)}.")
+    held = next((splits[k] for k in ("test", "validation", "valid", "val") if k in splits), None)
+    train = hub_pictures(splits["train"], title, image, label)
+    test = None if held is None else hub_pictures(held, title, image, label)
+    return collect(title, train, test, classes=train.classes, **rules)
+
+
+def load_hugging_face(name: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise SafeclError("Hugging Face data needs the datasets package: pip install 'safecl[datasets]'.") from None
+    try:
+        return datasets.load_dataset(name)
+    except Exception as error:  # the hub, the network and each dataset's own script raise their own
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise SafeclError(f"The Hugging Face dataset {name!r} cannot be loaded: {reason}.") from None
+
+
+def hub_pictures(split: Any, title: str = "the dataset", image: str | None = None, label: str | None = None) -> Images:
+    """The pictures of a Hugging Face split; class names come from its features.
+
+    They are identified by the fingerprint of the split, which changes with its rows, where it has one.
+    """
+    image = image or column(split, title, "Image", ("image", "img", "picture"))
+    label = label or column(split, title, "ClassLabel", ("label", "labels", "fine_label", "class"))
+    for given in (image, label):
+        if given not in split.features:
+            raise SafeclError(f"The dataset {title} has no column {given!r}; it has: {', '.join(split.features)}.")
+    labels = [plain_label(value, f"row {i} of {title}") for i, value in enumerate(split[label])]
+    known = getattr(split, "_fingerprint", None) and f"{split._fingerprint} {image}"
+    labels, classes = named(labels, getattr(split.features[label], "names", None))
+    return Images(split, labels, key=image, word="row", classes=classes, known=known)
+
+
+def column(split: Any, title: str, kind: str, usual: Sequence[str]) -> str:
+    """The column of a feature type, or of a usual name."""
+    by_type = (name for name, feature in split.features.items() if type(feature).__name__ == kind)
+    for name in (*by_type, *(name for name in usual if name in split.features)):
+        return str(name)
+    what = "image" if kind == "Image" else "label"
+    raise SafeclError(
+        f"The dataset {title} has no usual {what} column; set stream.{what}=NAME, one of: {', '.join(split.features)}."
+    )
+
+
+def named(labels: list[Label], names: Sequence[str] | None) -> tuple[list[Label], tuple[Label, ...]]:
+    """The labels by name, and all names, if every label is the number of one."""
+    if not names or not all(isinstance(label, int) and 0 <= label < len(names) for label in labels):
+        return labels, ()
+    return [names[int(label)] for label in labels], tuple(names)
 
 
 def array_pictures(images: Any, labels: Sequence[Any]) -> ArrayPictures:

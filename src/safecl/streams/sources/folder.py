@@ -4,15 +4,13 @@
 """
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
 from safecl.errors import SafeclError
-from safecl.lines import counted
-from safecl.streams.check import Rules, collect, naming
+from safecl.streams.check import Rules, collect, warn_omitted
 from safecl.streams.collection import Collection
 from safecl.streams.pictures.decode import EXTENSIONS, UNREAD
 from safecl.streams.pictures.files import File, FilePictures, as_text, printable
@@ -85,13 +83,8 @@ def scan(top: Path) -> Iterator[Found]:
     """
     unread: list[str] = []
     yield from _scan(os.fspath(top), (), (), unread)
-    if unread:
-        they = "It is" if len(unread) == 1 else "They are"
-        warnings.warn(
-            f"{counted(len(unread), 'picture is', 'pictures are')} omitted, of a kind that is not read: "
-            f"{naming(map(printable, unread))}. {they} read when saved as JPEG or PNG.",
-            stacklevel=2,
-        )
+    why = "of a kind that is not read, unlike JPEG and PNG"
+    warn_omitted([printable(path) for path in unread], "picture", why)
 
 
 def _scan(
@@ -134,10 +127,5 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
         ignored = any(part.startswith(".") or part == "__MACOSX" for part in inside.parts)
         broken = path.is_symlink() and not path.exists() and path.suffix.lower() not in EXTENSIONS
         if not ignored and tuple(map(as_text, inside.parts)) not in filled and (broken or path.is_dir()):
-            empty.append(printable(inside))
-    if empty:
-        warnings.warn(
-            f"{counted(len(empty), 'class folder is', 'class folders are')} omitted as empty in {printable(top)}: "
-            f"{naming(map(repr, empty))}.",
-            stacklevel=3,
-        )
+            empty.append(repr(printable(inside)))
+    warn_omitted(empty, "class folder", f"as empty in {printable(top)}")
