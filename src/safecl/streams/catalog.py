@@ -67,11 +67,9 @@ def open_stream(
         first=first,
         step=step,
         order_seed=stream.order_seed if dataset is None or dataset.shuffled else None,
-        order=stream.order,
-        domains=stream.domains,
         transform=transform,
-        held_out=stream.held_out,
         seed=seed,
+        **stream.model_dump(include={"order", "domains", "held_out"}),
     )
 
 

@@ -30,11 +30,8 @@ class Collection:
         """The protocol the data suggests: domains that all show the same classes, domains that do not, or none."""
         if self.train_domains is None:
             return "class"
-        shown: dict[str, set[Label]] = {}
-        for domain, label in zip(self.train_domains, self.train.labels, strict=True):
-            shown.setdefault(domain, set()).add(label)
-        every = set(self.classes)
-        return "domain" if all(found == every for found in shown.values()) else "mixed"
+        shown = set(zip(self.train_domains, self.train.labels, strict=True))
+        return "domain" if len(shown) == len(set(self.train_domains)) * len(self.classes) else "mixed"
 
 
 def make_stream(

@@ -205,7 +205,7 @@ def test_cifar_pickles_are_prepared_checked_and_streamed(tmp_path: Path, miniatu
     assert stream.transform == replace(FIELD, margin=1.0) and stream.transform.resize == 224
     session = stream.open(1)
     assert len(session.train) == 20 and len(stream.test(1)) == 10
-    row = np.frombuffer(pickled and load(root / "cifar-100-python/test")["data"][68].tobytes(), dtype=np.uint8)
+    row = np.frombuffer(pickled and load(root / "cifar-100-python/test", "data")[0][68].tobytes(), dtype=np.uint8)
     position = list(stream.test(1).labels).index("thing68")
     assert (np.asarray(stream.test(1).decode(position)) == row.reshape(3, 32, 32).transpose(1, 2, 0)).all()
     assert session.train.canvas([0], stream.transform)[0].shape == (1, 3, 32, 32)
@@ -229,7 +229,7 @@ def test_a_broken_cifar_pickle_is_one_sentence(tmp_path: Path) -> None:
     for data in (b"", b"\x80\x02}(", pickle.dumps([1, 2])):
         (tmp_path / "train").write_bytes(data)
         with pytest.raises(SafeclError, match="prepare cifar100 again"):
-            load(tmp_path / "train")
+            load(tmp_path / "train", "data")
 
 
 def domainnet(folder: Path, lists_as_they_are: bool = True) -> Path:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from safecl.errors import SafeclError
+from safecl.streams.catalog import open_stream
 from safecl.streams.drawn import drawing
 from safecl.streams.drawn.drawing import FACES, STYLES, draw
 from safecl.streams.drawn.glyphs import DOMAINS, POOL, PRETRAINING_POOL, GlyphPictures, glyphs
@@ -174,11 +175,12 @@ def test_without_matplotlib_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch
     ("options", "said"),
     [
         ({"classes": 100_000}, r"stream\.classes .* not 100000"),
-        ({"sessions": 0}, r"stream\.sessions .* not 0"),
-        ({"train": 0}, r"stream\.train and stream\.test"),
+        ({"sessions": 51}, r"stream\.sessions .* not 51"),
+        ({"sessions": 0}, r"stream\.sessions=0 is wrong"),
+        ({"train": 0}, r"stream\.train=0 is wrong"),
         ({"protocol": "clas"}, "did you mean 'class'"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(options: dict, said: str) -> None:
     with pytest.raises(SafeclError, match=said):
-        glyphs(**options)
+        open_stream("glyphs", **options)

@@ -31,7 +31,7 @@ def read(place: Path) -> "Collection":
     """Classes are numbered alphabetically, as in ``meta``, and labelled by their names."""
     from safecl.streams.collection import Collection
 
-    names = [str(name) for name in _get(place / "meta", "fine_label_names")[0]]
+    names = [str(name) for name in load(place / "meta", "fine_label_names")[0]]
     train, test = (_pictures(place / part, names) for part in ("train", "test"))
     return Collection("cifar100", train, test, tuple(names), home=place)
 
@@ -39,24 +39,24 @@ def read(place: Path) -> "Collection":
 def _pictures(path: Path, names: Sequence[str]) -> "ArrayPictures":
     from safecl.streams.pictures.images import ArrayPictures
 
-    data, labels = _get(path, "data", "fine_labels")
+    data, labels = load(path, "data", "fine_labels")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
         raise SafeclError(f"{path} does not hold CIFAR-100 pictures (rows of 3072 bytes); prepare cifar100 again.")
     arrays = np.ascontiguousarray(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return ArrayPictures(arrays, [names[label] for label in labels])
 
 
-def load(path: Path) -> dict[Any, Any]:
-    """A pickle of lists, bytes and numpy arrays; anything else in it is refused before it can run."""
+def load(path: Path, *keys: str) -> list[Any]:
+    """Values of a pickle of lists, bytes and numpy arrays; anything else in it is refused before it can run."""
     try:
         found = _Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
     except SafeclError:
         raise
     except Exception as error:  # a broken pickle raises almost anything
         raise SafeclError(f"{path} cannot be read ({error}); prepare cifar100 again.") from None
-    if not isinstance(found, dict):
-        raise SafeclError(f"{path} is not a file of CIFAR-100; prepare cifar100 again.")
-    return found
+    if not isinstance(found, dict) or not found.keys() >= set(keys):
+        raise SafeclError(f"{path} does not hold {' and '.join(keys)} of CIFAR-100; prepare cifar100 again.")
+    return [found[key] for key in keys]
 
 
 class _Restricted(pickle.Unpickler):
@@ -75,11 +75,3 @@ class _Restricted(pickle.Unpickler):
 
 def _latin(value: str, encoding: str = "latin1") -> bytes:
     return value.encode("latin1")
-
-
-def _get(path: Path, *keys: str) -> list[Any]:
-    batch = load(path)
-    missing = [key for key in keys if key not in batch]
-    if missing:
-        raise SafeclError(f"{path} has no {missing[0]}; prepare cifar100 again.")
-    return [batch[key] for key in keys]

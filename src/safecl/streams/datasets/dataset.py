@@ -5,6 +5,7 @@ torch is imported only by ``Dataset.read``, so that listing datasets is quick.
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,7 @@ class Dataset:
     def read(self, place: Path) -> "Collection":
         """The pictures in a prepared folder, as published (not turned upright); classes are the sorted folder names."""
         from safecl.streams.collection import Collection
-        from safecl.streams.pictures.files import FilePictures
-        from safecl.streams.sources.folder import scan
+        from safecl.streams.sources.folder import labelled, scan
 
         if self.reader is not None:
             found: Collection = self.reader(place)
@@ -92,22 +92,12 @@ class Dataset:
         strange = next((f for f in train + test if len(f.folders) <= depth or f.folders[depth] not in known), None)
         if strange is not None:
             raise SafeclError(f"The picture {strange.file.path} is in no class of {place / 'train'}.")
-        train_pictures, test_pictures = (
-            FilePictures(
-                [f.file for f in some], [f.folders[depth] for f in some], upright=False, forgiving=self.forgiving
-            )
-            for some in (train, test)
-        )
-        return Collection(
-            self.name,
-            train_pictures,
-            test_pictures,
-            tuple(sorted(known)),
-            train_domains=tuple(f.folders[0] for f in train) if self.domains else None,
-            test_domains=tuple(self.tested_with or f.folders[0] for f in test) if self.domains else None,
-            domains=self.domains,
-            home=place,
-        )
+        learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
+        data = Collection(self.name, learned, held, tuple(sorted(known)), domains=self.domains, home=place)
+        if not self.domains:
+            return data
+        tested = tuple(self.tested_with or f.folders[0] for f in test)
+        return replace(data, train_domains=tuple(f.folders[0] for f in train), test_domains=tested)
 
 
 def record(place: Path) -> dict[str, object]:

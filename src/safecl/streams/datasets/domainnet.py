@@ -10,7 +10,6 @@ from safecl.streams.datasets.plans import OFFICIAL, Moves, Plan, pictures_of
 
 if TYPE_CHECKING:
     from safecl.streams.collection import Collection
-    from safecl.streams.pictures.files import FilePictures
 
 DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 LISTS = tuple(f"{domain}_{part}.txt" for domain in DOMAINS for part in ("train", "test"))
@@ -41,6 +40,7 @@ def plan(sources: Sequence[Source]) -> Plan:
 def read(place: Path) -> "Collection":
     """By the lists ``domain/class/file label``; classes are the folder names, in the order of the label numbers."""
     from safecl.streams.collection import Collection
+    from safecl.streams.pictures.files import File, FilePictures
 
     listed = {part: [line for domain in DOMAINS for line in lines(place, domain, part)] for part in ("train", "test")}
     names: dict[int, str] = {}
@@ -48,18 +48,18 @@ def read(place: Path) -> "Collection":
         name = PurePosixPath(path).parts[1]
         if names.setdefault(number, name) != name:
             raise SafeclError(f"The lists in {place} give the label {number} to both {names[number]} and {name}.")
-    pictures = {part: _pictures(place, listed[part], names) for part in listed}
-    domains = {part: tuple(PurePosixPath(path).parts[0] for path, _ in listed[part]) for part in listed}
-    return Collection(
-        name="domainnet",
-        train=pictures["train"],
-        test=pictures["test"],
-        classes=tuple(names[number] for number in sorted(names)),
-        train_domains=domains["train"],
-        test_domains=domains["test"],
-        domains=DOMAINS,
-        home=place,
-    )
+    pictures, domains = [], []
+    for rows in listed.values():
+        files = [File.at(place / path, path.partition("/")[2]) for path, _ in rows]
+        if missing := [file.path for file in files if file.size < 0]:
+            raise SafeclError(
+                f"{missing[0]} is listed but missing: lists and zips are of different versions; take both from the "
+                "cleaned version."
+            )
+        pictures.append(FilePictures(files, [names[number] for _, number in rows], upright=False))
+        domains.append(tuple(PurePosixPath(path).parts[0] for path, _ in rows))
+    classes = tuple(names[number] for number in sorted(names))
+    return Collection("domainnet", pictures[0], pictures[1], classes, domains[0], domains[1], DOMAINS, home=place)
 
 
 def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
@@ -73,16 +73,3 @@ def lines(place: Path, domain: str, part: str) -> list[tuple[str, int]]:
     if strange is not None:
         raise SafeclError(f"{path} lists {strange}, which is not domain/class/file.")
     return found
-
-
-def _pictures(place: Path, listed: Sequence[tuple[str, int]], names: dict[int, str]) -> "FilePictures":
-    from safecl.streams.pictures.files import File, FilePictures
-
-    files = [File.at(place / path, path.partition("/")[2]) for path, _ in listed]
-    missing = next((file.path for file in files if file.size < 0), None)
-    if missing is not None:
-        raise SafeclError(
-            f"{missing} is listed but missing: lists and zips are of different versions; take both from the cleaned "
-            "version."
-        )
-    return FilePictures(files, [names[number] for _, number in listed], upright=False)

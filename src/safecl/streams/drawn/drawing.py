@@ -151,14 +151,12 @@ def _scene(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
 def _print(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
     """Black ink on paper."""
     paper, ink = random.uniform(0.85, 1.0), random.uniform(0.0, 0.2)
-    tint = np.array([1.0, 0.99, 0.95], np.float32)
-    return tint * (paper + _thickened(mask, random) * (ink - paper))[..., None] + np.zeros(3, np.float32)
+    return np.array([1.0, 0.99, 0.95], np.float32) * (paper + _thickened(mask, random) * (ink - paper))[..., None]
 
 
 def _outline(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
     """The contour alone, coloured, on a pale ground."""
-    soft = _soft(mask, 1.6)
-    contour = np.clip(1.6 - 4.0 * np.abs(soft - 0.4), 0, 1)
+    contour = np.clip(1.6 - 4.0 * np.abs(_soft(mask, 1.6) - 0.4), 0, 1)
     ground = _coloured(random.uniform(0.75, 0.95), random, 0.15)
     return ground + contour[..., None] * (_coloured(random.uniform(0.1, 0.4), random) - ground)
 
@@ -174,8 +172,7 @@ def _chalk(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
 def _neon(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
     """A white contour inside a wide coloured halo, on a dark ground."""
     halo = np.asarray(mask.filter(ImageFilter.BoxBlur(4)), np.float32) / 255
-    soft = _soft(mask, 1.2)
-    tube = np.clip(1.5 - 4.0 * np.abs(soft - 0.5), 0, 1)
+    tube = np.clip(1.5 - 4.0 * np.abs(_soft(mask, 1.2) - 0.5), 0, 1)
     colour = _hue(random.random())
     return 0.04 + 1.3 * halo[..., None] * colour + tube[..., None] * (0.5 + 0.5 * colour)
 
@@ -199,10 +196,8 @@ def _emboss(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
     turn = random.uniform(0, 2 * np.pi)
     down, across = np.gradient(relief)
     light = np.cos(turn) * across + np.sin(turn) * down
-    stone = (
-        _coloured(random.uniform(0.35, 0.65), random, 0.3) + _texture(random, 0.12) + _texture(random, 0.12, cells=24)
-    )
-    return stone + (1.6 * light + 0.08 * relief)[..., None]
+    stone = _coloured(random.uniform(0.35, 0.65), random, 0.3) + _texture(random, 0.12)
+    return stone + _texture(random, 0.12, cells=24) + (1.6 * light + 0.08 * relief)[..., None]
 
 
 def _sketch(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
@@ -222,14 +217,7 @@ def _sketch(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
 
 Style: TypeAlias = Callable[[Image.Image, Random, Difficulty], Array]
 STYLES: dict[str, Style] = {
-    "scene": _scene,
-    "print": _print,
-    "outline": _outline,
-    "chalk": _chalk,
-    "neon": _neon,
-    "halftone": _halftone,
-    "emboss": _emboss,
-    "sketch": _sketch,
+    style.__name__[1:]: style for style in (_scene, _print, _outline, _chalk, _neon, _halftone, _emboss, _sketch)
 }
 
 _GRID = tuple(a.astype(np.float32) for a in np.meshgrid(np.arange(SIDE), np.arange(SIDE)))
@@ -277,10 +265,13 @@ def _texture(random: Random, amount: float, cells: int | None = None) -> Array:
         turn, period = random.uniform(0, np.pi), random.uniform(5, 24)
         wave = np.sin(2 * np.pi / period * (x * np.cos(turn) + y * np.sin(turn)) + random.uniform(0, 6))
         return strength * wave[..., None].astype(np.float32)
-    side = cells or (2, 3, 6, 16)[kind - 2]
-    small = Image.fromarray(random.integers(0, 256, (side, side, 3), dtype=np.uint8))
-    large = np.asarray(small.resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float32)
-    return (large / 127.5 - 1) * strength
+    return _blobs(random, cells or (2, 3, 6, 16)[kind - 2]) * strength
+
+
+def _blobs(random: Random, cells: int) -> Array:
+    """Random values in [-1, 1] at ``cells`` × ``cells`` points and between them: (SIDE, SIDE, 3)."""
+    small = Image.fromarray(random.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
+    return np.asarray(small.resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float32) / 127.5 - 1
 
 
 def _lines(count: int, random: Random) -> Array:
@@ -295,8 +286,7 @@ def _lines(count: int, random: Random) -> Array:
 def _shaken(random: Random) -> tuple[Array, Array]:
     """Positions to read a picture at, moved smoothly by a few pixels: rows and columns (SIDE, SIDE)."""
     x, y = _GRID
-    field = Image.fromarray(random.integers(0, 256, (7, 7, 3), dtype=np.uint8))
-    moved = (np.asarray(field.resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float32) / 127.5 - 1) * 2.5
+    moved = _blobs(random, 7) * 2.5
     rows = np.clip(np.rint(y + moved[..., 0]), 0, SIDE - 1).astype(np.intp)
     columns = np.clip(np.rint(x + moved[..., 1]), 0, SIDE - 1).astype(np.intp)
     return rows, columns

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from safecl.errors import SafeclError, unknown
+from safecl.errors import SafeclError
 from safecl.streams.drawn.characters import POOL, PRETRAINING_POOL
 from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
 from safecl.streams.pictures.images import Label, Pictures, Transform, join
@@ -90,7 +90,11 @@ def glyphs(
     """
     classes = classes if classes is not None else (30 if protocol == "domain" else 50)
     sessions = sessions if sessions is not None else (len(DOMAINS) if protocol == "domain" else 5)
-    _check(protocol, classes, sessions, train, test)
+    if classes > len(POOL):
+        raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
+    if sessions > (most := len(DOMAINS) if protocol == "domain" else classes):
+        raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
+    check_fonts()
     order = [str(character) for character in class_order(POOL, seed)[:classes]]
     if protocol == "domain":
         parts = _domain_parts(order, sessions, train, test, seed)
@@ -132,17 +136,3 @@ def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:
         mixed.append(Part(part.name, (*part.classes, *known), join([part.train, review]), part.test))
         known.extend(part.classes)
     return mixed
-
-
-def _check(protocol: str, classes: int, sessions: int, train: int, test: int) -> None:
-    """Refuse in one sentence what cannot be drawn."""
-    if protocol not in ("class", "domain", "mixed"):
-        raise unknown("stream.protocol =", protocol, ("class", "domain", "mixed"))
-    if not 1 <= classes <= len(POOL):
-        raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
-    most = len(DOMAINS) if protocol == "domain" else classes
-    if not 1 <= sessions <= most:
-        raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
-    if train < 1 or test < 1:
-        raise SafeclError("stream.train and stream.test of glyphs must be 1 or more.")
-    check_fonts()

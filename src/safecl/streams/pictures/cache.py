@@ -194,15 +194,11 @@ def evict(folder: Path, room: int) -> None:
     """Remove the stores used longest ago until the rest fit into ``room`` bytes."""
     stores = sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
     for store in stores:
-        room -= sum(taken(file) for file in store.iterdir())
+        # Bytes on disk, fewer than the size of a file that is not full yet.
+        found = [file.stat() for file in store.iterdir()]
+        room -= sum(getattr(file, "st_blocks", file.st_size // 512) * 512 for file in found)
         if room < 0:
             shutil.rmtree(store, ignore_errors=True)  # a process that has it open keeps reading it
-
-
-def taken(file: Path) -> int:
-    """Bytes on disk, less than the size of a file that is not full yet."""
-    found = file.stat()
-    return getattr(found, "st_blocks", found.st_size // 512) * 512
 
 
 def checksum(view: np.ndarray, shape: np.ndarray) -> int:

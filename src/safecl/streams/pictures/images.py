@@ -290,7 +290,8 @@ def spread(count: int, most: int = SAMPLE_SIZE) -> list[int]:
 
 def plain_view(image: Image.Image, transform: Transform) -> Tensor:
     """Shorter side to ``resize`` (bicubic), central crop of ``size``: uint8 (3, size, size)."""
-    return central(pixels(TF.resize(image, [transform.resize], InterpolationMode.BICUBIC)), transform.size)
+    resized = TF.resize(image, [transform.resize], InterpolationMode.BICUBIC)
+    return pixels(TF.center_crop(resized, [transform.size]))
 
 
 def canvas_view(image: Image.Image, side: int) -> tuple[Tensor, Tensor]:
@@ -302,12 +303,6 @@ def canvas_view(image: Image.Image, side: int) -> tuple[Tensor, Tensor]:
     square = torch.zeros((3, side, side), dtype=torch.uint8)
     square[:, :height, :width] = pixels(image)
     return square, torch.tensor([aspect, width / side, height / side])
-
-
-def central(views: Tensor, size: int) -> Tensor:
-    """The central square of (…, H, W), placed as torchvision does."""
-    top, left = (round((length - size) / 2) for length in views.shape[-2:])
-    return views[..., top : top + size, left : left + size]
 
 
 def pixels(image: Image.Image) -> Tensor:

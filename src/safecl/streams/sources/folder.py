@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect, warn_omitted
@@ -49,13 +49,10 @@ def read_folder(path: str | Path, *, protocol: str | None = None, **rules: Unpac
                 f"The picture {printable(found.file.path)} is in no class folder; expected {here}/{wanted}."
             )
     warn_of_empty_folders(train_at, {f.folders[: depth + 1] for f in train}, depth)
-    train_pictures, test_pictures = (
-        FilePictures([f.file for f in some], [f.folders[depth] for f in some], skippable=True) for some in (train, test)
-    )
     return collect(
         printable(top.resolve().name),
-        train_pictures,
-        test_pictures if test_at else None,
+        labelled(train, depth, skippable=True),
+        labelled(test, depth, skippable=True) if test_at else None,
         place=printable(top),
         train_domains=[f.folders[0] for f in train] if by_domain else None,
         test_domains=[f.folders[0] for f in test] if by_domain else None,
@@ -63,6 +60,11 @@ def read_folder(path: str | Path, *, protocol: str | None = None, **rules: Unpac
         home=top,
         **rules,
     )
+
+
+def labelled(found: Sequence[Found], depth: int, **options: Any) -> FilePictures:
+    """Pictures of the classes that the folders at ``depth`` are."""
+    return FilePictures([f.file for f in found], [f.folders[depth] for f in found], **options)
 
 
 def split_folders(top: Path) -> tuple[Path, Path | None]:
@@ -111,12 +113,8 @@ def _scan(
 
 def looks_like_domains(found: Sequence[Found]) -> bool:
     """Every picture is two folders deep and the inner names come back under several outer ones."""
-    if any(len(f.folders) != 2 for f in found):
-        return False
-    outer: dict[str, set[str]] = {}
-    for f in found:
-        outer.setdefault(f.folders[1], set()).add(f.folders[0])
-    return any(len(places) > 1 for places in outer.values())
+    pairs = {f.folders for f in found}
+    return all(len(pair) == 2 for pair in pairs) and len({inner for _, inner in pairs}) < len(pairs)
 
 
 def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -> None:
