@@ -1,9 +1,7 @@
-"""Which pictures may come in: what is wrong with them is found before anything is learned.
-
-``collect`` makes a collection of a user's pictures; ``check`` reads a whole collection and reports on it.
-"""
+"""Which pictures may come in: what is wrong with them is found before anything is learned."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -113,15 +111,12 @@ def collect(
 
 def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse) -> list[int]:
     """Positions of the pictures to use."""
-    if unreadable == "keep":
-        bad: dict[int, str] = {}
-    elif unreadable == "skip":
-        bad = broken(pictures)
-    else:
+    bad = broken(pictures) if unreadable == "skip" else {}
+    if unreadable == "refuse":
         files = ((i, file_of(pictures, i)) for i in range(len(pictures)))
         bad = {i: file.problem for i, file in files if file is not None and file.problem}
-    if bad and unreadable == "refuse":
-        refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
+        if bad:
+            refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
     elif 0 < len(bad) < len(pictures):  # with none left, an error follows
         warn_omitted([pictures.where(i) for i in bad], "picture", "as unreadable")
     return [i for i in range(len(pictures)) if i not in bad]
@@ -130,10 +125,7 @@ def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse:
 def learned_test_files(
     train: Pictures, everything: Sequence[One], place: str, duplicates: Duplicates, refuse: Refuse
 ) -> set[int]:
-    """Positions of test files that are training files as well; a file in two classes is refused.
-
-    Pictures that are not files would all have to be decoded to be compared; only ``check`` does that.
-    """
+    """Positions of test files that are training files as well; a file in two classes is refused."""
     overlap: dict[int, str] = {}
     files = [one for one in everything if (file := file_of(*one)) is not None and not file.problem]
     for (a, i), *others in same_pictures(files):
@@ -167,22 +159,17 @@ def check(
     workers: int | None = None,
     duplicates_allowed: bool = False,
 ) -> Report:
-    """Read everything once. ``dataset`` and ``split``: whose published counts to compare with.
-
-    ``duplicates_allowed``: one picture in two classes is a warning and not a problem.
-    """
+    """Read everything once. ``dataset`` and ``split``: whose published counts to compare with."""
     report = Report()
     report.facts.append(f"{len(data.train)} training and {len(data.test)} test pictures of {len(data.classes)} classes")
     if data.split:
         report.facts.append(f"split: {data.split}")
     if dataset is not None:
         report.warnings.extend(wrong_counts(data, dataset, split))
-    counts = dict.fromkeys(data.classes, 0)
-    for label in data.train.labels:
-        counts[label] += 1
+    counts = Counter(data.train.labels)
     tested = set(data.test.labels)
     for what, labels in (
-        ("a single training picture", [label for label, count in counts.items() if count == 1]),
+        ("a single training picture", [label for label in data.classes if counts[label] == 1]),
         ("no test picture", [label for label in data.classes if label not in tested]),
     ):
         if labels:

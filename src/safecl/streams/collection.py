@@ -81,11 +81,11 @@ def class_sessions(
         chosen = class_order(data.classes, order_seed)
     else:
         # A class called 10 is a word in a folder and a number in YAML.
-        known: dict[Label, Label] = {**{str(c): c for c in data.classes}, **{c: c for c in data.classes}}
-        for label in order:
-            if label not in known and str(label) not in known:
-                raise unknown(f"class of {data.name} named by stream.order,", str(label), map(str, data.classes))
-        chosen = [known[label] if label in known else known[str(label)] for label in order]
+        known = {str(c): c for c in data.classes}
+        for label in map(str, order):
+            if label not in known:
+                raise unknown(f"class of {data.name} named by stream.order,", label, known)
+        chosen = [known[str(label)] for label in order]
         if len(set(chosen)) != len(chosen):
             twice = next(label for i, label in enumerate(chosen) if label in chosen[:i])
             raise SafeclError(f"stream.order names the class {twice!r} twice.")

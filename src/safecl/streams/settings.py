@@ -138,10 +138,7 @@ _ADAPTER: TypeAdapter[StreamSettings] = TypeAdapter(StreamSettings)
 
 
 def parse_stream(values: str | dict[str, Any]) -> StreamSettings:
-    """The settings in ``values``, a short form or keys; a SafeclError on the first thing that is wrong.
-
-    Without a kind, glyphs is meant.
-    """
+    """The settings in ``values``, a short form or keys (of glyphs without a kind), or what is wrong with them."""
     keys = short_form(values) if isinstance(values, str) else {"kind": "glyphs", **values}
     if keys["kind"] not in KINDS:
         raise unknown("stream.kind =", str(keys["kind"]), KINDS)
@@ -200,11 +197,8 @@ def names() -> list[str]:
 
 def canonical(name: str) -> str:
     """The name of a stream however it is spelled: ``CIFAR-100`` and ``cifar_100`` are ``cifar100``."""
-
-    def bare(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
-
-    return next((known for known in names() if bare(known) == bare(name)), name)
+    bare = {re.sub("[-_]", "", known): known for known in names()}
+    return bare.get(re.sub("[-_]", "", name.lower()), name)
 
 
 def slug(text: str) -> str:

@@ -108,16 +108,14 @@ class Stream:
         for each in (part.train, part.test):
             where = positions(each.labels)
             some.append(each.subset([i for label in labels for i in where.get(label, [])[:pictures]]))
-        parts = [Part(part.name, labels, *some)]
-        return Stream(self.name, parts, self.protocol, self.transform, self._held_out, self._seed, self.split)
+        same = self.copy()
+        same._parts, same._joint = [Part(part.name, labels, *some)], False
+        return same
 
     def __repr__(self) -> str:
         classes, sessions = counted(len(self.labels), "class", "classes"), counted(len(self), "session")
-        pictures = [sum(len(part.train) for part in self._parts), sum(len(part.test) for part in self._parts)]
-        return (
-            f"<Stream {self.name!r}: {self.protocol}-incremental, {sessions}, {classes}, {pictures[0]} training and "
-            f"{pictures[1]} test pictures>"
-        )
+        pictures = f"{sum(len(p.train) for p in self._parts)} training and {sum(len(p.test) for p in self._parts)} test"
+        return f"<Stream {self.name!r}: {self.protocol}-incremental, {sessions}, {classes}, {pictures} pictures>"
 
     def __len__(self) -> int:
         return 1 if self._joint else len(self._parts)

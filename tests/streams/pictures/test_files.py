@@ -13,7 +13,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path, paint) -> None:
     path = paint(tmp_path / "a.png")
     pictures = FilePictures([File.at(path)], ["a"])
     path.unlink()
-    with pytest.raises(SafeclError, match=r"a\.png has gone"):
+    with pytest.raises(SafeclError, match=r"a\.png has changed or gone"):
         pictures.decode(0)
 
 

@@ -1,7 +1,4 @@
-"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed.
-
-torch is imported only by ``Dataset.read``, so that listing datasets is quick.
-"""
+"""What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -77,7 +74,7 @@ class Dataset:
 
     def read(self, place: Path) -> "Collection":
         """The pictures in a prepared folder, as published (not turned upright); classes are the sorted folder names."""
-        from safecl.streams.collection import Collection
+        from safecl.streams.collection import Collection  # torch is imported there, and listing datasets is quick
         from safecl.streams.sources.folder import labelled, scan
 
         if self.reader is not None:

@@ -65,7 +65,7 @@ def _transfer(archive: Archive, partial: Path) -> bool:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
             first, total = _span(answer.headers)
             if not start or answer.status != 206:
-                _start_over(archive, partial, answer.headers)
+                _start_over(url, partial, answer.headers)
             elif first != start or _validator(answer.headers) not in (None, note["validator"]):
                 return False
             with open(partial, "ab") as out:
@@ -83,12 +83,11 @@ def _transfer(archive: Archive, partial: Path) -> bool:
     return total is None or got == total
 
 
-def _start_over(archive: Archive, partial: Path, headers: Message) -> None:
+def _start_over(url: str, partial: Path, headers: Message) -> None:
     """An empty file, then the note on what will be in it: at no moment does a note belong to other bytes."""
     if headers.get_content_type() == "text/html" and "Content-Type" in headers:
-        raise SafeclError(f"{archive.url} answers with a web page and not with the file; fetch it by hand.")
-    with open(partial, "wb"):
-        pass
+        raise SafeclError(f"{url} answers with a web page and not with the file; fetch it by hand.")
+    partial.write_bytes(b"")
     said = {"validator": _validator(headers), "md5": _md5(headers), "length": headers.get("Content-Length")}
     _note_of(partial).write_text(json.dumps(said), encoding="utf-8")
 

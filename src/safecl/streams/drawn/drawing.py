@@ -1,8 +1,4 @@
-"""Draw one picture of a character: pose, ink and background, in one of several styles.
-
-All randomness comes from the generator given, so a picture is a function of its seed alone. Only arrays of
-SIDE × SIDE are used: a picture takes about a millisecond.
-"""
+"""Draw one picture of a character: pose, ink and background, in one of several styles; all random by one generator."""
 
 import importlib.util
 import io

@@ -24,10 +24,7 @@ _FIRST_TEST = 1_000_000
 
 
 class GlyphPictures(Pictures):
-    """Pictures ``indices`` of each of ``characters``, drawn when first read and kept.
-
-    The seed, the character, the index and the style define a picture.
-    """
+    """Pictures ``indices`` of each of ``characters``, drawn when first read and kept."""
 
     def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
         self.labels = [character for character in characters for _ in indices]
@@ -96,13 +93,18 @@ def glyphs(
         raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
     check_fonts()
     order = [str(character) for character in class_order(POOL, seed)[:classes]]
+
+    def drawn(number: int = 0, style: str = "scene") -> tuple[GlyphPictures, GlyphPictures]:
+        """Training and test pictures of a session, whose indices no other one has: no pose is seen in two styles."""
+        firsts = ((number * train, train), (_FIRST_TEST + number * test, test))
+        one, other = (GlyphPictures(order, range(first, first + count), seed, style) for first, count in firsts)
+        return one, other
+
     if protocol == "domain":
-        parts = _domain_parts(order, sessions, train, test, seed)
+        parts = [Part(style, tuple(order), *drawn(i, style)) for i, style in enumerate(DOMAINS[:sessions])]
     else:
         step = -(-classes // sessions)
-        training = GlyphPictures(order, range(train), seed)
-        testing = GlyphPictures(order, range(_FIRST_TEST, _FIRST_TEST + test), seed)
-        parts = class_incremental(training, testing, order, step, step)
+        parts = class_incremental(*drawn(), order, step, step)
         if protocol == "mixed":
             parts = _mixed_parts(parts, train, seed)
     # Characters are never mirrored, and a small crop would leave a bare stroke.
@@ -112,17 +114,6 @@ def glyphs(
 def glyph_transform(size: int | None = None) -> Transform:
     """How drawn characters become inputs: hardly cropped, and never mirrored."""
     return Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
-
-
-def _domain_parts(order: Sequence[str], sessions: int, train: int, test: int, seed: int) -> list[Part]:
-    """One style per session. Each has its own indices, so that no pose is seen in two styles."""
-    parts = []
-    for number, style in enumerate(DOMAINS[:sessions]):
-        first, first_test = number * train, _FIRST_TEST + number * test
-        training = GlyphPictures(order, range(first, first + train), seed, style)
-        testing = GlyphPictures(order, range(first_test, first_test + test), seed, style)
-        parts.append(Part(style, tuple(order), training, testing))
-    return parts
 
 
 def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:

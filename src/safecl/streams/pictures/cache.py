@@ -1,8 +1,7 @@
 """Decoded views kept on disk as uint8, so that each picture is decoded once.
 
-A store is a folder of memory-mapped arrays for one collection under one transform, keyed by its contents. Several
-runs may read and fill it at the same time: a view is used only if the checksum written after it fits, so what a
-killed run, a torn write or a full disk left behind is decoded again.
+Several runs may read and fill a store at the same time: a view is used only if the checksum written after it fits, so
+what a killed run, a torn write or a full disk left behind is decoded again.
 """
 
 import hashlib
@@ -156,11 +155,9 @@ def cached(
 
 def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | None:
     """Where the cache lies: at ``cache``, at ``SAFECL_CACHE`` (a folder, or ``off``), beside the data, or at home."""
-    if cache is False or str(cache).lower() in ("off", "false", "no"):
-        return None
-    if cache is not True and str(cache).lower() not in ("on", "true", "yes"):
-        return Path(cache).expanduser()
-    said = os.environ.get("SAFECL_CACHE", "")
+    said = str(cache)
+    if said.lower() in ("on", "true", "yes"):
+        said = os.environ.get("SAFECL_CACHE", "")
     if said.lower() in ("off", "false", "no", "0"):
         return None
     if said:

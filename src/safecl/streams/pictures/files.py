@@ -116,17 +116,15 @@ class FilePictures(Pictures):
                 now = os.fstat(stream.fileno())
                 stream.seek(file.size - count)
                 data = stream.read()
+            if (now.st_size, now.st_mtime_ns) == (file.size, file.modified) and len(data) == count:
+                return data
         except FileNotFoundError:
-            raise SafeclError(
-                f"The picture {where} has gone since its folder was listed; leave the data alone during a run."
-            ) from None
+            pass
         except OSError as error:
             raise UnreadableError(where, problem(file.path, error)) from None
-        if (now.st_size, now.st_mtime_ns) != (file.size, file.modified) or len(data) != count:
-            raise SafeclError(
-                f"The picture {where} has changed since its folder was listed; leave the data alone during a run."
-            )
-        return data
+        raise SafeclError(
+            f"The picture {where} has changed or gone since its folder was listed; leave the data alone during a run."
+        )
 
 
 def as_text(name: str) -> str:

@@ -158,10 +158,7 @@ def load_hugging_face(name: str) -> Any:
 
 
 def hub_pictures(split: Any, title: str = "the dataset", image: str | None = None, label: str | None = None) -> Images:
-    """The pictures of a Hugging Face split; class names come from its features.
-
-    They are identified by the fingerprint of the split, which changes with its rows, where it has one.
-    """
+    """The pictures of a Hugging Face split, whose features name the classes; its fingerprint changes with its rows."""
     image = image or column(split, title, "Image", ("image", "img", "picture"))
     label = label or column(split, title, "ClassLabel", ("label", "labels", "fine_label", "class"))
     for given in (image, label):
