@@ -46,12 +46,12 @@ from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED
 from safecl.configure.sentences import keys
 from safecl.engine import fit as engine
+from safecl.engine.checkpoint import PhaseCheckpoint
 from safecl.engine.cuda_graph import CudaGraph, Values
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.facts import hardware
 from safecl.engine.guard import Guard
 from safecl.engine.learn import learn
-from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.progress import Quiet
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, load, presets

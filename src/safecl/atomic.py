@@ -26,9 +26,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(aside, path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise SafeclError(
-            f"{path} could not be written ({error.strerror}); what was saved before is intact."
-        ) from error
+        raise _not_written(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
@@ -74,26 +72,24 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+    write_bytes(path, *(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines))
 
 
 def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
-    data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
     try:
         with path.open("ab") as file:
             before = file.tell()
             try:
-                file.write(data)
+                for line in lines:
+                    file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             except OSError:
                 os.truncate(path, before)
                 raise
     except OSError as error:
-        raise SafeclError(
-            f"{path} could not be written ({error.strerror}); what was saved before is intact."
-        ) from error
+        raise _not_written(path, error) from error
 
 
 def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
@@ -105,6 +101,10 @@ def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
             if line["session"] <= upto:
                 found.append(line)
     return found
+
+
+def _not_written(path: Path, error: OSError) -> SafeclError:
+    return SafeclError(f"{path} could not be written ({error.strerror}); what was saved before is intact.")
 
 
 def _sync_folder(folder: Path) -> None:

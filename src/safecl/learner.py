@@ -1,13 +1,13 @@
 """A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.backbone.layers import Prefix
+from safecl.backbone.view import Inserted
 from safecl.heads import protocol
 from safecl.pet.attach import attach, merge
 from safecl.pet.settings import PetSettings
@@ -37,22 +37,13 @@ class Learner(nn.Module):
         numbers = sum(parameter.numel() for parameter in self.pet.parameters())
         return f"<Learner: {self._settings.kind} of {numbers} numbers on {self.backbone.name}>"
 
-    def features(
-        self, images: Tensor, *, prompts: Tensor | None = None, prefixes: Mapping[int, Prefix] | None = None
-    ) -> Tensor:
-        """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d). Options as in ``Backbone.tokens``."""
-        return self.backbone.features(images, self._network(), prompts=prompts, prefixes=prefixes)
+    def features(self, images: Tensor, **inserted: Unpack[Inserted]) -> Tensor:
+        """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
+        return self.backbone.features(images, self._network(), **inserted)
 
-    def tokens(
-        self,
-        images: Tensor,
-        count: int,
-        *,
-        prompts: Tensor | None = None,
-        prefixes: Mapping[int, Prefix] | None = None,
-    ) -> Tensor:
-        """The first ``count`` tokens after the final norm, (N, count, d). Options as in ``Backbone.tokens``."""
-        return self.backbone.tokens(images, count, self._network(), prompts=prompts, prefixes=prefixes)
+    def tokens(self, images: Tensor, count: int, **inserted: Unpack[Inserted]) -> Tensor:
+        """The first ``count`` tokens after the final norm, (N, count, d)."""
+        return self.backbone.tokens(images, count, self._network(), **inserted)
 
     def tuning(self) -> Tuning:
         """A copy of the PET's values."""

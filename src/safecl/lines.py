@@ -38,10 +38,7 @@ def plain(text: str) -> str:
 
 
 def spelt(text: str, encoding: str | None) -> str:
-    """The text with characters that ``encoding`` lacks replaced by similar ones, or by question marks.
-
-    Done before a layout: a replacement may be longer than what it stands for.
-    """
+    """The text with what ``encoding`` lacks replaced by similar characters or question marks; done before a layout."""
     known = encoding or "utf-8"
     return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in text.split(NBSP))
 

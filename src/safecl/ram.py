@@ -17,10 +17,7 @@ def free_memory(device: torch.device) -> int:
 
 def free_on_host(root: Path = Path("/")) -> int:
     """Bytes available to this process: the least of what the machine has and what its control groups allow."""
-    try:
-        limits = [1024 * _value(root / "proc/meminfo", "MemAvailable:")]
-    except (OSError, ValueError):  # not Linux
-        limits = [int(psutil.virtual_memory().available)]
+    limits = [int(psutil.virtual_memory().available)]
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             limits += _left_in_groups(root / "sys/fs/cgroup", *line.split(":", 2)[1:])

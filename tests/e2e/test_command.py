@@ -88,7 +88,7 @@ def test_mistakes_are_one_sentence(words: list[str], sentence: str, safecl: Safe
 
 
 def test_a_tracker_that_is_not_installed_is_one_sentence(safecl: Safecl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safecl.engine.device.TRACKERS", {"mlflow": lambda: False})
+    monkeypatch.setattr("accelerate.utils.is_mlflow_available", lambda: False)
     answer = safecl("run", "safe", *TINY, "--track", "mlflow")
     assert answer.code == 2 and "pip install mlflow" in answer.err and answer.err.count("\n") == 1
 

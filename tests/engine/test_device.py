@@ -25,7 +25,7 @@ def test_the_cpu_can_be_used_after_an_accelerator() -> None:
 def test_a_tracker_that_is_not_known_or_not_installed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SafeclError, match="did you mean 'wandb'"):
         make_accelerator("cpu", ["wanb"])
-    monkeypatch.setattr("safecl.engine.device.TRACKERS", {"mlflow": lambda: False})
+    monkeypatch.setattr("accelerate.utils.is_mlflow_available", lambda: False)
     with pytest.raises(SafeclError, match="pip install mlflow"):
         make_accelerator("cpu", ["mlflow"])
 

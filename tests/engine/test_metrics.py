@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safecl.engine.metrics import History, backward_transfer, forward_transfer, pooled, task_mean
+from safecl.engine.metrics import History, backward_transfer, forward_transfer, mean, pooled
 
 
 def matrix(seed: int, sessions: int, domain: bool = False) -> list[list[float]]:
@@ -31,16 +31,16 @@ def test_pooled_accuracy_is_that_over_all_pictures_whatever_the_sizes(seed: int,
     right = [random.integers(0, 2, n) for n in counts]
     accuracies = [float(np.mean(r)) for r in right]
     assert pooled(accuracies, counts) == pytest.approx(np.mean(np.concatenate(right)))
-    assert task_mean(accuracies) == pytest.approx(np.mean(accuracies))
+    assert mean(accuracies) == pytest.approx(np.mean(accuracies))
 
 
 def test_pooled_and_mean_differ_where_sizes_do() -> None:
     assert pooled([1.0, 0.0], [9, 1]) == pytest.approx(0.9)
-    assert task_mean([1.0, 0.0]) == pytest.approx(0.5)
+    assert mean([1.0, 0.0]) == pytest.approx(0.5)
 
 
 def test_without_a_test_picture_there_is_no_accuracy_and_no_forgetting() -> None:
-    assert pooled([], []) is None and pooled([None], [0]) is None and task_mean([None]) is None
+    assert pooled([], []) is None and pooled([None], [0]) is None and mean([None]) is None
     history = History(("safe",))
     history.add({"safe": [None]}, [0])
     line = history.add({"safe": [None, None]}, [0, 0])

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from safecl.heads.gaussians import ClassGaussians
-from safecl.heads.shared_gaussians import SharedGaussians
+from safecl.heads.gaussians import ClassGaussians, SharedGaussians
 from safecl.randomness import generator
 
 WIDTH = 6

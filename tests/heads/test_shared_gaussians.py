@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from safecl.heads.shared_gaussians import SharedGaussians
+from safecl.heads.gaussians import SharedGaussians
 from safecl.randomness import generator
 
 WIDTH = 12

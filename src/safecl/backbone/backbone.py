@@ -1,17 +1,16 @@
 """The backbone: a frozen pre-trained timm ViT, from pictures to tokens after the final norm."""
 
-from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 from timm.layers.patch_embed import PatchEmbed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.layers import Prefix, use_layers
-from safecl.backbone.view import Once, shared_view, tokens
+from safecl.backbone.layers import use_layers
+from safecl.backbone.view import Inserted, Once, shared_view, tokens
 
 PerChannel: TypeAlias = tuple[float, ...]
 
@@ -36,8 +35,7 @@ class Backbone:
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Backbone":
         """Move it, and choose the precision of weights and activations.
 
-        Pictures, features, the weights of norms and the parameters of PETs stay float32: a PET rounds a copy of its
-        parameters where it uses them.
+        Pictures, features, the weights of norms and the parameters of PETs stay float32.
         """
         if dtype != torch.float32:
             _ = self.digest  # of the weights before they are rounded
@@ -75,36 +73,17 @@ class Backbone:
             return torch.zeros(self.width, device=self.device)
         return self.vit.pos_embed[0, 0].float()
 
-    def features(
-        self,
-        images: Tensor,
-        view: VisionTransformer | None = None,
-        *,
-        prompts: Tensor | None = None,
-        prefixes: Mapping[int, Prefix] | None = None,
-    ) -> Tensor:
+    def features(self, images: Tensor, view: VisionTransformer | None = None, **inserted: Unpack[Inserted]) -> Tensor:
         """The CLS token after the final norm, (N, d): the first of ``tokens``."""
-        return self.tokens(images, 1, view, prompts=prompts, prefixes=prefixes)[:, 0]
+        return self.tokens(images, 1, view, **inserted)[:, 0]
 
     def tokens(
-        self,
-        images: Tensor,
-        count: int,
-        view: VisionTransformer | None = None,
-        *,
-        prompts: Tensor | None = None,
-        prefixes: Mapping[int, Prefix] | None = None,
+        self, images: Tensor, count: int, view: VisionTransformer | None = None, **inserted: Unpack[Inserted]
     ) -> Tensor:
-        """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d).
-
-        Of ``view``, or of the pre-trained network; in float32. ``prompts`` (N, L, d) or (L, d) are inserted after the
-        CLS token, so that they are tokens 1 to L, and get no position embedding. ``prefixes`` by block index: keys and
-        values, (N, P, d) or (P, d) each, put before those of that block's attention.
-        """
-        network = self._ptm if view is None else view
+        """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d)."""
         # The same tensor again for the same pictures: by its identity views know that these are embedded already.
         pictures = self._prepared(images, self._normalise)
-        return tokens(network, pictures, count, prompts, prefixes).float()
+        return tokens(self._ptm if view is None else view, pictures, count, **inserted).float()
 
     def _normalise(self, images: Tensor) -> Tensor:
         factor, offset = self._scale_offset

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 
 import huggingface_hub
@@ -14,10 +14,7 @@ FILES = ("model.safetensors", "pytorch_model.bin")  # where timm looks, in this 
 
 
 def check_hub(name: str) -> None:
-    """Raise a ConnectionError if the weights of a timm model are neither cached nor to be had from the hub.
-
-    Without a connection, the download itself gives up after about a minute of retries.
-    """
+    """Raise a ConnectionError if the weights of a timm model are neither cached nor to be had from the hub."""
     facts = timm.get_pretrained_cfg(name, allow_unregistered=True)
     if facts is None or not facts.hf_hub_id:
         return
@@ -30,9 +27,8 @@ def check_hub(name: str) -> None:
 
     def ask() -> None:
         try:
-            huggingface_hub.get_hf_file_metadata(url, timeout=WAIT)
-            outcome.append("")
-        except HfHubHTTPError:  # an answer: the download will say what is wrong
+            with suppress(HfHubHTTPError):  # an answer: the download will say what is wrong
+                huggingface_hub.get_hf_file_metadata(url, timeout=WAIT)
             outcome.append("")
         except Exception as error:
             outcome.append(type(error).__name__)

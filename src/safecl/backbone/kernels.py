@@ -1,7 +1,4 @@
-"""Memory-bound passes of the network: a Triton kernel on CUDA, plain torch on every other device.
-
-The torch lines are the definition; the kernels are tested against them. CUDA without triton uses the torch lines too.
-"""
+"""Memory-bound passes of the network: plain torch, which is the definition, and a Triton kernel on CUDA."""
 
 import math
 from typing import Any
@@ -22,10 +19,7 @@ MIN_SCALE, MAX_RATIO = 1e-6, 8.0
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """LN(x) (…, d), and for its gradient the mean and the inverse standard deviation of each row, (…, 1).
-
-    The weights may have a higher precision than x.
-    """
+    """LN(x) (…, d), and for its gradient the mean and the inverse standard deviation of each row, (…, 1)."""
     result: tuple[Tensor, Tensor, Tensor]
     if fast is not None and x.is_cuda and bias is not None:
         result = fast.layer_norm(x, weight, bias, eps)
@@ -88,10 +82,8 @@ def scale_gradients(
     from z where that is precise, and computed from x (…, in) in the channels where it is not.
     """
     if fast is not None and g.is_cuda:
-        gelus = gelu_in, gelu_out
-        by_z, by_scale, by_shift = fast.scale_gradients(
-            g, z, x, weight, bias, scale, shift, *gelus, MIN_SCALE, MAX_RATIO
-        )
+        bounds = gelu_in, gelu_out, MIN_SCALE, MAX_RATIO
+        by_z, by_scale, by_shift = fast.scale_gradients(g, z, x, weight, bias, scale, shift, *bounds)
         return by_z, by_scale, by_shift
     by_z = gelu_gradient(g, z) if gelu_out else g
     flat, precision = by_z.reshape(-1, g.shape[-1]), torch.promote_types(g.dtype, scale.dtype)

@@ -28,11 +28,7 @@ Prefix: TypeAlias = tuple[Tensor, Tensor]  # keys and values: (N, P, d) each, or
 
 
 class Attention(nn.Module):
-    """timm's attention, with its modules under their own names, where a PET finds them.
-
-    timm permutes the output of the qkv projection to (3, N, heads, L, head_dim), which costs a copy of its gradient.
-    Here query, key and value are views of the projection's output.
-    """
+    """timm's attention, its modules under their own names, whose gradient of the qkv projection needs no copy."""
 
     num_heads: int
     head_dim: int
@@ -55,11 +51,7 @@ class Attention(nn.Module):
         queries: int | None = None,
         prefix: Prefix | None = None,
     ) -> Tensor:
-        """Tokens (N, L, d) → (N, queries, d): the first ``queries`` tokens attend (all if not given), to all L.
-
-        ``attn_mask`` (…, L, L) and ``is_causal`` are those of ``scaled_dot_product_attention``. ``prefix``: further
-        keys and values, before those of x.
-        """
+        """Tokens (N, L, d) → (N, queries, d): the first ``queries``, or all, attend to ``prefix`` and all L."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, self.head_dim)).unbind(2)
         q, k = self.q_norm(q[:, :queries]), self.k_norm(k)
         if prefix is not None:
@@ -68,8 +60,7 @@ class Attention(nn.Module):
             k, v = (_prepend(first, rest) for first, rest in zip(prefix, (k, v), strict=True))
         if attn_mask is not None and attn_mask.shape[-2] != 1:
             attn_mask = attn_mask[..., :queries, :]
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        y = self.attend(q, k, v, attn_mask, is_causal)
+        y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask, is_causal)
         mixed: Tensor = self.proj(self.norm(y.transpose(1, 2).flatten(2)))
         return mixed
 

@@ -29,10 +29,7 @@ NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviati
 
 
 def load_backbone(settings: str | BackboneSettings) -> Backbone:
-    """Build the network, fill it, and resample its position embedding to the image size.
-
-    A string is the name of a timm ViT, ``safecl_micro``, or the path of a weight file with metadata.
-    """
+    """The network by its settings, or by the name of a timm ViT, ``safecl_micro``, or a weight file with metadata."""
     if isinstance(settings, str):
         settings = BackboneSettings.model_validate(short_form(settings))
     file = _weight_file(settings)
@@ -40,7 +37,8 @@ def load_backbone(settings: str | BackboneSettings) -> Backbone:
     name = facts.get("timm_model", settings.name)
     try:
         options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
-        own: dict[str, PerChannel] = {key: _numbers(facts[key]) for key in ("mean", "std") if key in facts}
+        given = {key: facts[key].strip("()[]").split(",") for key in ("mean", "std") if key in facts}
+        own: dict[str, PerChannel] = {key: tuple(map(float, numbers)) for key, numbers in given.items()}
     except (TypeError, ValueError) as error:
         raise SafeclError(f"The metadata of the weight file {file} cannot be read ({error}).") from error
     if settings.image_size is not None:
@@ -52,32 +50,37 @@ def load_backbone(settings: str | BackboneSettings) -> Backbone:
         raise SafeclError(f"backbone.image_size={size} cannot be cut into patches of {patch} pixels; try {fitting}.")
     if file is not None:
         _fill(vit, file)
-    _check_finite(vit, f"The weight file {file}" if file is not None else f"What the hub has for {name}")
+    for key, value in vit.state_dict().items():
+        if not value.isfinite().all():
+            source = f"The weight file {file}" if file is not None else f"What the hub has for {name}"
+            raise SafeclError(f"{source} holds NaN or infinite weights, first in {key!r}: fetch or export it again.")
     own = {**cast("dict[str, PerChannel]", vit.pretrained_cfg), **own}
     mean, std = NORMALISATIONS.get(settings.normalisation) or (tuple(own["mean"]), tuple(own["std"]))
     return Backbone(vit, name, size, mean, std)
 
 
 def _weight_file(settings: BackboneSettings) -> Path | None:
+    if settings.weights is None:
+        return embedded_weights() if settings.name == EMBEDDED else None
     if settings.weights == "random":
         return None
-    if settings.weights is not None:
-        file = Path(settings.weights).expanduser()
-        if not file.is_file():
-            raise SafeclError(f"The weight file {file} does not exist; give backbone.weights an existing file.")
-        if file.suffix not in SUFFIXES:
-            raise SafeclError(f"{file} is no weight file this can read; it must end in {', '.join(SUFFIXES)}.")
-        return file
-    if settings.name == EMBEDDED:
-        return embedded_weights()
-    return None
+    file = Path(settings.weights).expanduser()
+    if not file.is_file():
+        raise SafeclError(f"The weight file {file} does not exist; give backbone.weights an existing file.")
+    if file.suffix not in SUFFIXES:
+        raise SafeclError(f"{file} is no weight file this can read; it must end in {', '.join(SUFFIXES)}.")
+    return file
 
 
 def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTransformer:
     import safecl.backbone.micro  # noqa: F401  registers the embedded architecture with timm
 
     if not timm.is_model(name):
-        raise _no_backbone(name)
+        known = [*SIZES, *timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        choices = f"{', '.join(SIZES)}, or a timm ViT with a CLS token by its own name"  # too many for a list
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise SafeclError(f"There is no backbone {name!r}; choose one of {choices}{hint}.")
     architecture, _, tag = name.partition(".")
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
@@ -103,17 +106,6 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     return _check_vit(name, vit)
 
 
-def _no_backbone(name: str) -> SafeclError:
-    """Names the sizes first: a list of timm's hundreds of ViTs helps nobody."""
-    known = [*SIZES, *timm.list_models("vit_*"), *timm.list_models("deit*"), EMBEDDED]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return SafeclError(
-        f"There is no backbone {name!r}; choose one of {', '.join(SIZES)}, or a timm ViT with a CLS token by its own "
-        f"name{hint}."
-    )
-
-
 def _build(name: str, *, meta: bool = False, **options: Any) -> nn.Module:
     """timm's network. ``meta``: without values where that is possible; some networks read them while they are built."""
     # UserWarning: timm's on deprecated aliases; warn_of_other_tag has said what matters.
@@ -137,11 +129,8 @@ def warn_of_other_tag(name: str) -> None:
     paper = PAPER["ViT-B/16-IN1K"]
     resolved = timm.get_pretrained_cfg(name) if name == paper.split(".")[0] else None
     if resolved is not None and resolved.tag and f"{name}.{resolved.tag}" != paper:
-        warnings.warn(
-            f"timm reads {name!r} as {name}.{resolved.tag}, which are not the paper's weights: write {paper!r} for "
-            "those.",
-            stacklevel=2,
-        )
+        read = f"timm reads {name!r} as {name}.{resolved.tag}"
+        warnings.warn(f"{read}, which are not the paper's weights: write {paper!r} for those.", stacklevel=2)
 
 
 def _metadata(file: Path) -> dict[str, str]:
@@ -161,9 +150,7 @@ def _fill(vit: VisionTransformer, file: Path) -> None:
             return
         content = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
     except UnpicklingError as error:
-        raise SafeclError(
-            f"The weight file {file} is damaged or holds more than weights, so it is not read."
-        ) from error
+        raise SafeclError(f"The weight file {file} is damaged or holds more than weights: it is not read.") from error
     except Exception as error:  # whatever a damaged or foreign file makes the readers raise
         raise SafeclError(f"The weight file {file} is damaged or for another network ({_brief(error)}).") from error
     for wrapper in ("model", "state_dict"):
@@ -185,16 +172,6 @@ def _fill(vit: VisionTransformer, file: Path) -> None:
     vit.load_state_dict(state, strict=False)  # a classifier that comes along is ignored
 
 
-def _check_finite(vit: VisionTransformer, source: str) -> None:
-    for key, value in vit.state_dict().items():
-        if not value.isfinite().all():
-            raise SafeclError(f"{source} holds NaN or infinite weights, first in {key!r}: fetch or export it again.")
-
-
 def _brief(error: Exception) -> str:
     """The first line of what a library has to say."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
-
-
-def _numbers(text: str) -> PerChannel:
-    return tuple(float(part) for part in text.strip("()[]").split(","))

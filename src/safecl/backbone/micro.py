@@ -17,10 +17,8 @@ from torch.nn import functional as F
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
 
 NAME = EMBEDDED
-# Side of the input: its own, and for photographs; trained at both and between.
-SIZE, PHOTOGRAPH_SIZE = 64, 128
-# Pixels in [0, 1] are taken to [-1, 1].
-MEAN = STD = (0.5, 0.5, 0.5)
+SIZE, PHOTOGRAPH_SIZE = 64, 128  # side of the input: its own, and for photographs; trained at both and between
+MEAN = STD = (0.5, 0.5, 0.5)  # pixels in [0, 1] are taken to [-1, 1]
 
 
 def default_size(shorter: int) -> int:
@@ -29,10 +27,7 @@ def default_size(shorter: int) -> int:
 
 
 def sized(settings: BackboneSettings, shorter: int, option: str = "") -> tuple[BackboneSettings, str | None]:
-    """The settings with the side of the input, and a sentence on it, if they leave it to the pictures.
-
-    ``option``: what the user writes before a setting.
-    """
+    """The settings with the side of the input, and a sentence on it with ``option`` before a setting, if not given."""
     if settings.name != EMBEDDED or settings.weights is not None or settings.image_size is not None:
         return settings, None
     size = default_size(shorter)
@@ -59,9 +54,8 @@ class ConvStem(nn.Module):
     """Pictures (N, 3, S, S) → tokens (N, (S / stride)², d).
 
     One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual`` blocks; the channels
-    double from ``width``. The last halving is the projection. There is no normalisation, so a picture gives the same
-    tokens in any batch: the BatchNorm it is trained with is folded into the convolutions. ``norm`` is the identity
-    that timm's own embedding has, where a PET can be attached.
+    double from ``width``. The last halving is the projection. The BatchNorm it is trained with is folded into the
+    convolutions. ``norm`` is the identity that timm's own embedding has, where a PET can be attached.
     """
 
     def __init__(
@@ -120,9 +114,7 @@ def safecl_micro(
     residual: Sequence[int] = (0, 1, 1),
     **options: Any,
 ) -> VisionTransformer:
-    """The model as timm creates it. ``patch_size``: the stem's stride, a power of two; ``width`` and ``residual``: the
-    channels of its first stage and the residual blocks of each. The weights are a file of the package, which
-    ``safecl.backbone`` reads."""
+    """The model as timm creates it. ``patch_size``: the stem's stride, a power of two."""
     for handed_by_timm in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
         options.pop(handed_by_timm, None)
     fixed: dict[str, Any] = {
@@ -132,9 +124,8 @@ def safecl_micro(
         "embed_layer": partial(ConvStem, width=width, residual=tuple(residual)),
         "norm_layer": partial(nn.LayerNorm, eps=1e-6),
     }
-    vit = VisionTransformer(
-        patch_size=patch_size, embed_dim=embed_dim, depth=depth, num_heads=num_heads, **{**fixed, **options}
-    )
+    shape: dict[str, Any] = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth, "num_heads": num_heads}
+    vit = VisionTransformer(**{**shape, **fixed, **options})
     facts = {"architecture": NAME, "input_size": (3, SIZE, SIZE), "mean": MEAN, "std": STD}
     for attribute in ("pretrained_cfg", "default_cfg"):
         vit.__dict__[attribute] = facts

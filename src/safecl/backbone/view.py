@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,16 @@ from safecl.backbone.layers import Attention, Prefix
 from safecl.errors import SafeclError
 
 
+class Inserted(TypedDict, total=False):
+    """``prompts``: tokens (N, L, d), or (L, d) for all pictures, after the CLS token, without position embedding.
+
+    ``prefixes``: by block index, keys and values, (N, P, d) or (P, d) each, before those of that block's attention.
+    """
+
+    prompts: Tensor | None
+    prefixes: Mapping[int, Prefix] | None
+
+
 def tokens(
     vit: VisionTransformer,
     pictures: Tensor,
@@ -23,11 +33,8 @@ def tokens(
 ) -> Tensor:
     """The first ``count`` tokens after the final norm, (N, count, d), of normalised pictures (N, 3, H, W).
 
-    As in ``vit.forward_features``, but the last block computes no other token. ``prompts``: tokens (N, L, d), or
-    (L, d) for all pictures, inserted after the CLS token; they get no position embedding. ``prefixes``: by block
-    index, keys and values that its attention has before its own.
-
-    Pictures in bfloat16 on a network with float32 weights (full fine-tuning) are computed by autocast.
+    As in ``vit.forward_features``, but the last block computes no other token; see ``Inserted``. Pictures in bfloat16
+    on a network with float32 weights (full fine-tuning) are computed by autocast.
     """
     if pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype:
         # Without its cache of rounded weights, which a CUDA graph could not record.
@@ -56,10 +63,7 @@ def _tokens(
 
 
 def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix | None = None) -> Tensor:
-    """The first ``count`` tokens (all if not given), (N, count, d), that a block makes of the tokens (N, L, d).
-
-    A PET that wraps a block gives the wrapper a ``first_tokens`` with these arguments.
-    """
+    """The first ``count`` tokens, or all, that a block, or ``first_tokens`` of a PET around it, makes of (N, L, d)."""
     y: Tensor
     if hasattr(block, "first_tokens"):
         y = block.first_tokens(x, count, prefix)
@@ -93,10 +97,7 @@ def shared_tree(vit: VisionTransformer) -> VisionTransformer:
 
 
 class SharedEmbedding(nn.Module):
-    """The patch embedding of the ViT behind a view, then this view's own ``norm``, where a PET can attach.
-
-    The embedding is frozen and reads nothing but the pictures, so views that see the same batch share its result.
-    """
+    """The frozen patch embedding behind all views, computed once per batch, then this view's own ``norm``."""
 
     def __init__(self, source: nn.Module) -> None:
         super().__init__()
@@ -123,10 +124,7 @@ class SharedEmbedding(nn.Module):
 
 
 def patches(embedding: Any, x: Tensor) -> Tensor:
-    """Pictures (N, 3, H, W) → patch tokens (N, L, d), by one matrix product: many times as fast as a convolution.
-
-    ``embedding`` is timm's; where it does more than cut into squares and project, it is called instead.
-    """
+    """Pictures (N, 3, H, W) → patch tokens (N, L, d), by one matrix product where timm's embedding is a plain one."""
     if type(embedding) is not PatchEmbed or not embedding.flatten or embedding.dynamic_img_pad:
         tokens: Tensor = embedding(x)
         return tokens

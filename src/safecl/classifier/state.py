@@ -15,10 +15,10 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.settings import Memory, ModelSettings
-from safecl.heads.packing import rounded
 from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
+from safecl.heads.tensors import rounded
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label

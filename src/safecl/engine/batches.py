@@ -1,9 +1,10 @@
 """The batches of a phase: augmented pictures of a session, or sampled features. What a step needs is a few tensors."""
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,23 +33,34 @@ class Piece:
         return self.gather(network.features(self.inputs, **options))
 
 
-class Batches(Protocol):
+class Batches(ABC):
     """Where the steps of a phase get their inputs."""
 
-    rows: int  # pictures or features an epoch
-    per_epoch: int  # steps
+    def __init__(self, rows: int, recipe: Recipe, seed: int, session: int, name: str) -> None:
+        self.rows, self.recipe, self.seed = rows, recipe, seed  # rows: pictures or features an epoch
+        self.names = session, name  # no other phase draws the same numbers
+        self.per_epoch = math.ceil(rows / recipe.batch_size)  # steps
 
+    @abstractmethod
     def inputs(self, start: int) -> Iterator[Inputs]:
         """The tensors that each step from ``start`` on takes, made ready one step ahead of their use."""
 
+    @abstractmethod
     def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
         """The pieces in which a step's inputs go through the network, and each one's share of the loss.
 
         Called inside the recorded step: no look at a value, no host work that differs from step to step.
         """
 
+    def _epochs(self, start: int, what: str) -> Iterator[tuple[int, int, Tensor]]:
+        """Each epoch from a step on: its number, its first step that is left, and the rows that are, in their order."""
+        for epoch in range(start // max(self.per_epoch, 1), self.recipe.epochs if self.rows else 0):
+            order = torch.randperm(self.rows, generator=generator(self.seed, what, *self.names, epoch))
+            done = max(start - epoch * self.per_epoch, 0)
+            yield epoch, epoch * self.per_epoch + done, order[done * self.recipe.batch_size :]
 
-class PictureBatches:
+
+class PictureBatches(Batches):
     """A session's pictures in a new order each epoch, each cropped anew; every process takes its part of a batch."""
 
     def __init__(
@@ -63,30 +75,23 @@ class PictureBatches:
         accumulate: int,
         dtype: torch.dtype,
     ) -> None:
-        self.loader, self.targets, self.recipe, self.processes = loader, targets, recipe, processes
+        super().__init__(len(targets), recipe, seed, session, name)
+        self.loader, self.targets, self.processes = loader, targets, processes
         # Where the network rounds its pictures to bfloat16, float16 is more than precise enough for the crops.
         self._dtype = torch.float32 if dtype == torch.float32 else torch.float16
-        self._names = session, name  # no other phase draws the same orders and crops
-        self._seed = seed
-        self.rows, self.per_epoch = len(targets), math.ceil(len(targets) / recipe.batch_size)
         self._piece = math.ceil(recipe.batch_size / accumulate)
 
     def inputs(self, start: int) -> Iterator[Inputs]:
         """(this process's canvases of the batch, their crops, all targets of it)."""
-        seed, size, device = self._seed, self.recipe.batch_size, self.targets.device
-        for step in range(start, self.recipe.epochs * self.per_epoch):
-            epoch, at = divmod(step, self.per_epoch)
-            if at == 0 or step == start:  # a new epoch, or the middle of one after a stop
-                order = torch.randperm(self.rows, generator=generator(seed, "order", *self._names, epoch))
-                cut = [torch.split(rows, size)[at:] for rows in (order, self.targets[moved(order, device)])]
-                canvases = self.loader.canvases([batch[self._own(len(batch))].tolist() for batch in cut[0]])
-                labels = iter(cut[1])
-            (canvas, shapes), these = next(canvases), next(labels)
-            # All crops of the batch are drawn, so that those of a picture do not depend on which process takes it.
-            own = self._own(len(these))
-            every = torch.ones(len(these), 3).index_copy(0, own, shapes)
-            crops = random_crops(every, self.loader.transform, generator(seed, "augment", *self._names, step))
-            yield canvas, moved(crops[own], device), these
+        size, device = self.recipe.batch_size, self.targets.device
+        for _, first, order in self._epochs(start, "order"):
+            batches, labels = torch.split(order, size), torch.split(self.targets[moved(order, device)], size)
+            canvases = self.loader.canvases([batch[self._own(len(batch))].tolist() for batch in batches])
+            for step, (these, (canvas, shapes)) in enumerate(zip(labels, canvases, strict=True), first):
+                # All crops of the batch are drawn, so that those of a picture do not depend on which process takes it.
+                own, random = self._own(len(these)), generator(self.seed, "augment", *self.names, step)
+                every = torch.ones(len(these), 3).index_copy(0, own, shapes)
+                yield canvas, moved(random_crops(every, self.loader.transform, random)[own], device), these
 
     def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
         canvas, crops, targets = inputs
@@ -104,40 +109,28 @@ class PictureBatches:
 
     def _own(self, n: int) -> Tensor:
         """The rows of a batch of n pictures that this process takes."""
-        parts = []
-        for rows, _ in self._cut(n):
-            own = self.processes.share(rows.stop - rows.start)
-            parts.append(torch.arange(rows.start + own.start, rows.start + own.stop))
-        return torch.cat(parts)
+        pieces = torch.split(torch.arange(n), self._piece)
+        return torch.cat([piece[self.processes.share(len(piece))] for piece in pieces])
 
 
-class FeatureBatches:
+class FeatureBatches(Batches):
     """Features that ``sampler`` draws for each epoch, in a new order; every process computes the whole batch."""
 
     def __init__(
         self, sampler: Sampler, session: int, name: str, recipe: Recipe, seed: int, device: torch.device
     ) -> None:
-        self.sampler, self.recipe, self.device, self._names = sampler, recipe, device, (seed, session, name)
-        self.rows = len(self._draw(0)[1])
-        self.per_epoch = math.ceil(self.rows / recipe.batch_size)
+        draw = "sampled features", session, name
+        self._draw: Callable[[int], Inputs] = lambda epoch: sampler(generator(seed, *draw, epoch))
+        super().__init__(len(self._draw(0)[1]), recipe, seed, session, name)
+        self.device = device
 
     def inputs(self, start: int) -> Iterator[Inputs]:
         """(features, targets)."""
-        seed, session, name = self._names
-        for step in range(start, self.recipe.epochs * self.per_epoch):
-            epoch, at = divmod(step, self.per_epoch)
-            if at == 0 or step == start:
-                features, targets = self._draw(epoch)
-                order = torch.randperm(self.rows, generator=generator(seed, "feature order", session, name, epoch))
-                batches = iter(torch.split(moved(order, self.device), self.recipe.batch_size)[at:])
-            rows = next(batches)
-            yield features[rows], targets[rows]
+        for epoch, _, order in self._epochs(start, "feature order"):
+            features, targets = (moved(part, self.device) for part in self._draw(epoch))
+            for rows in torch.split(moved(order, self.device), self.recipe.batch_size):
+                yield features[rows], targets[rows]
 
     def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
         features, targets = inputs
         yield Piece(features, targets), 1.0
-
-    def _draw(self, epoch: int) -> Inputs:
-        seed, session, name = self._names
-        features, targets = self.sampler(generator(seed, "sampled features", session, name, epoch))
-        return moved(features, self.device), moved(targets, self.device)

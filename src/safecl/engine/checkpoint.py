@@ -1,28 +1,30 @@
-"""Tensors and facts in one safetensors file, checked when read."""
+"""Tensors and facts in one safetensors file, checked when read; and the checkpoint of a training phase."""
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.atomic import Buffer, write_bytes
+from safecl.engine.optimiser import Optimiser
 from safecl.errors import SafeclError
-from safecl.heads.packing import pack, symmetric, unpack
+from safecl.heads.tensors import pack, symmetric, unpack
 
 FORMAT = 1
+PHASE_FACTS = ("step", "slower", "undone", "seconds", "losses", "count")
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and facts in one safetensors file."""
     write_bytes(path, *encode(tensors, facts))
 
 
@@ -89,16 +91,6 @@ def _opened(tensors: dict[str, Tensor], header: dict[str, Any], path: str) -> tu
         raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """The facts alone, without reading or checking the tensors."""
-    try:
-        with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {})["facts"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise SafeclError(f"The state file {path} is damaged or not one of safecl's ({error}).") from error
-    return facts if isinstance(facts, dict) else {}
-
-
 def _on_host(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor.cpu()
@@ -130,3 +122,73 @@ def _checksum(bodies: Mapping[str, Buffer]) -> str:
     with ThreadPoolExecutor() as pool:
         sums = dict(zip(names, pool.map(lambda name: zlib.crc32(bodies[name]), names), strict=True))
     return str(zlib.crc32(json.dumps(sums).encode()))
+
+
+@dataclass
+class PhaseCheckpoint:
+    """All that the rest of a phase depends on besides the states of module and optimiser: what is random is derived."""
+
+    step: int = 0
+    slower: float = 1.0  # factor on the rate in this attempt
+    undone: int = 0  # steps of the attempts before
+    seconds: float = 0.0
+    losses: list[dict[str, Any]] = field(default_factory=list)  # as noted
+    sums: dict[str, Tensor] = field(default_factory=dict)  # of the losses not noted yet, on the device
+    count: int = 0  # of the steps in ``sums``
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # as loaded, until they are restored
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Add the loss and its terms of one step."""
+        for key, value in values.items():
+            self.sums[key] = self.sums[key] + value if key in self.sums else value.clone()
+        self.count += 1
+
+    def means(self) -> dict[str, float]:
+        """The means of loss and terms since the last call. One wait for the device, however many there are."""
+        totals = torch.stack(list(self.sums.values())).tolist()
+        means = {key: total / self.count for key, total in zip(self.sums, totals, strict=True)}
+        self.sums, self.count = {}, 0
+        return means
+
+    def undo(self) -> None:
+        """Go back to the first step, at a tenth of the rate."""
+        self.undone, self.step, self.slower, self.sums, self.count = self.undone + self.step, 0, self.slower / 10, {}, 0
+
+    def save(self, file: Path, module: nn.Module, optimiser: Optimiser, steps: int) -> None:
+        """``steps``: of the whole phase."""
+        tensors = _tensors(module, optimiser) | {f"loss/{key}": total for key, total in self.sums.items()}
+        save_state(file, tensors, {"steps": steps, **{name: getattr(self, name) for name in PHASE_FACTS}})
+
+    @classmethod
+    def load(cls, file: Path, module: nn.Module, say: Callable[[str], None]) -> "PhaseCheckpoint":
+        """The checkpoint in ``file``; the beginning of the phase, and a sentence, where it cannot be used."""
+        if not file.exists():
+            return cls()
+        try:
+            tensors, facts = load_state(file)
+            for name, own in module.state_dict().items():
+                if f"module/{name}" not in tensors or tensors[f"module/{name}"].shape != own.shape:
+                    raise SafeclError(f"The state file {file} is of another network.")
+            if not facts.keys() >= {*PHASE_FACTS}:
+                raise SafeclError(f"The state file {file} is no checkpoint of a phase.")
+            return cls(**{name: facts[name] for name in PHASE_FACTS}, tensors=tensors)
+        except SafeclError as error:
+            say(f"{error} The phase starts again.")
+            return cls()
+
+    @torch.no_grad()
+    def restore(self, module: nn.Module, optimiser: Optimiser) -> None:
+        """Give module and optimiser the values they had here; does nothing at the beginning of a phase."""
+        own = _tensors(module, optimiser)
+        for name, saved in self.tensors.items():
+            if name in own:
+                own[name].copy_(saved)
+            elif name.startswith("loss/"):
+                self.sums[name.removeprefix("loss/")] = saved.to(next(iter(own.values())).device)
+        self.tensors = {}
+
+
+def _tensors(module: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
+    """Their states by name: the tensors themselves."""
+    own = {f"module/{name}": tensor for name, tensor in module.state_dict().items()}
+    return own | {f"optimiser/{name}": tensor for name, tensor in optimiser.state().items()}

@@ -11,11 +11,7 @@ Values = dict[str, Tensor]
 
 
 class Shared:
-    """Stream and memory pool of all recordings of this process.
-
-    cuBLAS keeps a workspace for every stream it has been used on, and a recording has a memory pool of its own: with
-    new ones for every phase of training, memory would grow with the number of phases.
-    """
+    """Stream and memory pool of all recordings of this process: with new ones for every phase, memory would grow."""
 
     stream: ClassVar[Any] = None
     pool: ClassVar[Any] = None
@@ -25,10 +21,9 @@ class Shared:
 class CudaGraph:
     """A function of tensors as a CUDA graph: recorded once for each shape of its inputs, then replayed.
 
-    The kernels of a small network take less time than Python needs to launch them; a graph is one launch. ``function``
-    must not read a value on the host. The first call with inputs of a shape is a plain one, in which libraries choose
-    their kernels; the second is recorded. A call overwrites the result of the one before. On other devices, with ``on``
-    false, and after a recording that failed (``say`` gets a sentence then), calls are plain. Use one at a time.
+    ``function`` must not read a value on the host. The first call with inputs of a shape is a plain one, in which
+    libraries choose their kernels; the second is recorded. A call overwrites the result of the one before. On other
+    devices, with ``on`` false, and after a recording that failed (``say`` gets a sentence), calls are plain.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Which device to compute on, in which precision, and in how many processes."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
-def _available(tracker: str) -> bool:
-    from accelerate import utils
-
-    return bool(getattr(utils, f"is_{tracker}_available")())
-
-
-TRACKERS = {name: partial(_available, name) for name in ("tensorboard", "wandb", "mlflow")}
+TRACKERS = ("tensorboard", "wandb", "mlflow")
 
 
 def choose_device(device: str = "auto") -> torch.device:
@@ -34,35 +27,25 @@ def choose_device(device: str = "auto") -> torch.device:
 
 def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> "Accelerator":
     """Accelerate's view of the machine: ``auto`` takes the best device there is."""
-    from accelerate import Accelerator  # slow to import, and predictions do without it
+    from accelerate import Accelerator, utils  # slow to import, and predictions do without it
+    from accelerate.state import AcceleratorState, PartialState
 
     for name in trackers:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
-        if not TRACKERS[name]():
+        if not getattr(utils, f"is_{name}_available")():
             raise SafeclError(f"The tracker {name} is not installed; install it with: pip install {name}.")
     found = choose_device(device)
     logs = None if folder is None or not trackers else folder / "trackers"
-    _forget_other_device(found.type)
+    # accelerate keeps the first device of a process for good, and answers another one with a bare ValueError.
+    state = PartialState._shared_state
+    alone = state and state.get("num_processes", 1) == 1
+    if alone and (found.type == "cpu") != (torch.device(state["device"]).type == "cpu"):
+        AcceleratorState._reset_state(reset_partial_state=True)
     return Accelerator(cpu=device == "cpu", log_with=list(trackers) or None, project_dir=logs)
 
 
 def choose_precision(precision: str, device: torch.device) -> torch.dtype:
     """``auto``: bf16 where the hardware has it."""
-    if precision == "fp32":
-        return torch.float32
-    if precision == "bf16":
-        return torch.bfloat16
     has = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.bfloat16 if has else torch.float32
-
-
-def _forget_other_device(device: str) -> None:
-    """accelerate keeps the first device of a process for good, and answers another one with a bare ValueError."""
-    from accelerate.state import AcceleratorState, PartialState
-
-    state = PartialState._shared_state
-    if not state or state.get("num_processes", 1) > 1:
-        return
-    if (device == "cpu") != (torch.device(state["device"]).type == "cpu"):
-        AcceleratorState._reset_state(reset_partial_state=True)
+    return torch.bfloat16 if precision == "bf16" or (precision == "auto" and has) else torch.float32

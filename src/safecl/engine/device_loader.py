@@ -24,22 +24,16 @@ class DeviceLoader:
         self._holds = len(pictures) * 3 * pictures.side(transform) ** 2 <= held_bytes(device)
 
     def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each chunk of positions: canvases, uint8 (n, 3, side, side) on the device, and shapes (n, 3) on the CPU.
-
-        The chunks have one length, but for a shorter last one. Canvases that are not held are read ahead.
-        """
-        if not chunks:
-            return
+        """By chunk of positions, of one length but the last: uint8 (n, 3, side, side), and shapes (n, 3) on the CPU."""
         if self._holds:
             canvases, shapes = self._held()
-            for chunk in chunks:
-                chosen = torch.as_tensor(chunk)
+            for chosen in map(torch.as_tensor, chunks):
                 yield canvases[moved(chosen, self.device)], shapes[chosen]
-            return
-        order = [int(i) for chunk in chunks for i in chunk]
-        for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform, pin=self._pin):
-            assert batch.shapes is not None
-            yield moved(batch.pictures, self.device), batch.shapes
+        elif chunks:
+            order = [int(i) for chunk in chunks for i in chunk]
+            for batch in batches(self.pictures, order, len(chunks[0]), "canvas", self.transform, pin=self._pin):
+                assert batch.shapes is not None
+                yield moved(batch.pictures, self.device), batch.shapes
 
     def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
         """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""

@@ -49,6 +49,10 @@ class Answers:
             found[output] = [int(right.sum()) / len(right) if len(right) else None for right in parts]
         return found
 
+    def said(self, index: int) -> dict[str, Label]:
+        """The label that each output gives to a picture."""
+        return {output: self.classes[int(found[index])] for output, found in self.predicted.items()}
+
     def surer_than(self, index: int) -> float | None:
         """The share of the other answers whose margin is smaller: comparable between methods of any scale."""
         others = len(self.margins) - 1
@@ -56,16 +60,14 @@ class Answers:
 
     def write(self, path: Path) -> None:
         """A JSON line per picture: session, where it comes from, label, each output's answer, margin, weights."""
-        labels = {output: [self.classes[i] for i in found.tolist()] for output, found in self.predicted.items()}
         lines: list[dict[str, Any]] = []
-        margins, shares = self.margins.tolist(), {output: found.tolist() for output, found in self.weights.items()}
         for session, pictures in enumerate(self.collections, 1):
             for i, label in enumerate(pictures.labels):
-                said = {output: found[len(lines)] for output, found in labels.items()}
-                about = {"session": session, "picture": pictures.where(i), "label": label}
-                line = {**about, "predicted": said, "margin": round(margins[len(lines)], 6)}
-                counted = {output: round(found[len(lines)], 4) for output, found in shares.items()}
-                lines.append({**line, "weights": counted} if counted else line)
+                at = len(lines)
+                line = {"session": session, "picture": pictures.where(i), "label": label, "predicted": self.said(at)}
+                weights = {output: round(float(found[at]), 4) for output, found in self.weights.items()}
+                more = {"weights": weights} if weights else {}
+                lines.append({**line, "margin": round(float(self.margins[at]), 6), **more})
         write_lines(path, lines)
 
 
@@ -76,45 +78,37 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
     Every process looks at its share of the pictures; the answers are gathered, each picture's once.
     """
     index = {label: i for i, label in enumerate(method.classes)}
-    targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels])
-    found: dict[tuple[str, str], list[Tensor]] = {("answer", output): [targets[:0].long()] for output in method.outputs}
-    found["margin", ""] = [torch.empty(0)]
+    targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels]).long()
+    weighed: list[str] = []
+    found = [torch.empty(0, len(method.outputs) + 1)]  # a row per picture: each output's class, the margin, the weights
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
-            parts: dict[tuple[str, str], list[Tensor]] = {}
+            rows = []
             for images in fit.views(DeviceLoader(pictures, fit.transform, fit.processes.device)):
                 logits = checked(method, method.all_logits(images), len(images))
-                made = {("answer", output): each.argmax(dim=1) for output, each in logits.items()}
-                made["margin", ""] = margin(logits[method.outputs[-1]])
-                weighed = method.weights(logits)
-                made |= {("weight", output): share.float() for output, share in weighed.items()}
-                for key, rows in made.items():
-                    parts.setdefault(key, []).append(rows)
+                weights = method.weights(logits)
+                weighed = list(weights)
+                made = [*(each.argmax(dim=1) for each in logits.values()), margin(logits[method.outputs[-1]])]
+                rows.append(torch.stack([column.float() for column in (*made, *weights.values())], dim=1))
                 shown.advance(len(images) * fit.processes.count)
-            for key, chunks in parts.items():
-                found.setdefault(key, []).append(fit.processes.gather(torch.cat(chunks), len(pictures)).cpu())
-    every = {key: torch.cat(chunks) for key, chunks in found.items()}
-    predicted, shares = (
-        {output: rows for (kind, output), rows in every.items() if kind == wanted} for wanted in ("answer", "weight")
+            found.append(fit.processes.gather(torch.cat(rows), len(pictures)).cpu())
+    columns = list(torch.cat([part for part in found if len(part)] or found).T)
+    said = {output: columns.pop(0).long() for output in method.outputs}
+    return Answers(
+        collections, list(method.classes), targets, said, columns[0], dict(zip(weighed, columns[1:], strict=True))
     )
-    return Answers(collections, list(method.classes), targets.long(), predicted, every["margin", ""], shares)
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:
     """What ``all_logits`` has given, if it has a row for each picture and a column for each class, by output."""
+    name, classes = f"{type(method).__name__}.all_logits", len(method.classes)
     if tuple(logits) != method.outputs:
-        raise ValueError(
-            f"{type(method).__name__}.all_logits gives {', '.join(logits)}, but its outputs are "
-            f"{', '.join(method.outputs)}."
-        )
-    expected = (pictures, len(method.classes))
+        raise ValueError(f"{name} gives {', '.join(logits)}, but its outputs are {', '.join(method.outputs)}.")
     for output, found in logits.items():
-        if found.shape != expected:
-            raise ValueError(
-                f"{type(method).__name__}.all_logits gives {tuple(found.shape)} for {output}, but there are "
-                f"{expected[0]} pictures and {expected[1]} classes."
-            )
+        if found.shape != (pictures, classes):
+            there = f"there are {pictures} pictures and {classes} classes"
+            raise ValueError(f"{name} gives {tuple(found.shape)} for {output}, but {there}.")
     return logits
 
 

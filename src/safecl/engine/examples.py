@@ -1,35 +1,49 @@
-"""Test pictures with what the method says of them, for the page of a run."""
+"""For the page of a run: test pictures with what the method says of them, and features before and after tuning."""
 
+import json
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save
+from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
-from safecl.atomic import write_json
+from safecl.atomic import write_bytes, write_json
+from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import Answers
 from safecl.errors import SafeclError
-from safecl.streams.pictures.images import Transform
+from safecl.methods.method import Method
+from safecl.streams.pictures.images import Transform, join
 
 EXAMPLES = 24  # drawn by chance
 CLASSES, EACH = 6, 4  # the classes that are answered worst, and wrong answers shown of each
 PAIRS, EACH_PAIR = 6, 2  # pairs of classes that are confused most often, and mistakes shown of each
 SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG quality
+MAPPED_CLASSES, MAPPED_EACH = 10, 20  # whose features are kept: from the first class to the last, pictures of each
+DIMENSIONS = 32  # principal components that are kept
 
 
 def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
-    """Keep pictures drawn evenly from the sessions by chance, mistakes of the worst classes and of confused pairs.
-
-    "like": of each class that others are taken for, a picture that is answered right.
-    """
+    """Keep pictures drawn by chance, mistakes of the worst classes and confused pairs, and right answers like them."""
     pairs, like = confused(answers)
     chosen = {"chance": by_chance(answers.counts), "worst": worst(answers), "pair": pairs, "like": like}
+    every, ends = join(answers.collections), list(accumulate(answers.counts))
+    labels, notes = every.labels, list[dict[str, Any]]()
     try:
         (folder / "examples").mkdir(exist_ok=True)
-        notes: list[dict[str, Any]] = []
-        for why, positions in chosen.items():
-            for position in positions:
-                notes.append(_example(folder, f"examples/{len(notes):02d}.jpg", answers, position, transform, why))
+        for why, position in ((why, position) for why, positions in chosen.items() for position in positions):
+            file = f"examples/{len(notes):02d}.jpg"
+            image = to_pil_image(every.plain([position], transform)[0])
+            image.thumbnail((SIDE, SIDE))
+            image.save(folder / file, quality=QUALITY)
+            about = {"file": file, "why": why, "label": labels[position], "session": 1 + bisect_right(ends, position)}
+            said = {"predictions": answers.said(position), "surer_than": answers.surer_than(position)}
+            notes.append({**about, **said})
         write_json(folder / "examples.json", notes)
     except OSError as error:
         raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
@@ -63,22 +77,46 @@ def confused(answers: Answers) -> tuple[list[int], list[int]]:
     return mistakes, [int(i) for b in taken_for for i in np.flatnonzero((targets == b) & (said == b))[:1]]
 
 
-def _example(
-    folder: Path, file: str, answers: Answers, position: int, transform: Transform, why: str
-) -> dict[str, Any]:
-    session, inside = 1, position
-    while inside >= len(answers.collections[session - 1]):
-        inside -= len(answers.collections[session - 1])
-        session += 1
-    pictures = answers.collections[session - 1]
-    image = to_pil_image(pictures.plain([inside], transform)[0])
-    image.thumbnail((SIDE, SIDE))
-    image.save(folder / file, quality=QUALITY)
-    return {
-        "file": file,
-        "why": why,
-        "label": pictures.labels[inside],
-        "session": session,
-        "predictions": {output: answers.classes[int(found[position])] for output, found in answers.predicted.items()},
-        "surer_than": answers.surer_than(position),
-    }
+@torch.no_grad()
+def write_features(folder: Path, method: Method, answers: Answers, transform: Transform) -> None:
+    """Keep features.safetensors: by network, the principal components (n, 32) of the features of n ≤ 200 pictures.
+
+    Kept are the frozen backbone and, of the method's networks with other features than it, the first and the last.
+    Nothing is written where there is no test picture.
+    """
+    chosen = some_of_each(answers)
+    if not chosen:
+        return
+    every = join(answers.collections)
+    parts: dict[str, list[Tensor]] = {}
+    for images in DeviceLoader(every, transform, method.backbone.device).plain(chosen):
+        found = {"backbone": method.backbone.features(images), **method.embed(images)}
+        for name, features in found.items():
+            parts.setdefault(name, []).append(features.float().cpu())
+    networks = {name: torch.cat(chunks) for name, chunks in parts.items()}
+    tuned = [name for name, features in networks.items() if not torch.equal(features, networks["backbone"])]
+    shown = ["backbone", *dict.fromkeys((*tuned[:1], *tuned[-1:]))]
+    tensors = {name: components(networks[name]) for name in shown}
+    about = {"labels": json.dumps([every.labels[i] for i in chosen], ensure_ascii=False)}
+    write_bytes(folder / "features.safetensors", save(tensors, about))
+
+
+def some_of_each(answers: Answers) -> list[int]:
+    """Positions of test pictures, spread evenly over those of classes that are spread over the order of learning."""
+    targets = answers.targets.numpy()
+    classes = _spread(np.unique(targets[targets >= 0]), MAPPED_CLASSES)
+    return [i for c in classes for i in _spread(np.flatnonzero(targets == c), MAPPED_EACH)]
+
+
+def _spread(values: NDArray[np.int64], most: int) -> list[int]:
+    """At most ``most`` of the values, evenly spaced, the first and the last among them."""
+    positions = np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int)
+    return [int(value) for value in values[positions]]
+
+
+def components(features: Tensor) -> Tensor:
+    """The first principal components of features: (n, d) → float16 (n, 32), scaled to a largest value of 1."""
+    centred = features - features.mean(dim=0)
+    u, s, _ = torch.linalg.svd(centred, full_matrices=False)
+    kept: Tensor = (u * s)[:, :DIMENSIONS]
+    return (kept / kept.abs().max().clamp_min(1e-12)).half().contiguous()

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from safecl.engine.batches import Batches, FeatureBatches, PictureBatches
+from safecl.engine.checkpoint import PhaseCheckpoint
 from safecl.engine.cuda_graph import CudaGraph
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.guard import Guard
 from safecl.engine.optimiser import Optimiser, rate_factor
-from safecl.engine.phase import PhaseCheckpoint
 from safecl.engine.processes import Processes
 from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
@@ -52,7 +53,7 @@ class Phase:
 
 
 class Trainer:
-    """Trains modules for a method, on whatever device and however many processes there are: the engine's ``Fit``."""
+    """Trains modules for a method: the engine's ``Fit``."""
 
     def __init__(
         self,
@@ -86,11 +87,9 @@ class Trainer:
     def recipe(self) -> Recipe:
         s = self.settings
         recipe = Recipe(**{each.name: getattr(s, each.name) for each in fields(Recipe) if hasattr(s, each.name)})
-        if self.session == 1:
-            return recipe
         given = {key: getattr(s, f"later_{key}") for key in ("epochs", "lr", "weight_decay")}
         later = {key: value for key, value in given.items() if value is not None}
-        return replace(recipe, **later, horizon=s.later_horizon, clip=s.later_clip)
+        return recipe if self.session == 1 else replace(recipe, **later, horizon=s.later_horizon, clip=s.later_clip)
 
     def __call__(
         self,
@@ -129,10 +128,8 @@ class Trainer:
         with untouched(default_generator(self.processes.device)):
             while (failure := self._attempt(phase, checkpoint, guard)) is not None:
                 if checkpoint.slower < 2 * (LOWEST_RATE if guard is None else HELD_RATE):
-                    raise SafeclError(
-                        f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; "
-                        "lower train.lr."
-                    )
+                    where = f"in session {self.session} even at a hundredth of train.lr"
+                    raise SafeclError(f"Training {name} diverged {where}; lower train.lr.")
                 checkpoint.undo()
                 held = checkpoint.slower < LOWEST_RATE / 2
                 again = "what is tuned stays as it was" if held else "again at a tenth of the rate"
@@ -174,13 +171,21 @@ class Trainer:
             optimiser.torch.zero_grad(set_to_none=True)
             values: dict[str, Tensor] = {}
             for batch, share in phase.batches.pieces(*inputs):
-                terms = {key: term * share for key, term in checked(phase.loss(batch), phase.name).items()}
+                given: Any = phase.loss(batch)
+                if not isinstance(given, dict) or not given:
+                    raise TypeError(f"The loss of {phase.name} must give its terms by name, for example {{'cls': …}}.")
+                terms: dict[str, Tensor] = {key: term * share for key, term in given.items()}
                 terms = {"loss": torch.stack(list(terms.values())).sum(), **terms}
                 terms["loss"].backward()  # type: ignore[no-untyped-call]  # torch's own
                 values = {key: term.detach() + values.get(key, 0) for key, term in terms.items()}
             processes.average_gradients(parameters)
             optimiser.step()
             return values
+
+        def save() -> None:
+            checkpoint.seconds = before + time.monotonic() - started
+            if (file := phase.file) is not None:
+                processes.once(lambda: checkpoint.save(file, phase.module, optimiser, phase.steps))
 
         recorded = recipe.graph and self.settings.graphs and processes.count == 1
         take = CudaGraph(step, device, recorded, self.progress.say)
@@ -206,27 +211,34 @@ class Trainer:
                     means = checkpoint.means()
                     if not math.isfinite(means["loss"]):
                         return False
-                    epoch = (checkpoint.step - 1) // per_epoch
                     speed = recipe.batch_size * (checkpoint.step - here) / (time.monotonic() - started)
-                    self._note(phase.name, checkpoint, epoch, means, rate)
-                    terms = "".join(f"  {key} {mean:z.3f}" for key, mean in means.items() if key != "loss")
-                    note = f"epoch {epoch + 1}/{recipe.epochs}  loss {means['loss']:z.3f}  {speed:.0f} images/s{terms}"
-                    shown.advance(0, note)
+                    shown.advance(0, self._note(phase, checkpoint, means, rate, speed))
                 shown.advance()
                 if look or processes.count == 1 or device.type == "cpu":  # elsewhere the question costs a wait
                     due = self.stop() or time.monotonic() - saved > self.settings.save_seconds
                     if processes.any(due):
+                        save()
                         saved = time.monotonic()
-                        checkpoint.seconds = before + saved - started
-                        self._save(phase, checkpoint, optimiser)
                         if processes.any(self.stop()):
                             raise Stopped
         self._optimiser = optimiser if recipe.continues else None
         finite = bool(torch.stack([parameter.isfinite().all() for parameter in parameters.values()]).all())
         if finite and here < phase.steps:
-            checkpoint.seconds = before + time.monotonic() - started
-            self._save(phase, checkpoint, optimiser)
+            save()
         return finite
+
+    def _note(
+        self, phase: Phase, checkpoint: PhaseCheckpoint, means: dict[str, float], rate: float, speed: float
+    ) -> str:
+        """Note the losses and tell the trackers; gives what progress shows."""
+        name, epoch, loss = phase.name, (checkpoint.step - 1) // phase.batches.per_epoch, means["loss"]
+        values = {f"{name}/{key}": value for key, value in means.items()} | {f"{name}/lr": rate}
+        self.accelerator.log(values, step=self.steps + checkpoint.undone + checkpoint.step)
+        terms = {key: value for key, value in means.items() if key != "loss"}
+        line = {"session": self.session, "phase": name, "step": checkpoint.step, "epoch": epoch, "lr": rate}
+        self.losses.append({**line, "loss": loss, "terms": terms})
+        told = [f"{key} {mean:z.3f}" for key, mean in terms.items()]
+        return "  ".join([f"epoch {epoch + 1}/{phase.recipe.epochs}  loss {loss:z.3f}  {speed:.0f} images/s", *told])
 
     def agree(self, decision: bool) -> bool:
         return self.processes.once(lambda: decision)
@@ -251,21 +263,16 @@ class Trainer:
     def augmented_features(self, name: str, session: Session, network: Network) -> Tensor:
         """Features (N, d) of a random crop of each picture of the session, the same on every process."""
         batches = self._batches(name, session, replace(self.recipe(), epochs=1))
-        parts = [piece.features(network) for inputs in batches.inputs(0) for piece, _ in batches.pieces(*inputs)]
-        return torch.cat(parts)
+        pieces = (piece for inputs in batches.inputs(0) for piece, _ in batches.pieces(*inputs))
+        return torch.cat([piece.features(network) for piece in pieces])
 
     def _not_finite(self, network: Network, loader: DeviceLoader) -> SafeclError:
         """Whose fault it is that ``network`` gives features that are not finite: the backbone's or the training's."""
-        own = self.method.backbone.features(next(loader.plain(range(min(len(loader.pictures), 64)))))
-        if network is self.method.backbone or not own.isfinite().all():
-            return SafeclError(
-                f"The backbone {self.method.backbone.name} gives features that are not finite; check its weights, or "
-                "set precision=fp32."
-            )
-        return SafeclError(
-            f"Training diverged in session {self.session}: the tuned network gives features that are not finite; "
-            "lower train.lr."
-        )
+        backbone, gives = self.method.backbone, "gives features that are not finite"
+        own = backbone.features(next(loader.plain(range(min(len(loader.pictures), 64)))))
+        if network is backbone or not own.isfinite().all():
+            return SafeclError(f"The backbone {backbone.name} {gives}; check its weights, or set precision=fp32.")
+        return SafeclError(f"Training diverged in session {self.session}: the tuned network {gives}; lower train.lr.")
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
         """The plain views of this process's share of the pictures; a stop is noticed between two batches."""
@@ -274,9 +281,7 @@ class Trainer:
         for _ in range(math.ceil(math.ceil(n / count) / reads(self.processes.device))):  # the same for everyone
             if self.processes.any(self.stop()):
                 raise Stopped
-            images = next(own, None)
-            if images is not None:
-                yield images
+            yield from islice(own, 1)
 
     def measure(self) -> int:
         """Peak memory since this was last called."""
@@ -287,9 +292,9 @@ class Trainer:
 
     def _batches(self, name: str, data: Session | Sampler, recipe: Recipe) -> Batches:
         if isinstance(data, Session):
-            loader, targets, dtype = self._open(data), self._targets(data), self.method.backbone.dtype
-            shared = self.processes, self.settings.accumulate
-            return PictureBatches(loader, targets, self.session, name, recipe, self.seed, *shared, dtype)
+            shared = self.processes, self.settings.accumulate, self.method.backbone.dtype
+            place = self.session, name, recipe, self.seed
+            return PictureBatches(self._open(data), self._targets(data), *place, *shared)
         return FeatureBatches(data, self.session, name, recipe, self.seed, self.processes.device)
 
     def _open(self, session: Session) -> DeviceLoader:
@@ -301,22 +306,3 @@ class Trainer:
     def _targets(self, session: Session) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
         return torch.tensor([index[label] for label in session.train.labels], device=self.processes.device)
-
-    def _save(self, phase: Phase, checkpoint: PhaseCheckpoint, optimiser: Optimiser) -> None:
-        file = phase.file
-        if file is not None:
-            self.processes.once(lambda: checkpoint.save(file, phase.module, optimiser, phase.steps))
-
-    def _note(self, name: str, checkpoint: PhaseCheckpoint, epoch: int, means: dict[str, float], rate: float) -> None:
-        terms = {key: value for key, value in means.items() if key != "loss"}
-        line = {"session": self.session, "phase": name, "step": checkpoint.step, "epoch": epoch, "lr": rate}
-        self.losses.append({**line, "loss": means["loss"], "terms": terms})
-        values = {f"{name}/{key}": value for key, value in means.items()}
-        self.accelerator.log({**values, f"{name}/lr": rate}, step=self.steps + checkpoint.undone + checkpoint.step)
-
-
-def checked(terms: object, phase: str) -> dict[str, Tensor]:
-    """What a loss has given, if it is terms by name."""
-    if not isinstance(terms, dict) or not terms:
-        raise TypeError(f"The loss of the phase {phase} must give its terms by name, for example {{'cls': …}}.")
-    return terms

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safecl.atomic import exclusive, read_lines, write_bytes, write_json
-from safecl.engine.checkpoint import load_state, read_facts, save_state
+from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.identity import FILE, Identity, difference, digest
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
@@ -45,42 +45,35 @@ def clear(folder: Path) -> None:
 
 
 def begin(folder: Path, identity: Identity, documents: Mapping[str, str]) -> None:
-    """Note what the run is, or refuse a folder that holds another one.
-
-    ``documents``: texts that are kept beside it, written once.
-    """
+    """Note what the run is, and ``documents`` beside it, or refuse a folder that holds another one."""
     before = read_json(folder / FILE)
-    if before is None and any((folder / "state").glob("session_*.safetensors")):
-        raise SafeclError(
-            f"{folder} holds a run whose {FILE} is missing or damaged, so what it learned from is unknown; choose "
-            "another folder with --folder, or start anew with --fresh."
-        )
-    if before is not None:
-        found = difference(before, identity)
-        if found is not None:
-            kind = "a finished run" if (folder / "summary.json").exists() else "a run"
+    if before is None:
+        if any((folder / "state").glob("session_*.safetensors")):
             raise SafeclError(
-                f"{folder} holds {kind} with {found}; choose another folder with --folder, teach a model instead "
-                "(safecl learn), or start anew with --fresh, which deletes what was learned."
+                f"{folder} holds a run whose {FILE} is missing or damaged, so what it learned from is unknown; choose "
+                "another folder with --folder, or start anew with --fresh."
             )
-        return
-    for name, text in documents.items():
-        write_bytes(folder / name, text.encode())
-    write_json(folder / FILE, identity)
+        for name, text in documents.items():
+            write_bytes(folder / name, text.encode())
+        write_json(folder / FILE, identity)
+    elif found := difference(before, identity):
+        kind = "a finished run" if (folder / "summary.json").exists() else "a run"
+        raise SafeclError(
+            f"{folder} holds {kind} with {found}; choose another folder with --folder, teach a model instead "
+            "(safecl learn), or start anew with --fresh, which deletes what was learned."
+        )
 
 
 @contextlib.contextmanager
-def noting_failure(folder: Path, main: bool = True) -> Iterator[None]:
+def noting_failure(folder: Path) -> Iterator[None]:
     """Keep the sentence of an error that ends a run in failed.json, until the run is started again."""
     file = folder / "failed.json"
-    if main:
-        file.unlink(missing_ok=True)
+    file.unlink(missing_ok=True)
     try:
         yield
     except SafeclError as error:
-        if main:
-            with contextlib.suppress(SafeclError):  # where nothing can be written, the error itself says so
-                write_json(file, {"error": str(error)})
+        with contextlib.suppress(SafeclError):  # where nothing can be written, the error itself says so
+            write_json(file, {"error": str(error)})
         raise
 
 
@@ -89,7 +82,7 @@ def newest_phase(folder: Path, session: int) -> tuple[str, int, int] | None:
     files = sorted((folder / "state").glob(f"fit_{session}_*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
     for file in reversed(files):
         with contextlib.suppress(SafeclError, KeyError):  # a damaged one is explained when its phase begins
-            facts = read_facts(file)
+            facts = load_state(file)[1]
             return file.stem.split("_", 2)[2], facts["step"], facts["steps"]
     return None
 
@@ -124,11 +117,7 @@ def tidy(folder: Path, done: int) -> None:
 def restore_newest(
     folder: Path, identity: Identity, method: Method, say: Callable[[str], None]
 ) -> tuple[Mapping[str, Any], Lines]:
-    """Put ``method`` into the newest state that is whole, of this run, and goes with the metrics.
-
-    Gives (tensors and classes of that state, or nothing, and the lines of metrics up to it). States that are there and
-    none of which can be used are an error: a run never starts over by itself.
-    """
+    """Put ``method`` into the newest state that is whole and of this run; gives that and its lines of metrics."""
     files = sorted((folder / "state").glob("session_*.safetensors"), reverse=True)
     for file in files:
         try:

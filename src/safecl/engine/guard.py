@@ -15,11 +15,7 @@ JUDGING_PICTURES = 64  # about
 
 
 class Guard:
-    """Compares the features of what is tuned with those before the phase.
-
-    The measure is the squared error of a ridge regression on the features which leaves out one picture at a time. The
-    networks are trained on these pictures, so an error that has risen means that they have lost what they knew.
-    """
+    """Compares the leave-one-out error of ridge regressions on what is tuned, on its own pictures, with that before."""
 
     def __init__(self, judged: list[Judged], images: list[Tensor], targets: Tensor) -> None:
         self._judged, self._images, self._targets = judged, images, targets
@@ -30,10 +26,7 @@ class Guard:
 
     @classmethod
     def make(cls, module: nn.Module, judged: Judged | None, loader: DeviceLoader, targets: Tensor) -> Self | None:
-        """Of the tuned learners in ``module``, or what is ``judged`` in their place.
-
-        None without any, or with too few pictures to leave one out.
-        """
+        """Of the tuned learners in ``module``, or what is ``judged``; None without any, or with too few pictures."""
         learners = [each for each in module.modules() if isinstance(each, Learner)]
         tuned = [each for each in learners if any(p.requires_grad for p in each.pet.parameters())]
         found = [Judged(each, each.features) for each in tuned] if judged is None else [judged]
@@ -44,11 +37,10 @@ class Guard:
 
     def worse(self) -> bool:
         """Whether the features are worse now than before by more than a little, or not finite."""
-        for each, before in zip(self._judged, self._before, strict=True):
-            now = self._errors(each)
-            if not now.isfinite().all() or now.mean() > before.mean() + self._too_much:
-                return True
-        return False
+        pairs = (
+            (self._errors(each).mean(), before.mean()) for each, before in zip(self._judged, self._before, strict=True)
+        )
+        return any(not now.isfinite() or bool(now > before + self._too_much) for now, before in pairs)
 
     @torch.no_grad()
     def hold(self) -> None:

@@ -1,7 +1,4 @@
-"""What a run is: its settings, its data and its weights.
-
-Folder names, resuming, sweeps and reproductions all ask here whether two runs are the same one.
-"""
+"""What a run is, and whether two are the same one: its settings, its data and its weights."""
 
 import hashlib
 import json
@@ -52,12 +49,9 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
         named = ", ".join(f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys[:MAX_NAMED])
         return f"other settings: {named}" + (f" and {len(keys) - MAX_NAMED} more" if len(keys) > MAX_NAMED else "")
     old, new = before.get("backbone", {}), now["backbone"]
-    if old.get("name") != new["name"]:
-        return f"the backbone {old.get('name')}, not {new['name']}"
-    if old.get("size") != new["size"]:
-        return f"another size of the backbone {new['name']}"
-    if old != new:
-        return f"other weights of {new['name']}"
+    for key, what in (("name", "another backbone than"), ("size", "another size of"), ("weights", "other weights of")):
+        if old.get(key) != new[key]:
+            return f"{what} {new['name']}"
     if before.get("protocol") != now["protocol"]:
         return f"a stream of the protocol {before.get('protocol')}, not {now['protocol']}"
     return _data_difference(before.get("sessions", []), now["sessions"])
@@ -67,14 +61,12 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
     had, has = ({label: None for part in data for label in part["classes"]} for data in (before, now))
     news, gone = [label for label in has if label not in had], [label for label in had if label not in has]
     if news or gone:
-        told = [f"{_classes(news)} new and not learned"] if news else []
-        return "other data: " + " and ".join([*told, *([f"{_classes(gone)} gone"] if gone else [])])
+        changes = ((news, "new and not learned"), (gone, "gone"))
+        return "other data: " + " and ".join(f"{_classes(some)} {what}" for some, what in changes if some)
     for number, (old, new) in enumerate(zip(before, now, strict=False), 1):
         if old["classes"] != new["classes"]:
-            return (
-                f"other data: session {number} had the classes {_names(old['classes'])} and now has "
-                f"{_names(new['classes'])}"
-            )
+            first, then = _names(old["classes"]), _names(new["classes"])
+            return f"other data: session {number} had the classes {first} and now has {then}"
         for part, name in (("train", "training"), ("validation", "validation"), ("test", "test")):
             was, here = old[part]["pictures"], new[part]["pictures"]
             if was != here:

@@ -9,11 +9,7 @@ from safecl.streams.stream import Session
 
 
 def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
-    """Teach ``method`` the session; gives what that took.
-
-    ``fit`` brings device, progress, stop and checkpoints. After a stop or a kill the same call on a method in the
-    state before the session goes on at the last step that was saved in the folder of ``fit``.
-    """
+    """Teach ``method`` the session, or go on at the last saved step of a call that was stopped; gives what it took."""
     began = time.monotonic()
     fit.begin(session.number)
     method.register_classes(session.classes)

@@ -4,7 +4,7 @@ Where there is no test picture there is no accuracy: it is ``None``, and means a
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,11 +24,6 @@ def pooled(accuracies: Row, counts: Sequence[int]) -> Accuracy:
     """Acc_t: accuracy over all test pictures, Σ n_i R_ti / Σ n_i; ``None`` where there are none."""
     right = sum(n * r for n, r in zip(counts, accuracies, strict=True) if n and r is not None)
     return right / sum(counts) if sum(counts) else None
-
-
-def task_mean(accuracies: Row) -> Accuracy:
-    """A_t: the mean of the sessions' accuracies, whatever their sizes."""
-    return mean(accuracies)
 
 
 def forgetting(rows: Rows) -> Accuracy:
@@ -76,26 +71,19 @@ class History:
         validation: tuple[dict[str, list[Accuracy]], list[int]] | None = None,
         **notes: Any,
     ) -> dict[str, Any]:
-        """Note the accuracies after a session; gives the line as it is written.
-
-        ``pooled`` is over all test pictures, ``seen`` over those of the first ``seen`` parts, which have been learned:
-        the same but for domain-incremental streams, which are tested on the domains to come as well.
-        """
+        """Note the accuracies after a session, with the first ``seen`` parts learned; gives the line as written."""
         t = len(self.lines) + 1
         learned = t if seen is None else seen
         line = {"session": t, **notes, "test_counts": counts, "accuracy": accuracy}
-        line["pooled"] = {output: pooled(accuracy[output], counts) for output in self.outputs}
-        line["seen"] = {output: pooled(accuracy[output][:learned], counts[:learned]) for output in self.outputs}
-        line["task_mean"] = {output: task_mean(accuracy[output]) for output in self.outputs}
-        line["forgetting"] = {output: forgetting([*self.rows(output), accuracy[output]]) for output in self.outputs}
+        self.lines.append(line)
+        line["pooled"] = self._each(lambda output: pooled(accuracy[output], counts))
+        line["seen"] = self._each(lambda output: pooled(accuracy[output][:learned], counts[:learned]))
+        line["task_mean"] = self._each(lambda output: mean(accuracy[output]))
+        line["forgetting"] = self._each(lambda output: forgetting(self.rows(output)))
         if validation is not None:
             found, each = validation
-            line["validation"] = {
-                "counts": each,
-                "accuracy": found,
-                "pooled": {output: pooled(found[output], each) for output in self.outputs},
-            }
-        self.lines.append(line)
+            scores = self._each(lambda output: pooled(found[output], each))
+            line["validation"] = {"counts": each, "accuracy": found, "pooled": scores}
         return line
 
     def summary(self) -> dict[str, Any]:
@@ -107,7 +95,7 @@ class History:
             "average_seen": self._mean([line["seen"] for line in self.lines]),
             "final_task_mean": last["task_mean"],
             "forgetting": last["forgetting"],
-            "bwt": {output: backward_transfer(self.rows(output)) for output in self.outputs},
+            "bwt": self._each(lambda output: backward_transfer(self.rows(output))),
             "fwt": self._fwt(),
             "sessions": len(self.lines),
             "classes": last.get("classes_seen"),
@@ -119,16 +107,16 @@ class History:
             summary["validation"] = {"final": found[-1], "average": self._mean(found)}
         return summary
 
+    def _each(self, number: Callable[[str], Accuracy]) -> dict[str, Accuracy]:
+        return {output: number(output) for output in self.outputs}
+
     def _mean(self, values: list[dict[str, Accuracy]]) -> dict[str, Accuracy]:
-        return {output: mean(value[output] for value in values) for output in self.outputs}
+        return self._each(lambda output: mean(value[output] for value in values))
 
     def _fwt(self) -> dict[str, Accuracy] | None:
-        """Where each session was tested before it was learned; the reference is a guess among the classes known then.
-
-        None for class-incremental streams: classes that have not been shown cannot be answered.
-        """
+        """Where sessions were tested before they were learned; the reference is a guess among the classes known."""
         before = list(zip(self.lines, range(1, len(self.lines)), strict=False))
         if not before or any(len(line["test_counts"]) <= i or "classes_seen" not in line for line, i in before):
             return None
         guess = [0.0, *(1 / line["classes_seen"] for line, _ in before)]
-        return {output: forward_transfer(self.rows(output), guess) for output in self.outputs}
+        return self._each(lambda output: forward_transfer(self.rows(output), guess))

@@ -22,12 +22,15 @@ class Optimiser:
         chosen = [*groups, Group(_rest(parameters, groups))]
         self._groups = [group for group in chosen if group.parameters]
         self._rates = [torch.zeros((), device=device) for _ in self._groups]
-        options: dict[str, Any] = {"fused": True, "weight_decay": recipe.weight_decay}
+        options: dict[str, Any] = {"fused": True}
         if recipe.optimiser == "sgd":
             options["momentum"] = recipe.momentum
         else:
             options |= {"betas": recipe.betas, "capturable": device.type == "cuda"}
-        made = [_options(group, rate) for group, rate in zip(self._groups, self._rates, strict=True)]
+        made = []
+        for group, rate in zip(self._groups, self._rates, strict=True):
+            decay = recipe.weight_decay if group.weight_decay is None else group.weight_decay
+            made.append({"params": list(group.parameters), "lr": rate, "weight_decay": decay})
         self.torch: torch.optim.Optimizer = OPTIMISERS[recipe.optimiser](made, lr=self._rates[0], **options)
         for parameter in parameters.values():
             self.torch.state[parameter].update(self._empty(parameter))
@@ -39,12 +42,8 @@ class Optimiser:
 
     def state(self) -> dict[str, Tensor]:
         """All that the next step depends on besides parameters and rate; the tensors themselves."""
-        return {
-            f"{name}/{key}": value
-            for name, parameter in self.parameters.items()
-            for key, value in self.torch.state[parameter].items()
-            if isinstance(value, Tensor)
-        }
+        states = [(name, self.torch.state[parameter].items()) for name, parameter in self.parameters.items()]
+        return {f"{name}/{key}": value for name, state in states for key, value in state if isinstance(value, Tensor)}
 
     def take_over(self, states: Mapping[Tensor, Mapping[str, Tensor]]) -> None:
         """Go on from the ``states`` of parameters that are trained here too."""
@@ -87,8 +86,3 @@ def _rest(parameters: dict[str, nn.Parameter], groups: Sequence[Group]) -> list[
     if len(set(taken)) != len(taken) or not set(taken) <= trained:
         raise ValueError("A parameter group names a parameter that is not trained in this phase, or names one twice.")
     return [parameter for parameter in parameters.values() if id(parameter) not in taken]
-
-
-def _options(group: Group, rate: Tensor) -> dict[str, Any]:
-    options: dict[str, Any] = {"params": list(group.parameters), "lr": rate}
-    return options if group.weight_decay is None else {**options, "weight_decay": group.weight_decay}

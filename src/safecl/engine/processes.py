@@ -23,10 +23,7 @@ class Processes:
         self.device: torch.device = accelerator.device
 
     def share(self, n: int) -> slice:
-        """This process's run of n pictures; where they do not reach for everyone, a spare look at the first one.
-
-        Nobody is ever left without a picture, so that all take the same way through the code.
-        """
+        """This process's run of n pictures; the first one where there are too few, so that nobody is left without."""
         start, stop = self._bounds(self.index, n)
         return slice(start, stop) if start < stop or not n else slice(0, 1)
 
@@ -57,8 +54,7 @@ class Processes:
     def once(self, work: Callable[[], T]) -> T:
         """What ``work`` gives on the main process, which alone touches the run folder; any error of it stops everyone.
 
-        The main process raises the error itself; the others, which would wait for it for ever, leave without a word:
-        exit code 2 for an error that a user can meet, 1 for any other.
+        The others leave without a word: exit code 2 for an error that a user can meet, 1 for any other.
         """
         if self.count == 1:
             return work()
@@ -87,10 +83,9 @@ class Processes:
 class _Gather(torch.autograd.Function):
     """Every process's rows on every process.
 
-    All of them then compute the very same loss, so each knows the gradient of its own rows without asking. It is
-    given back times the number of processes, since gradients of parameters are averaged in the end: that of a head,
-    which is the same everywhere, stays what it is, and that of the network below, of which every process has its
-    share, becomes the sum.
+    All then compute the same loss, so each knows the gradient of its own rows. It is given back times the number of
+    processes, since gradients of parameters are averaged in the end: that of a head, the same everywhere, stays what
+    it is, and that of the network below, of which every process has its share, becomes the sum.
     """
 
     @staticmethod

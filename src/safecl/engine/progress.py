@@ -2,23 +2,29 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import Task, TaskID
+    from rich.progress import Task
     from rich.text import Text
 
 Show: TypeAlias = Literal["auto", "live", "plain", "quiet"]
 
 
-class Phase(Protocol):
-    """A piece of work of known length."""
+class Phase:
+    """A piece of work of known length; ``show`` is called whenever it goes on."""
+
+    def __init__(self, title: str, total: int, done: int, show: Callable[["Phase"], None] = lambda phase: None) -> None:
+        self.title, self.total, self.done, self.show, self.note = title, total, done, show, ""
+        self.skipped = done  # by an earlier process: not counted in the estimate of the time left
+        self.started = self.said = time.monotonic()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """``note``: numbers, the most important first, two spaces between any two."""
+        self.done, self.note = self.done + steps, note or self.note
+        self.show(self)
 
 
 class Progress(Protocol):
@@ -35,12 +41,8 @@ class Quiet:
     def say(self, text: str) -> None:
         pass
 
-    @contextmanager
-    def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
-        yield self
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        pass
+    def phase(self, title: str, total: int, done: int = 0) -> AbstractContextManager[Phase]:
+        return nullcontext(Phase(title, total, done))
 
 
 class Plain:
@@ -54,26 +56,18 @@ class Plain:
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
-        phase = _PlainPhase(self, title, total, done)
+        phase = Phase(title, total, done, self.show)
         yield phase
         took = time.monotonic() - phase.started
         if phase.note or took >= self.every:
             self.say(f"{title}: done in {took:.1f} s  {phase.note}".rstrip())
 
-
-class _PlainPhase:
-    def __init__(self, plain: Plain, title: str, total: int, done: int) -> None:
-        self.plain, self.title, self.total, self.done, self.note = plain, title, total, done, ""
-        self.skipped = done  # by an earlier process: not counted in the estimate of the time left
-        self.started = self.said = time.monotonic()
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self.done, self.note = self.done + steps, note or self.note
+    def show(self, phase: Phase) -> None:
         now = time.monotonic()
-        if now - self.said >= self.plain.every:
-            self.said = now
-            left = (now - self.started) * (self.total - self.done) / max(self.done - self.skipped, 1)
-            self.plain.say(f"{self.title}: {self.done}/{self.total}, {left:.0f} s left  {self.note}")
+        if now - phase.said >= self.every:
+            phase.said = now
+            left = (now - phase.started) * (phase.total - phase.done) / max(phase.done - phase.skipped, 1)
+            self.say(f"{phase.title}: {phase.done}/{phase.total}, {left:.0f} s left  {phase.note}")
 
 
 class Live:
@@ -101,26 +95,15 @@ class Live:
             def render(_, task: Task) -> Text:
                 return _line(task, self.console.width, self.console.options.ascii_only)
 
-        with Bar(Line(), console=self.console) as progress:
-            phase = _LivePhase(progress, progress.add_task(title, total=total, completed=done, note=""))
+        with Bar(Line(), console=self.console) as bar:
+            task = bar.add_task(title, total=total, completed=done, note="")
+            phase = Phase(title, total, done, lambda phase: bar.update(task, completed=phase.done, note=phase.note))
             yield phase
-            progress.live.transient = not phase.note  # a line that had nothing to say makes room for the next
-
-
-class _LivePhase:
-    def __init__(self, progress: "Bar", task: "TaskID") -> None:
-        self.progress, self.task, self.note = progress, task, ""
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self.note = note or self.note
-        self.progress.update(self.task, advance=steps, note=self.note)
+            bar.live.transient = not phase.note  # a line that had nothing to say makes room for the next
 
 
 def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
-    """Phase, bar, time left, count, time spent and note of a task: what does not fit is omitted whole, the last first.
-
-    So no number is cut.
-    """
+    """Phase, bar, time left, count, time spent, note: what does not fit is omitted whole, the last first."""
     from rich.text import Text
 
     total, done, bar = int(task.total or 0), int(task.completed), 16 if width >= 80 else 6

@@ -10,23 +10,12 @@ from typing import Any
 from accelerate import Accelerator
 
 from safecl.atomic import append_lines, read_lines, write_json, write_lines
+from safecl.engine import folder as folders
 from safecl.engine.evaluate import Answers, evaluate
-from safecl.engine.examples import write_examples
+from safecl.engine.examples import write_examples, write_features
 from safecl.engine.facts import describe, sizes
-from safecl.engine.features import write_features
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import (
-    begin,
-    claimed,
-    clear,
-    keep_state,
-    newest_phase,
-    noting_failure,
-    read_json,
-    restore_newest,
-    tidy,
-)
-from safecl.engine.identity import Identity, identity
+from safecl.engine.identity import identity
 from safecl.engine.learn import learn
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
@@ -60,8 +49,7 @@ def run(
     """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on after a kill.
 
     Gives the summary. A folder that already holds part of this very run is continued; one that holds all of it is
-    only read; one that holds another run is refused, unless ``fresh``: then it is emptied first. Of several processes
-    only the main one touches the folder.
+    only read; one that holds another run is refused, unless ``fresh``: then it is emptied first.
 
     ``settings``: what the method was made from; with data and weights they say which run this is. ``facts``: notes for
     facts.json. ``documents``: texts that are kept in the folder, by file name.
@@ -71,31 +59,31 @@ def run(
     known = {"method": method.settings.model_dump(mode="json"), "train": train.model_dump(mode="json"), "seed": seed}
     this = identity({**flatten(known), **flatten(settings or {})}, method.backbone, stream)
     with contextlib.ExitStack() as stack:
-        processes.once(lambda: stack.enter_context(claimed(folder)))
+        processes.once(lambda: stack.enter_context(folders.claimed(folder)))
         if fresh:
-            processes.once(lambda: clear(folder))
-        processes.once(lambda: begin(folder, this, documents or {}))
-        stack.enter_context(noting_failure(folder, processes.main))
+            processes.once(lambda: folders.clear(folder))
+        processes.once(lambda: folders.begin(folder, this, documents or {}))
+        if processes.main:
+            stack.enter_context(folders.noting_failure(folder))
         stop = stack.enter_context(stoppable())
-        state, lines = processes.once(lambda: restore_newest(folder, this, method, progress.say))
+        state, lines = processes.once(lambda: folders.restore_newest(folder, this, method, progress.say))
         if state and not processes.main:
             method.restore(state["tensors"], state["classes"])
         history, done = History(method.outputs, lines), len(lines)
         del state
-        if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
+        if done == len(stream) and processes.once(lambda: folders.read_json(folder / "summary.json") is not None):
             progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
         about = {**(facts or {}), **describe(processes, method, stream, seed)}
-        processes.once(lambda: _prepare(folder, about, done))
-        where = processes.once(lambda: _where(folder, done, len(stream)))
-        if where:
+        if where := processes.once(lambda: _prepare(folder, about, done, len(stream))):
             progress.say(where)
         fit = Trainer(accelerator, method, train, stream.transform, seed, progress, folder / "state", stop)
         fit.steps = lines[-1]["steps"] if done else 0
         answers = None
         for number in range(done + 1, len(stream) + 1):
             line, answers = _session(method, stream, number, fit, history)
-            processes.once(partial(_keep, folder, method, this, line, fit.losses, about))
+            processes.once(partial(_keep, folder, line, fit.losses, about))
+            processes.once(partial(folders.keep_state, folder, method, number, this))  # last: see ``_keep``
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
@@ -105,12 +93,17 @@ def run(
         if answers is None:  # an earlier process learned the last session
             fit.begin(len(stream))
             answers = _test(method, stream, len(stream), fit)
-        processes.once(lambda: answers.write(folder / "predictions.jsonl"))
-        processes.once(lambda: write_examples(folder, answers, stream.transform))
-        processes.once(lambda: write_features(folder, method, answers, stream.transform))
         summary = history.summary()
-        processes.once(lambda: write_json(folder / "summary.json", summary))
+        processes.once(lambda: _finish(folder, method, answers, stream, summary))
         return summary
+
+
+def _finish(folder: Path, method: Method, answers: Answers, stream: Stream, summary: dict[str, Any]) -> None:
+    """Write what the page of the run shows; the summary comes last and says that the run is finished."""
+    answers.write(folder / "predictions.jsonl")
+    write_examples(folder, answers, stream.transform)
+    write_features(folder, method, answers, stream.transform)
+    write_json(folder / "summary.json", summary)
 
 
 def _session(
@@ -144,27 +137,13 @@ def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
     return evaluate(method, [stream.test(i) for i in stream.tested(number)], fit, "evaluation")
 
 
-def _where(folder: Path, done: int, sessions: int) -> str:
-    """Where a run that was stopped resumes, in words; nothing where it starts."""
-    if done == sessions:
-        return f"Resuming after session {done} of {sessions}, the last one."
-    found = newest_phase(folder, done + 1)
-    if found is not None:
-        phase, step, steps = found
-        place = f"at step {step} of {steps}" if step < steps else "which is trained already"
-        return f"Resuming in session {done + 1} of {sessions}, {phase}, {place}."
-    return f"Resuming after session {done} of {sessions}." if done else ""
-
-
 def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
 
     def scores(kind: str) -> str:
-        values = line[kind].items()
-        shown = {method.outputs[-1]: method.settings.title}  # the method's own answer
-        return "  ".join(
-            f"{shown.get(name, name)} {'–' if value is None else f'{100 * value:.1f} %'}" for name, value in values
-        )
+        titles = (*method.outputs[:-1], method.settings.title)  # the method's own answer comes last
+        values = ("–" if value is None else f"{100 * value:.1f} %" for value in line[kind].values())
+        return "  ".join(f"{title} {value}" for title, value in zip(titles, values, strict=True))
 
     classes = counted(line["classes_seen"], "class", "classes")
     if stream.protocol == "domain":
@@ -172,25 +151,22 @@ def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
     return f"{classes}  {scores('pooled')}"
 
 
-def _prepare(folder: Path, facts: Mapping[str, Any], done: int) -> None:
-    """Say what the run is, and remove what a killed process left of the session after the last state."""
-    tidy(folder, done)
+def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -> str:
+    """Remove what a killed process left of the session after the last state; gives where the run resumes, in words."""
+    folders.tidy(folder, done)
     write_json(folder / "facts.json", facts)
     for name in ("losses.jsonl", "metrics.jsonl"):
         if (folder / name).exists():
             write_lines(folder / name, read_lines(folder / name, done))
+    if done < sessions and (found := folders.newest_phase(folder, done + 1)):
+        phase, step, steps = found
+        place = f"at step {step} of {steps}" if step < steps else "which is trained already"
+        return f"Resuming in session {done + 1} of {sessions}, {phase}, {place}."
+    return f"Resuming after session {done} of {sessions}{', the last one' * (done == sessions)}." if done else ""
 
 
-def _keep(
-    folder: Path,
-    method: Method,
-    this: Identity,
-    line: dict[str, Any],
-    losses: list[dict[str, Any]],
-    facts: Mapping[str, Any],
-) -> None:
-    """Write what a session gave. The state comes last: a kill before it repeats the session, and nothing else."""
+def _keep(folder: Path, line: dict[str, Any], losses: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
+    """Write what a session gave. The state follows: a kill before it repeats the session, and nothing else."""
     append_lines(folder / "losses.jsonl", losses)
     append_lines(folder / "metrics.jsonl", [line])
     write_json(folder / "facts.json", {**facts, "parameters": line["parameters"]})
-    keep_state(folder, method, line["session"], this)

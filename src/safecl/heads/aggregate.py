@@ -18,19 +18,14 @@ def weights(slow: Tensor, fast: Tensor, gamma: float = 1.0) -> Tensor:
     return torch.softmax(-gamma * torch.stack([entropy(slow), entropy(fast)], dim=1), dim=1)
 
 
-def by_entropy(slow: Tensor, fast: Tensor, gamma: float = 1.0) -> Tensor:
-    """Eq. (11): z = α_slow z_slow + α_fast z_fast."""
-    alpha = weights(slow, fast, gamma)
-    return alpha[:, :1] * slow + alpha[:, 1:] * fast
-
-
 def concatenate(slow: Tensor, fast: Tensor) -> Tensor:
     """Of features (N, d): [φ_slow; φ_fast], each on the unit sphere: (N, 2d)."""
     return torch.cat([F.normalize(slow, dim=1), F.normalize(fast, dim=1)], dim=1)
 
 
 def aggregate(slow: Tensor, fast: Tensor, rule: Literal["entropy", "add", "max"], gamma: float = 1.0) -> Tensor:
-    """The logits of both learners as one, by any rule that takes logits."""
+    """The logits of both learners as one; by entropy, Eq. (11): z = α_slow z_slow + α_fast z_fast."""
     if rule == "entropy":
-        return by_entropy(slow, fast, gamma)
+        alpha = weights(slow, fast, gamma)
+        return alpha[:, :1] * slow + alpha[:, 1:] * fast
     return slow + fast if rule == "add" else torch.maximum(slow, fast)

@@ -1,8 +1,4 @@
-"""Held-out errors of ridge regressions, for every β of a grid: the evidence from which β is chosen.
-
-Two forms of the same regression: the dual form works on the kernel matrix (n, n) of n pictures and serves the whole
-grid with one eigendecomposition; the primal form works on G (M, M) and solves once for every β.
-"""
+"""Held-out errors of ridge regressions, for every β of a grid: the evidence from which β is chosen."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,16 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.heads.precision import precise
 from safecl.heads.solve import smallest_beta, solve
 from safecl.heads.statistics import CHUNK, Statistics
+from safecl.heads.tensors import precise
 
 
 def dual_errors(kernel: Tensor, one_hot: Tensor, fitted: int, betas: Sequence[float]) -> Tensor:
-    """Squared error on the last rows of a ridge regression fitted on the first ``fitted`` ones, for every β: (B,).
-
-    ``kernel``: all inner products (n, n); ``one_hot``: labels (n, C).
-    """
+    """For every β, squared error on the last rows of a kernel (n, n) with labels (n, C), fitted on the first: (B,)."""
     k, y = precise(kernel), precise(one_hot)
     values, vectors = torch.linalg.eigh(k[:fitted, :fitted])
     across, inside = k[fitted:, :fitted] @ vectors, vectors.T @ y[:fitted]
@@ -34,17 +27,11 @@ def primal_errors(
     targets: Tensor,
     betas: Sequence[float],
 ) -> Tensor:
-    """Squared error on ``features`` (n, d) of a ridge regression with these ``statistics``, for every β: (B,).
-
-    ``project``: (n, d) → (n, M). Like every solve, these take no β below the rounding noise of G.
-    """
+    """Squared error on features (n, d) of a regression with these ``statistics``, for every β: (B,)."""
     classes = max(statistics.sums.shape[1], int(targets.max()) + 1)
-    floor = smallest_beta(statistics.gram)
+    raised = [max(beta, smallest_beta(statistics.gram)) for beta in betas]
     solved: dict[float, Tensor] = {}
-    for beta in betas:
-        beta = max(beta, floor)
-        if beta in solved:
-            continue
+    for beta in set(raised):
         weight = solve(statistics.gram, statistics.sums, beta)
         weight = F.pad(weight, (0, classes - weight.shape[1]))  # a class of which no picture was fitted gets zeros
         errors = [
@@ -52,7 +39,7 @@ def primal_errors(
             for part, labels in zip(torch.split(features, CHUNK), torch.split(targets, CHUNK), strict=True)
         ]
         solved[beta] = torch.stack(errors).sum()
-    return torch.stack([solved[max(beta, floor)] for beta in betas])
+    return torch.stack([solved[beta] for beta in raised])
 
 
 def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]) -> Tensor:

@@ -6,14 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from safecl.heads.classes import added, take_shapes, without
+from safecl.heads.tensors import added, take_shapes, without
 
 
 class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
 
-    ``sums`` (C, d) and ``counts`` (C,) are those of the features observed of every class, each on the unit sphere
-    unless ``unit`` is false, so that a later session with more pictures of a known class refines its centroid.
+    ``sums`` (C, d) and ``counts`` (C,) are of the features observed, on the unit sphere unless ``unit`` is false.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "counts")
@@ -38,7 +37,9 @@ class CosineHead(nn.Module):
         """features (N, d) → logits (N, C)."""
         f = F.normalize(features, dim=1)
         z = self.scale * (f @ F.normalize(self.weight, dim=1).T)
-        if self.left_out is None or not self._imprinted():
+        if self.left_out is None or self.sums.shape != self.weight.shape:
+            return z
+        if not torch.allclose(self.weight, self.centroids(), atol=1e-5):  # the weight vectors are not the centroids
             return z
         targets = self.left_out[0]
         rest = self.sums[targets] - (f if self.unit else features)  # zeros where a class has one picture
@@ -80,18 +81,11 @@ class CosineHead(nn.Module):
 
     @torch.no_grad()
     def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:
-        """Add what ``now`` has observed since it was ``before``; its class i is class ``index[i]`` here, −1: none.
-
-        Classes that are new here get the weight vectors of ``now``, the others keep theirs.
-        """
+        """Add what ``now`` has observed since ``before``; its class i is class ``index[i]`` here, −1: none."""
         self.sums = added(self.sums, now.sums, before.sums, index)
         self.counts = added(self.counts, now.counts, before.counts, index)
         fresh = torch.where(index[: now.classes] >= self.classes, index[: now.classes], -1)
         self._set(added(self.weight, now.weight, now.weight[:0], fresh))
-
-    def _imprinted(self) -> bool:
-        """Whether the weight vectors are the centroids."""
-        return self.sums.shape == self.weight.shape and torch.allclose(self.weight, self.centroids(), atol=1e-5)
 
     def _set(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)

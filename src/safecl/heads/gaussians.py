@@ -1,30 +1,135 @@
-"""A normal distribution of the features of every class: count, mean and covariance, from which features are sampled."""
+"""Normal distributions of the features of the classes, each with a covariance of its own or all with one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from safecl.heads.moments import ClassMoments, split
-from safecl.heads.packing import pack, unpack
-from safecl.heads.precision import check_finite, precise
+from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack, without
 
 CLASSES_AT_A_TIME = 16  # whose covariances are factored together
 
 
-class ClassGaussians(ClassMoments):
-    """The covariance of a class is its scatter matrix over n − 1, kept as d (d + 1) / 2 float32 numbers.
+class ClassMoments(nn.Module, ABC):
+    """Counts (C,), means (C, d) and centred scatter matrices Σ (x − μ)(x − μ)ᵀ of the features of every class.
 
-    A class with one picture has the shared covariance. ``ridge`` is added to the diagonal.
+    They add up over batches, sessions, processes and models in any order, up to rounding (the parallel update of Chan,
+    Golub and LeVeque: no second moment about zero is formed, so a common offset of the features costs no digits).
+    Arithmetic is float64. Scatter matrices are kept as d (d + 1) / 2 float32 numbers.
     """
 
-    names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
+    by_difference: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
+    names: ClassVar[tuple[str, ...]]  # of the buffers that have a row per class
+    counts: Tensor
+    means: Tensor
+    remainders: Tensor
     scatter: Tensor
 
     def __init__(self, width: int) -> None:
-        super().__init__(width)
-        self.register_buffer("scatter", pack(torch.zeros(0, width, width)))
+        super().__init__()
+        self.width = width
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
+        self.register_buffer("means", torch.zeros(0, width))
+        self.register_buffer("remainders", torch.zeros(0, width))  # what float32 leaves of the means
+        shape = (0, width, width) if "scatter" in self.names else (width, width)
+        self.register_buffer("scatter", pack(torch.zeros(shape)))
+
+    @property
+    def classes(self) -> int:
+        return len(self.counts)
+
+    @property
+    def freedom(self) -> int:
+        """Pictures less classes that have any, and at least 1: what the sum of all scatter matrices is divided by."""
+        return max(int(self.counts.sum()) - int((self.counts > 0).sum()), 1)
+
+    @torch.no_grad()
+    def add(self, features: Tensor, targets: Tensor) -> None:
+        """Add features (N, d) with class indices (N,)."""
+        check_finite(features)
+        present = torch.unique(targets).tolist()
+        self._grow(max(present, default=-1) + 1)
+        for c in present:
+            own = precise(features[targets == c])
+            mean = own.mean(dim=0)
+            self._combine(c, len(own), mean, _scatter(own - mean))
+
+    @torch.no_grad()
+    def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
+        """Add the pictures that ``now`` has and ``before`` had not; its class i is class ``index[i]`` here, −1: none.
+
+        Without ``before`` all are added; without ``index`` the same index stands for the same class.
+        """
+        places = list(range(now.classes)) if index is None else index[: now.classes].tolist()
+        self._grow(max(places, default=-1) + 1)
+        for c, place in enumerate(places):
+            old = int(before.counts[c]) if before is not None and c < before.classes else 0
+            count, mean = int(now.counts[c]) - old, now._mean(c)
+            if count <= 0 or place < 0:
+                continue
+            spread = now._spread(c)
+            if before is not None and old:  # the update of ``_combine`` the other way round
+                start = before._mean(c).to(mean)
+                mean = start + (mean - start) * ((old + count) / count)
+                spread = spread - before._spread(c) - _between(mean - start, old, count)
+            self._combine(place, count, mean, spread)
+
+    @torch.no_grad()
+    def drop_class(self, c: int) -> None:
+        """Remove a class; those after it move up by one."""
+        for name in self.names:
+            setattr(self, name, without(getattr(self, name), c))
+
+    def mean(self, c: int) -> Tensor:
+        """μ_c: (d,)."""
+        self._check(c)
+        return self.means[c]
+
+    @abstractmethod
+    def _spread(self, c: int) -> Tensor:
+        """The packed scatter matrix of a class."""
+
+    @abstractmethod
+    def _put(self, c: int, spread: Tensor) -> None:
+        """Set the packed scatter matrix of a class."""
+
+    def _combine(self, c: int, count: int, mean: Tensor, spread: Tensor) -> None:
+        """Add ``count`` pictures of class ``c`` with this mean (d,) and scatter matrix."""
+        old, before = int(self.counts[c]), self._mean(c)
+        apart = mean.to(before) - before
+        self._put(c, self._spread(c) + spread + _between(apart, old, count) if old else spread)
+        self._set_means(c, before + apart * (count / (old + count)))
+        self.counts[c] += count
+
+    def _grow(self, classes: int) -> None:
+        """Make room for so many classes at least."""
+        missing = max(classes - self.classes, 0)
+        for name in self.names:
+            own = getattr(self, name)
+            setattr(self, name, torch.cat([own, own.new_zeros(missing, *own.shape[1:])]))
+
+    def _mean(self, c: int | slice) -> Tensor:
+        return precise(self.means[c]) + precise(self.remainders[c])
+
+    def _set_means(self, c: int | slice, values: Tensor) -> None:
+        self.means[c] = values.to(self.means)
+        self.remainders[c] = (values - precise(self.means[c]).to(values)).to(self.means)
+
+    def _check(self, c: int) -> None:
+        if not 0 <= c < self.classes or not self.counts[c]:
+            raise ValueError(f"class {c} has no pictures")
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        take_shapes(self, state_dict, prefix, self.names)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class ClassGaussians(ClassMoments):
+    """The covariance of a class is its scatter matrix over n − 1, or the shared one if it has one picture."""
+
+    names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
 
     @torch.no_grad()
     def covariance(self, c: int, ridge: float = 1e-4) -> Tensor:
@@ -64,11 +169,8 @@ class ClassGaussians(ClassMoments):
     def shift(self, offset: Tensor) -> None:
         """Move the means by ``offset`` (C, d)."""
         check_finite(offset)
-        means = precise(self.means) + precise(self.remainders)
-        self.means, self.remainders = split(means + precise(offset).to(means), self.means)
-
-    def _spread_of(self, rows: Tensor) -> Tensor:
-        return pack(rows.T @ rows)
+        every = slice(None)
+        self._set_means(every, self._mean(every) + precise(offset).to(precise(self.means)))
 
     def _spread(self, c: int) -> Tensor:
         return precise(self.scatter[c])
@@ -78,13 +180,11 @@ class ClassGaussians(ClassMoments):
 
     def _covariances(self, classes: list[int], ridge: float) -> Tensor:
         """Σ_c + ridge · I of these classes: (K, d, d) in float64."""
-        counts = self.counts[classes].tolist()
-        found = precise(self.scatter.new_empty(len(classes), self.width, self.width))
-        if min(counts) < 2:
-            found[:] = self._shared()
-        for i, (c, count) in enumerate(zip(classes, counts, strict=True)):
-            if count > 1:
-                found[i] = unpack(precise(self.scatter[c]), self.width) / (count - 1)
+        found = unpack(precise(self.scatter[classes]), self.width)
+        counts = self.counts[classes].to(found.device)
+        found /= (counts - 1).clamp(min=1)[:, None, None]
+        if counts.min() < 2:
+            found[counts < 2] = self._shared()
         found.diagonal(dim1=1, dim2=2).add_(ridge)
         return found
 
@@ -96,6 +196,53 @@ class ClassGaussians(ClassMoments):
         for start in range(0, len(classes), CLASSES_AT_A_TIME):
             some = classes[start : start + CLASSES_AT_A_TIME]
             yield from _cholesky(self._covariances(some, ridge)).to(self.means)
+
+
+class SharedGaussians(ClassMoments):
+    """All classes have one covariance. For d = 768 a class takes 6 kB, and all together 1.2 MB more."""
+
+    names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders")
+
+    @torch.no_grad()
+    def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
+        super().merge(now, before, index)
+        self._put(0, precise(now.scatter) - (0 if before is None else precise(before.scatter)))
+
+    @torch.no_grad()
+    def drop_class(self, c: int) -> None:
+        """Remove a class; those after it move up by one. The covariance is what it was."""
+        before = self.freedom
+        super().drop_class(c)
+        self.scatter = self.scatter * (self.freedom / before)
+
+    def covariance(self) -> Tensor:
+        """Of a class about its mean: (d, d)."""
+        return (unpack(precise(self.scatter), self.width) / self.freedom).to(self.means)
+
+    @torch.no_grad()
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Features (n, d), as many of every class as of any other, to one."""
+        classes = self.counts.nonzero()[:, 0].cpu()
+        chosen = classes[torch.arange(count) * len(classes) // count].to(self.means.device)
+        values, vectors = torch.linalg.eigh(precise(self.covariance()))
+        root = (vectors * values.clamp(min=0).sqrt() @ vectors.T).to(self.means)  # whatever the signs
+        return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root)
+
+    def _spread(self, c: int) -> Tensor:
+        return torch.zeros_like(precise(self.scatter))  # no class has one of its own
+
+    def _put(self, c: int, spread: Tensor) -> None:
+        self.scatter = (precise(self.scatter) + spread.to(precise(self.scatter))).to(self.scatter)
+
+
+def _scatter(rows: Tensor) -> Tensor:
+    """The packed scatter matrix of centred features (n, d)."""
+    return pack(rows.T @ rows)
+
+
+def _between(apart: Tensor, one: int, other: int) -> Tensor:
+    """What two sets of so many pictures, whose means are ``apart`` (d,), have more together than each alone."""
+    return _scatter(apart[None] * (one * other / (one + other)) ** 0.5)
 
 
 def _cholesky(matrices: Tensor) -> Tensor:

@@ -41,10 +41,7 @@ def leaving_out(
 
 
 def one_of_each(targets: Tensor) -> Tensor:
-    """Groups (N,) with at most one picture of every class.
-
-    Leaving out a picture alone would leave its class with fewer pictures than the others, and so make it less likely.
-    """
+    """Groups (N,) with at most one picture of every class, so that leaving one out favours no class."""
     order, counts = targets.argsort(stable=True), targets.bincount()
     firsts = counts.cumsum(dim=0) - counts
     rank = torch.empty_like(targets)
@@ -53,10 +50,7 @@ def one_of_each(targets: Tensor) -> Tensor:
 
 
 def evenly(targets: Tensor, most: int) -> Tensor:
-    """Positions (n,) of pictures that can be left out: about ``most``, evenly from classes of two pictures or more.
-
-    The first of each class, at least two. ``targets`` (N,).
-    """
+    """Positions (n,) of about ``most`` pictures, the first two or more of every class (N,) that has two."""
     counts = targets.bincount()
     each = max(2, most // max(1, int((counts > 1).sum())))
     return ((counts[targets] > 1) & (one_of_each(targets) < each)).nonzero()[:, 0]
@@ -70,10 +64,7 @@ def judges(targets: Tensor, most: int) -> Tensor:
 
 @torch.no_grad()
 def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
-    """Squared error on each of the features (N, d) of a ridge regression on all others, at the best ridge: (N,).
-
-    Infinite where a feature is not finite.
-    """
+    """Squared error on each feature (N, d) of the best ridge regression on all others: (N,); infinite if not finite."""
     kernel = features.float() @ features.float().T
     if not kernel.isfinite().all():
         return torch.full_like(kernel[0], torch.inf)

@@ -9,15 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from safecl.heads.classes import without
 from safecl.heads.protocol import Trained
+from safecl.heads.tensors import without
 
 
 class LinearHead(Trained, nn.Module):
     """logits = f Wᵀ + b, or s · norm(f) · norm(W)ᵀ with ``cosine`` = s; W (C, d) and b (C,) are kept in blocks.
 
-    Classes are numbered in the order of their first appearance, so a block is a range of them. A session that brings
-    known classes beside new ones adds a block of the new ones.
+    Classes are numbered in the order of their first appearance, so a block is a range of them.
     """
 
     _like: Tensor
@@ -59,8 +58,8 @@ class LinearHead(Trained, nn.Module):
     def grow(self, count: int, generator: torch.Generator) -> None:
         """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not change.
 
-        Weights are drawn from a normal distribution of deviation 0.02, truncated at ±2, with a generator of the CPU,
-        and biases are 0; with ``uniform``, both from U(±1/√d), as ``nn.Linear`` starts.
+        Weights are drawn from N(0, 0.02²) with a generator of the CPU, and biases are 0; with ``uniform``, both from
+        U(±1/√d), as ``nn.Linear`` starts.
         """
         if not count:
             return

@@ -7,17 +7,14 @@ from torch import Tensor, nn
 
 from safecl.heads import protocol
 from safecl.heads.leave_one_out import one_of_each
-from safecl.heads.precision import check_finite, precise
+from safecl.heads.tensors import check_finite, precise
 
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean eigenvalue of the covariance
 JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
 
 
 class LinearMap(nn.Module):
-    """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A.
-
-    The mean of the pictures goes where it went; what each picture moved beyond that is regressed on where it was.
-    """
+    """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A."""
 
     by_difference: ClassVar[tuple[str, ...]] = ()
     matrix: Tensor
@@ -42,38 +39,28 @@ class LinearMap(nn.Module):
 
     @torch.no_grad()
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
-        """Map features (N, d) of one network to those of another, of the same pictures with class indices (N,).
-
-        The map will be used for other classes, so the ridge has the least error on classes that are left out of the
-        fit. One class says nothing of others: only its mean shift is taken.
-        """
+        """Map features (N, d) of a network to another's, with the ridge of the least error on classes (N,) left out."""
         check_finite(target)
         x, before, start = precise(source), precise(self.matrix), precise(self.offset)
         moved = precise(target) - torch.addmm(start, x, before)
+        # One class says nothing of others: only its mean shift is taken.
         few = (one_of_each(classes) < max(1, JUDGING_PICTURES // len(torch.unique(classes)))).nonzero()[:, 0]
         ridge = choose_ridge(x[few], moved[few], classes[few])
         mean, shift, identity = x.mean(dim=0), moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
         x = x - mean
-        more = torch.zeros_like(identity)
-        if ridge is not None:
-            more = torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
+        more = 0 * identity if ridge is None else torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
         self.matrix, self.offset = (before + more).to(self.matrix), (start + shift - mean @ more).to(self.offset)
 
 
 def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:
-    """The ridge of a regression of ``y`` on ``x`` (N, d) with the least error on classes (N,) that are left out.
-
-    None where there is one class, or ``x`` does not vary.
-    """
+    """The ridge of y on x (N, d) with the least error on classes (N,) left out; None for one class or constant x."""
     x, y = x - x.mean(dim=0), y - y.mean(dim=0)
     values, vectors = torch.linalg.eigh(x.T @ x)
     values = values.clamp(min=0)
-    unit = float(values.mean())
     if not values[-1] > 0 or len(torch.unique(classes)) < 2:
         return None
-    ridges = [ridge * unit for ridge in RIDGES]
-    errors = torch.stack([left_out_error(x @ vectors, y, values + ridge, classes) for ridge in ridges])
-    best: float = ridges[int(errors.argmin())]
+    ridges = [ridge * float(values.mean()) for ridge in RIDGES]
+    best: float = min(ridges, key=lambda ridge: float(left_out_error(x @ vectors, y, values + ridge, classes)))
     return best
 
 

@@ -35,25 +35,17 @@ class Trained:
 
 
 def editable_parts(method: nn.Module, handled: tuple[str, ...] = ()) -> dict[str, Editable]:
-    """The editable modules inside a method by name. State that none of them answers for is refused, never skipped.
-
-    ``handled``: names of the state that the method itself answers for.
-    """
+    """The editable modules of a method by name; state that neither they nor ``handled`` answer for is refused."""
     found: dict[str, Editable] = {}
     for name, module in method.named_modules():
         if module is not method and isinstance(module, Editable):
             found[name] = module
             continue
-        own = [f"{name}.{key}" if name else key for key in _own_state(module) if name or key not in handled]
+        kept = [*module._parameters, *(module._buffers.keys() - module._non_persistent_buffers_set)]
+        own = [f"{name}.{key}" if name else key for key in kept if name or key not in handled]
         if own and not any(name.startswith(f"{part}.") for part in found):
             raise SafeclError(
                 f"{type(method).__name__} can neither forget a class nor be merged: nothing says what happens to "
                 f"{', '.join(own)} then; give {type(module).__name__} the methods drop_class and merge."
             )
     return found
-
-
-def _own_state(module: nn.Module) -> list[str]:
-    """The names of a module's own parameters and persistent buffers."""
-    kept = [name for name in module._buffers if name not in module._non_persistent_buffers_set]
-    return [*module._parameters, *kept]

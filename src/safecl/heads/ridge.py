@@ -1,12 +1,8 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
-Precision: projected features and statistics are float32, or float64 in a head converted with ``.double()``. The
-weights are refined with float64 residuals (``heads/solve.py``). Matrix products must not use TF32, as is torch's
-default.
-
-Memory: G, and half a matrix more while solving: 1.5 × M² numbers, and some 8,000 × M to work with. A session that has
-more than ``MAX_DUAL_PICTURES`` or M pictures to choose β from needs a second G meanwhile. Features are expanded to M
-numbers one chunk at a time.
+Projected features and statistics are float32, or float64 in a head converted with ``.double()``; matrix products must
+not use TF32, as is torch's default. A session that has more than ``MAX_DUAL_PICTURES`` or M pictures to choose β from
+needs a second G meanwhile.
 """
 
 from collections.abc import Callable
@@ -19,11 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.heads.beta_selection import dual_errors, leave_one_out_errors, primal_errors
-from safecl.heads.classes import take_shapes, without
-from safecl.heads.precision import check_finite
 from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import left_out_dual, solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
+from safecl.heads.tensors import check_finite, take_shapes, without
 from safecl.randomness import derive, generator
 
 MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²

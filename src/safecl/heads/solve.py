@@ -1,7 +1,6 @@
-"""(G + βI)⁻¹ W̃ to float64 residuals, on any device, with half a matrix and a few thin ones beside G.
+"""(G + βI)⁻¹ W̃ to float64 residuals, with half a matrix and a few thin ones beside G.
 
-A Cholesky factor in the precision of G preconditions conjugate gradients with float64 residuals, which converge in a
-few steps; no float64 copy of G is made.
+A Cholesky factor in the precision of G preconditions conjugate gradients; no float64 copy of G is made.
 """
 
 import math
@@ -59,20 +58,14 @@ def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
 
 def _factor(gram: Tensor, beta: float) -> Factor:
     """The lower Cholesky factor of G + βI, with β raised where that is singular to working precision."""
-    factor = _cholesky(gram, beta)
-    while factor is None and math.isfinite(beta):
+    while (factor := _cholesky(gram, beta)) is None:
+        assert math.isfinite(beta)
         beta *= 10
-        factor = _cholesky(gram, beta)
-    assert factor is not None
     return factor
 
 
 def _cholesky(gram: Tensor, beta: float) -> Factor | None:
-    """The lower Cholesky factor of G + βI, if there is one.
-
-    Made of matrix products and small corners, on every device: LAPACK's own needs a whole copy of G, and some builds
-    of it fail at M = 20,000 with several threads.
-    """
+    """The lower factor of G + βI, if there is one, without the whole copy of G that LAPACK needs."""
     blocks: Factor = []
     for start in range(0, len(gram), COLUMNS):
         block = gram[start:, start : start + COLUMNS].clone()

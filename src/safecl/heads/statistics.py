@@ -1,6 +1,7 @@
 """The sums behind the ridge head, and the memory they need."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -9,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
-from safecl.heads.classes import added, without
-from safecl.heads.precision import precise
+from safecl.heads.tensors import added, precise, without
 from safecl.ram import free_memory
 
 CHUNK = 1024  # pictures, or columns of G, that are worked on at a time
@@ -30,10 +30,9 @@ class Movement(NamedTuple):
 
 
 def movement(before: Tensor, after: Tensor) -> Movement:
-    """The operator that takes projected features (k, M) P, ``before``, nearly to Q, ``after``.
+    """I + Pᵀ (P Pᵀ + λI)⁻¹ (Q − P), which takes projected features (k, M) P, ``before``, nearly to Q, ``after``.
 
-    It is I + Pᵀ (P Pᵀ + λI)⁻¹ (Q − P), the identity where nothing moves. U and V are of moderate size, so that float32
-    is enough for G.
+    U and V are of moderate size, so that float32 is enough for G.
     """
     kernel = sum((part @ part.T for part in map(precise, torch.split(before, CHUNK, dim=1))), start=torch.zeros(()))
     kernel.diagonal().add_(RIDGE * max(float(kernel.diagonal().mean()), torch.finfo(torch.float32).tiny))
@@ -47,10 +46,7 @@ def movement(before: Tensor, after: Tensor) -> Movement:
 
 
 class Statistics(nn.Module):
-    """G = Σ h hᵀ (M, M) and the class sums W̃ = Σ_c h (M, C) of Eq. (10). They add up in any order.
-
-    ``kept``: they are part of the state; false where they are computed from something else that is.
-    """
+    """G = Σ h hᵀ (M, M) and W̃ = Σ_c h (M, C) of Eq. (10); part of the state if ``kept``, else computed from it."""
 
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "count")  # G follows from the features that were added to it
     gram: Tensor
@@ -73,10 +69,8 @@ class Statistics(nn.Module):
     def add(self, projected: Tensor, targets: Tensor) -> None:
         """Add a chunk: projected features (n, M), class indices (n,)."""
         self._allocate(projected)
-        for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
-            here = slice(start, start + CHUNK)
-            self.gram[here, : here.stop].addmm_(projected[:, here].T, projected[:, : here.stop])
-            self.gram[:start, here] = self.gram[here, :start].T
+        for here, left, rows in self._lower_blocks():
+            rows.addmm_(projected[:, here].T, projected[:, left])
         missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
         self.sums = F.pad(self.sums.to(projected), (0, missing))
         self.sums.index_add_(1, targets, projected.T)
@@ -89,14 +83,18 @@ class Statistics(nn.Module):
         self._allocate(source.gram)
         gu = source.gram @ u.T  # (M, n)
         half = torch.addmm(gu, v.T, u @ gu)
-        for start in range(0, self.size, CHUNK):  # the lower half, block by block, mirrored into the upper half
-            here = slice(start, start + CHUNK)
-            rows = self.gram[here, : here.stop]
-            torch.addmm(source.gram[here, : here.stop], half[here], v[:, : here.stop], out=rows)
-            rows.addmm_(v[:, here].T, gu[: here.stop].T)
-            self.gram[:start, here] = self.gram[here, :start].T
+        for here, left, rows in self._lower_blocks():
+            torch.addmm(source.gram[here, left], half[here], v[:, left], out=rows)
+            rows.addmm_(v[:, here].T, gu[left].T)
         self.sums = source.sums + v.T @ (u @ source.sums)
         self.count = source.count.clone()
+
+    def _lower_blocks(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Rows, columns and G there, of the lower half block by block; what is written is mirrored to the upper."""
+        for start in range(0, self.size, CHUNK):
+            here, left = slice(start, start + CHUNK), slice(start + CHUNK)
+            yield here, left, self.gram[here, left]
+            self.gram[:start, here] = self.gram[here, :start].T
 
     def _allocate(self, like: Tensor) -> None:
         """Make room for G, of the kind of ``like``, where there is none yet."""
@@ -136,13 +134,8 @@ class Statistics(nn.Module):
 
 
 def require_memory(size: int, device: torch.device, width: int = 0, grams: int = 1, itemsize: int = 4) -> None:
-    """Raise where M = ``size`` does not fit into the free memory of ``device``.
-
-    Counted are ``grams`` matrices G, half a matrix for the factor of one, the projection of ``width`` features, and
-    thin tensors; the columns of the classes are not. On MPS a solve works on a copy of G.
-    """
-    grams += device.type == "mps"
-    needed = partial(_needed, width=width, grams=grams, itemsize=itemsize)
+    """Raise where M = ``size`` does not fit into the free memory of ``device``; on MPS a solve works on a copy of G."""
+    needed = partial(_needed, width=width, grams=grams + (device.type == "mps"), itemsize=itemsize)
     free = free_memory(device)
     if needed(size) <= free:
         return
@@ -156,5 +149,5 @@ def require_memory(size: int, device: torch.device, width: int = 0, grams: int =
 
 
 def _needed(size: int, width: int, grams: int, itemsize: int) -> int:
-    """Bytes for random features of this size."""
+    """Bytes for so many G, half a matrix for the factor of one, the projection, and thin tensors."""
     return itemsize * ((2 * grams + 1) * size * size // 2 + (width + THIN) * size)

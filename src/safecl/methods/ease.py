@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.classes import without
 from safecl.heads.cosine import CosineHead
+from safecl.heads.tensors import without
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit, Method, Network
 from safecl.methods.settings.ease import EaseSettings

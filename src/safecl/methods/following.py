@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from safecl.heads.gaussians import SharedGaussians
 from safecl.heads.linear_map import LinearMap
 from safecl.heads.ridge import RidgeHead
-from safecl.heads.shared_gaussians import SharedGaussians
 from safecl.heads.statistics import Movement, movement
 from safecl.randomness import generator
 

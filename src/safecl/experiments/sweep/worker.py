@@ -60,8 +60,12 @@ class Status(Plain):
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
         self.note(title, done, total)
-        with super().phase(title, total, done) as inner:
-            yield _Noted(self, inner, title, total, done)
+        with super().phase(title, total, done) as phase:
+            yield phase
+
+    def show(self, phase: Phase) -> None:
+        super().show(phase)
+        self.note(phase.title, phase.done, phase.total)
 
     def note(self, title: str, done: int, total: int) -> None:
         """``title``: "Session 2  fast", as the engine names its phases; empty before the first."""
@@ -74,22 +78,6 @@ class Status(Plain):
         place = {"session": int(number) if number.isdecimal() else 0, "phase": phase, "done": done, "total": total}
         with contextlib.suppress(SafeclError):  # a run does not end because its progress cannot be shown
             write_json(self.folder / STATUS, {"state": "running", **place, **self.host})
-
-
-@dataclass
-class _Noted:
-    """A phase that is noted in the file as well."""
-
-    status: Status
-    inner: Phase
-    title: str
-    total: int
-    done: int
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self.done += steps
-        self.inner.advance(steps, note)
-        self.status.note(self.title, self.done, self.total)
 
 
 def work(folder: Path, job: Job) -> Outcome:
