@@ -1,6 +1,5 @@
 """A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -85,13 +84,9 @@ class Learner(nn.Module):
         trainable = any(parameter.requires_grad for parameter in self.pet.parameters())
         if self.training or (trainable and torch.is_grad_enabled()):
             return self._view[0]
-        now = tuple(self._versions())
+        # Changes whenever a value of the PET or the precision of the backbone does, by any plain operation.
+        tensors = (*self.pet.parameters(), *self.pet.buffers())
+        now = self.backbone.dtype, *((id(tensor), tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self._merged_at != now:
             self._merged, self._merged_at = [merge(self._view[0])], now
         return self._merged[0]
-
-    def _versions(self) -> Iterator[Any]:
-        """Changes whenever a value of the PET or the precision of the backbone does, by any plain operation."""
-        yield self.backbone.dtype
-        for tensor in (*self.pet.parameters(), *self.pet.buffers()):
-            yield id(tensor), tensor.data_ptr(), tensor._version

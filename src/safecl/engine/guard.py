@@ -37,10 +37,9 @@ class Guard:
 
     def worse(self) -> bool:
         """Whether the features are worse now than before by more than a little, or not finite."""
-        pairs = (
-            (self._errors(each).mean(), before.mean()) for each, before in zip(self._judged, self._before, strict=True)
-        )
-        return any(not now.isfinite() or bool(now > before + self._too_much) for now, before in pairs)
+        now = (self._errors(each).mean() for each in self._judged)
+        limits = (before.mean() + self._too_much for before in self._before)
+        return not all(error <= limit and error.isfinite() for error, limit in zip(now, limits, strict=True))
 
     @torch.no_grad()
     def hold(self) -> None:

@@ -112,25 +112,15 @@ def _session(
     """Learn one session and test; gives its line of the metrics and the answers to the test."""
     notes = learn(method, session := stream.open(number), fit)
     learned = time.monotonic()
-    tested, seen = stream.tested(number), len(stream.brought(number))
-    answers = _test(method, stream, number, fit)
-    validation = [stream.validation(i) for i in tested]
+    answers, seen = _test(method, stream, number, fit), len(stream.brought(number))
+    validation = [stream.validation(i) for i in stream.tested(number)]
     checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None
     seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - learned}
-    line = history.add(
-        answers.accuracy(),
-        answers.counts,
-        seen,
-        (checked.accuracy(), checked.counts) if checked else None,
-        name=session.name,
-        classes_seen=len(method.classes),
-        seconds={**seconds, "total": sum(seconds.values())},
-        **notes,
-        peak_memory=fit.peak,
-        parameters=sizes(method),
-        **method.facts(),
-    )
-    return line, answers
+    times = {**seconds, "total": sum(seconds.values())}
+    about = {"name": session.name, "classes_seen": len(method.classes), "seconds": times, **notes}
+    about |= {"peak_memory": fit.peak, "parameters": sizes(method), **method.facts()}
+    scores = (checked.accuracy(), checked.counts) if checked else None
+    return history.add(answers.accuracy(), answers.counts, seen, scores, **about), answers
 
 
 def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
