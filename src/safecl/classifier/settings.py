@@ -10,7 +10,6 @@ from safecl.backbone.settings import BackboneSettings
 from safecl.configure.layers import canonical, method_name, with_default_kinds
 from safecl.configure.sentences import sentence
 from safecl.engine.settings import TrainSettings
-from safecl.errors import unknown
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import MethodSettings
 from safecl.settings import Settings
@@ -40,9 +39,7 @@ def resolve(values: Mapping[str, Any]) -> ModelSettings:
     """Typed settings from nested values, or one sentence on the first thing that is wrong."""
     given = canonical(values)
     name = method_name(given)
-    if name not in method_settings():
-        raise unknown("method", name, method_settings())
-    method, kind = with_default_kinds({**given.pop("method", {}), "name": name}), method_settings()[name]
+    method, kind = with_default_kinds(name, given.pop("method", {})), method_settings()[name]
     try:
         chosen = kind.model_validate(method)
     except ValidationError as error:

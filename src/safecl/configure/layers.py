@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 from pydantic import BaseModel
 
 from safecl.backbone.settings import short_form as backbone_form
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, unknown
 from safecl.methods.catalog import method_settings
 from safecl.streams.settings import short_form as stream_form
 
@@ -21,11 +21,8 @@ def short_form(group: str, value: Any) -> Any:
     """What a bare word means to a group: ``pet: ssf`` is short for ``pet: {kind: ssf}``, and the like."""
     if not isinstance(value, str):
         return value
-    if group == "stream":
-        return stream_form(value)
-    if group == "backbone":
-        return backbone_form(value)
-    return {TAGS[group]: value} if group in TAGS else value
+    own = {"stream": stream_form, "backbone": backbone_form}.get(group)
+    return own(value) if own else {TAGS[group]: value} if group in TAGS else value
 
 
 @cache
@@ -53,9 +50,11 @@ def method_name(values: Mapping[str, Any]) -> str:
     return str(method.get("name", "safe") if isinstance(method, dict) else method)
 
 
-def with_default_kinds(method: Values) -> Values:
-    """A group that is given without its kind is of the method's default kind: ``pet.bottleneck=4`` alone is enough."""
-    fields, found = method_settings()[str(method["name"])].model_fields, dict(method)
+def with_default_kinds(name: str, method: Values) -> Values:
+    """The settings of the method ``name``; a group without its kind gets the default one: ``pet.bottleneck=4``."""
+    if name not in method_settings():
+        raise unknown("method", name, method_settings())
+    fields, found = method_settings()[name].model_fields, {**method, "name": name}
     for group in TAGS.keys() & found.keys() & fields.keys():
         if isinstance(found[group], dict):
             tag = TAGS[group]
@@ -100,16 +99,13 @@ def overlay(base: Values, top: Values) -> Values:
 def apply_variants(base: Values, given: Values) -> Values:
     """``base`` with those of its variants that fit what is chosen; ``given`` goes on top later, and chooses too.
 
-    A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet: adapter}``. They
-    are looked at in their order, so one may fit because of what another has set. One whose value would be lost under
-    another kind that is chosen is refused.
+    A preset's ``variants`` is a list of settings with a ``when``: ``{when: {stream: cifar100}, pet: adapter}``. One may
+    fit because of what another has set; one whose value would be lost under another kind that is chosen is refused.
     """
     base = dict(base)
     for variant in base.pop(VARIANTS, []):
         if not isinstance(variant, dict) or not isinstance(variant.get("when"), dict):
-            raise SafeclError(
-                "Each of the variants of a preset must be settings with a 'when', like {stream: cifar100}."
-            )
+            raise SafeclError("Each variant of a preset must be settings with a 'when', like {stream: cifar100}.")
         chosen = _chosen(overlay(base, given))
         wanted = {key: value if isinstance(value, list) else [value] for key, value in variant["when"].items()}
         if not all(chosen.get(key) in values for key, values in wanted.items()):
@@ -117,31 +113,29 @@ def apply_variants(base: Values, given: Values) -> Values:
         change = canonical({key: value for key, value in variant.items() if key != "when"})
         base = overlay(base, change)
         for group, set_here, found in zip(("pet", "stream"), _kinds(change), _kinds(overlay(base, given)), strict=True):
-            lost = sorted(set_here.keys() - found.keys())
-            if lost and found and TAGS[group] not in set_here:
-                kind = found[TAGS[group]]
+            lost, tag = sorted(set_here.keys() - found.keys()), TAGS[group]
+            if lost and found and tag not in set_here:
                 raise SafeclError(
-                    f"A variant sets {group}.{lost[0]} without {group}.{TAGS[group]}, so {group}={kind} would drop it; "
-                    f"write {group}: {{{TAGS[group]}: {kind}, {lost[0]}: {set_here[lost[0]]}}}."
+                    f"A variant sets {group}.{lost[0]} without {group}.{tag}, so {group}={found[tag]} would drop it; "
+                    f"write {group}: {{{tag}: {found[tag]}, {lost[0]}: {set_here[lost[0]]}}}."
                 )
     return base
 
 
+def _group(values: Values, key: str) -> Values:
+    """A group of settings; empty where it is not given as one."""
+    found = values.get(key)
+    return found if isinstance(found, dict) else {}
+
+
 def _kinds(values: Values) -> tuple[Values, Values]:
     """What is set of the PET and of the stream."""
-    method = values.get("method")
-    pet = method.get("pet") if isinstance(method, dict) else None
-    stream = values.get("stream")
-    return (pet if isinstance(pet, dict) else {}), (stream if isinstance(stream, dict) else {})
+    return _group(_group(values, "method"), "pet"), _group(values, "stream")
 
 
 def _chosen(values: Values) -> dict[str, Any]:
     """What a variant can depend on: stream, backbone, method and PET by name."""
     pet, stream = _kinds(values)
-    backbone = values.get("backbone")
-    return {
-        "method": method_name(values),
-        "stream": stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs"),
-        "backbone": backbone.get("name") if isinstance(backbone, dict) else None,
-        "pet": pet.get("kind"),
-    }
+    named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
+    backbone = _group(values, "backbone").get("name")
+    return {"method": method_name(values), "stream": named, "backbone": backbone, "pet": pet.get("kind")}

@@ -13,10 +13,7 @@ MIN_TEST_PICTURES = 5  # per class, below which its accuracy is rough
 
 
 def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator[str]:
-    """How ``stream`` is cut into sessions, and what will make its numbers rough.
-
-    ``settings``: those it was opened with, to say how it could be cut otherwise.
-    """
+    """How ``stream``, opened with ``settings``, is cut into sessions, and what will make its numbers rough."""
     yield f"{stream.name}: {cut(stream)}{_otherwise(stream, settings)}."
     labels = stream.labels
     if len(labels) == 1:
@@ -27,12 +24,9 @@ def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator
     if few and not tested:
         yield "Note: no class has a test picture, so there will be no accuracy; a class needs at least two pictures."
     elif few:
-        count, name = few[0]
-        pictures = counted(count, "test picture") if count else "no test picture"
-        yield (
-            f"Note: {len(few)} of {len(labels)} classes have fewer than {MIN_TEST_PICTURES} test pictures ({name!r} "
-            f"has {pictures}), so accuracies will be rough."
-        )
+        least = f"{few[0][1]!r} has {counted(few[0][0], 'test picture')}"
+        share = f"{len(few)} of {len(labels)} classes have fewer than {MIN_TEST_PICTURES} test pictures"
+        yield f"Note: {share} ({least}), so accuracies will be rough."
 
 
 def cut(stream: Stream) -> str:
@@ -50,9 +44,8 @@ def cut(stream: Stream) -> str:
 
 def _otherwise(stream: Stream, settings: StreamSettings | None) -> str:
     """The setting for other sessions, where the cut is the default one."""
-    if not isinstance(settings, FolderSettings | TableSettings | HuggingFaceSettings):
-        return ""
-    if stream.protocol != "class" or settings.first is not None or settings.step is not None:
+    cuttable = isinstance(settings, FolderSettings | TableSettings | HuggingFaceSettings) and stream.protocol == "class"
+    if not cuttable or settings.first is not None or settings.step is not None:
         return ""
     classes, step = len(stream.labels), len(stream.sessions[0][1])
     other = 2 * step if 2 * step < classes else 1

@@ -43,9 +43,7 @@ class RunSettings(Settings):
     backbone: BackboneSettings = BackboneSettings()
     train: TrainSettings = TrainSettings()
     seed: int = Field(0, ge=0, description="of everything random but the class order and the split of the data")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="where to compute; auto: the best there is"
-    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute; auto: the best")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 where the hardware has it")
 
     @property
@@ -56,11 +54,9 @@ class RunSettings(Settings):
 
 def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> RunSettings:
     """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
-    base, top = canonical(read_source(source)), _on_top(words, values)
-    name, before = ALIASES.get(source, Path(source).stem), method_name(base)
-    together = overlay(apply_variants(base, top), top)
-    together["preset"] = "" if method_name(together) != before else base.get("preset") or name
-    settings = validate(together, source)
+    base, top, together = _layers(source, words, values)
+    name = base.get("preset") or ALIASES.get(source, Path(source).stem)
+    settings = validate({**together, "preset": name if method_name(together) == method_name(base) else ""}, source)
     if not settings.method.trains and "train" in top:
         raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
     return settings
@@ -68,23 +64,22 @@ def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | Non
 
 def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> str:
     """What a preset or file and the words on top of it say, as YAML without any default."""
-    top = _on_top(words, values)
-    together = overlay(apply_variants(canonical(read_source(source)), top), top)
+    *_, together = _layers(source, words, values)
     plain = json.loads(json.dumps(together, default=os.fspath))  # YAML has neither tuples nor paths
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
-def _on_top(words: Sequence[str], values: Mapping[str, Any] | None) -> Values:
-    """Words and values as one; a value goes over a word."""
-    return overlay(canonical(parse_words(words)), canonical(nested(values or {})))
+def _layers(source: str, words: Sequence[str], values: Mapping[str, Any] | None) -> tuple[Values, Values, Values]:
+    """What the source says, what words and values say (a value goes over a word), and both together."""
+    base = canonical(read_source(source))
+    top = overlay(canonical(parse_words(words)), canonical(nested(values or {})))
+    return base, top, overlay(apply_variants(base, top), top)
 
 
 def validate(values: Values, source: str = "the configuration") -> RunSettings:
     """Typed settings, or one sentence on the first thing that is wrong."""
     values, name = canonical(values), method_name(canonical(values))
-    if name not in method_settings():
-        raise unknown("method", name, method_settings())
-    values["method"] = with_default_kinds({**values.get("method", {}), "name": name})
+    values["method"] = with_default_kinds(name, values.get("method", {}))
     if isinstance(values.get("stream"), dict):
         values["stream"] = parse_stream(values["stream"])
     try:
@@ -94,7 +89,7 @@ def validate(values: Values, source: str = "the configuration") -> RunSettings:
 
 
 def run_name(settings: RunSettings, start: str = "", stream: str = "") -> str:
-    """The name of a run's folder: one for all settings that decide the same, so that a command finds its run again.
+    """The name of a run's folder, one for all settings that decide the same.
 
     ``start``: its first word, in place of the method's name. ``stream``: a title that the settings do not have.
     """
@@ -106,6 +101,14 @@ def shipped(*folder: str) -> dict[str, Traversable]:
     """The YAML files in a folder of this part of the package, by their names."""
     files = resources.files("safecl.experiments").joinpath(*folder).iterdir()
     return dict(sorted((file.name.removesuffix(".yaml"), file) for file in files if file.name.endswith(".yaml")))
+
+
+def read_shipped(what: str, name: str, *folder: str) -> Values:
+    """What one of those files says; ``what``: the sentence's word for it where there is none of this name."""
+    files = shipped(*folder)
+    if name not in files:
+        raise unknown(what, name, files)
+    return parse_yaml(files[name].read_text(encoding="utf-8"), name)
 
 
 def presets() -> list[str]:
@@ -123,17 +126,16 @@ def source_text(source: str) -> str:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
-    name = ALIASES.get(source, source)
-    if name not in presets() and name in method_settings():
+    name, files = ALIASES.get(source, source), shipped("presets")
+    if name in files:
+        return files[name].read_text(encoding="utf-8")
+    if name in method_settings():
         return f"method: {name}\n"
-    if name not in presets():
-        kind, colon, _ = source.partition(":")
-        if (colon and kind in KINDS) or source in names():
-            raise SafeclError(f"{source!r} is a stream and no preset; write safecl run safe stream={source}.")
-        if path.is_dir():
-            raise SafeclError(f"{source!r} is a folder and no preset; write safecl run safe stream=folder:{source}.")
-        raise unknown("preset", source, {*presets(), *method_settings()})
-    return shipped("presets")[name].read_text(encoding="utf-8")
+    kind, colon, _ = source.partition(":")
+    if (colon and kind in KINDS) or source in names() or path.is_dir():
+        stream = f"folder:{source}" if path.is_dir() else source
+        raise SafeclError(f"{source!r} is a stream and no preset; write safecl run safe stream={stream}.")
+    raise unknown("preset", source, {*files, *method_settings()})
 
 
 def read_source(source: str) -> Values:

@@ -1,8 +1,10 @@
 """Which runs below a folder are done: with the settings, the pictures and the weights of today."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from safecl.backbone.load import load_backbone
 from safecl.engine.folder import read_json
@@ -14,15 +16,12 @@ from safecl.experiments.sweep.plan import Cell, named
 from safecl.streams.catalog import read
 from safecl.streams.stream import Stream
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
 
 class Identities:
     """What runs are, by their settings. Pictures and weights that several share are read once."""
 
     def __init__(self) -> None:
-        self._pictures, self._weights = _once(read), _once(load_backbone)
+        self._pictures, self._weights = cache(read), cache(load_backbone)
         self._data: dict[Any, dict[str, Any]] = {}
 
     def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
@@ -34,24 +33,6 @@ class Identities:
         if key not in self._data:
             self._data[key] = {"protocol": parts.stream.protocol, "sessions": parts.stream.fingerprint()}
         return of_parts(parts.resolved, parts.backbone, self._data[key])
-
-
-def _once(read: Callable[[Key], Value]) -> Callable[[Key], Value]:
-    """``read`` that remembers what it gave, and also what it could not read."""
-    found: dict[Key, Value | SafeclError] = {}
-
-    def remembered(key: Key) -> Value:
-        if key not in found:
-            try:
-                found[key] = read(key)
-            except SafeclError as error:
-                found[key] = error
-        known = found[key]
-        if isinstance(known, SafeclError):
-            raise known
-        return known
-
-    return remembered
 
 
 def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity] | None = None) -> set[str]:
@@ -67,10 +48,9 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
         before = read_json(folder / cell.name / FILE)
         if before is None:
             continue
-        try:
+        found = None
+        with suppress(SafeclError):
             found = difference(before, identify(cell))
-        except SafeclError:
-            found = None
         if found is not None:
             others.setdefault(found, []).append(cell.title)
         elif read_json(folder / cell.name / "summary.json") is not None:

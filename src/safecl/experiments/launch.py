@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -82,8 +82,7 @@ def run(
     return Result(place, page, summary)
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """What settings name. ``resolved``: the settings with what the pictures decide; ``sentences``: what to know."""
 
     backbone: Backbone
@@ -99,14 +98,10 @@ def build(
     pictures: Callable[[StreamSettings], Collection] = read,
     weights: Callable[[BackboneSettings], Backbone] = load_backbone,
 ) -> Parts:
-    """The backbone and the stream of ``settings``; a ``stream`` takes the place of the one that they name.
-
-    ``pictures`` and ``weights``: who reads them.
-    """
+    """What ``settings`` name, with ``stream`` in place of theirs; ``pictures`` and ``weights``: who reads them."""
     sentences = []
-    data = None
-    if stream is None and not isinstance(settings.stream, GlyphsSettings):  # drawn at the embedded backbone's own size
-        data = pictures(settings.stream)
+    drawn = isinstance(settings.stream, GlyphsSettings)  # at the embedded backbone's own size
+    data = pictures(settings.stream) if stream is None and not drawn else None
     shown = data.train if data is not None else stream
     if shown is not None:
         chosen, told = micro.sized(settings.backbone, shown.shorter_side)
@@ -136,27 +131,24 @@ def launch(
 ) -> dict[str, Any]:
     """Build what ``settings`` name and run it in ``folder``; gives the summary.
 
-    ``given``: the configuration as the user wrote it, kept beside what became of it. ``trackers``: of experiments, to
-    which the numbers go as well. ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that
-    the settings name; it is read from its start, at the size of the backbone's inputs.
+    ``given``: the configuration as the user wrote it. ``trackers``: of experiments, to which the numbers go as well.
+    ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that the settings name.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
     progress = progress if progress is not None and accelerator.is_main_process else Quiet()
-    parts = build(settings, stream)
-    precision = choose_precision(settings.precision, accelerator.device)
-    backbone, stream = parts.backbone.to(accelerator.device, precision), parts.stream
+    backbone, stream, resolved, sentences = build(settings, stream)
+    backbone = backbone.to(accelerator.device, choose_precision(settings.precision, accelerator.device))
     method = make_method(settings.method, backbone, settings.seed)
-    for sentence in parts.sentences:
+    for sentence in sentences:
         progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
-    documents = {"resolved.yaml": yaml.safe_dump(parts.resolved, sort_keys=False, allow_unicode=True)}
+    documents = {"given.yaml": given} if given else {}
+    documents["resolved.yaml"] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
     if trackers:
-        flat = {
-            key: value if isinstance(value, str | int | float) else str(value)
-            for key, value in flatten(parts.resolved).items()
-        }
-        accelerator.init_trackers("safecl", {"folder": folder.name, **flat})
+        flat = flatten(resolved).items()
+        simple = {key: value if isinstance(value, str | int | float) else str(value) for key, value in flat}
+        accelerator.init_trackers("safecl", {"folder": folder.name, **simple})
     try:
         return run_method(
             method,
@@ -166,9 +158,9 @@ def launch(
             train=settings.train,
             seed=settings.seed,
             progress=progress,
-            settings=parts.resolved,
+            settings=resolved,
             facts={**(facts or {}), **named},
-            documents={"given.yaml": given, **documents} if given else documents,
+            documents=documents,
             fresh=fresh,
         )
     finally:

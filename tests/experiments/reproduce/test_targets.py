@@ -5,6 +5,7 @@ from statistics import mean
 import pytest
 
 from safecl.errors import SafeclError
+from safecl.experiments.config import shipped
 from safecl.experiments.reproduce.targets import Row, Target, names, read_target
 
 TABLES = ("sota", "domainnet", "ablation", "aggregation", "slow", "fast", "pet", "lambda-cos", "gamma", "teacher")
@@ -16,6 +17,7 @@ def row(target: str, label: str) -> Row:
 
 
 def test_every_table_and_figure_of_the_paper_is_a_target() -> None:
+    assert set(names()) == set(shipped("reproduce", "targets"))
     assert set(names()) == {*(f"table-{name}" for name in TABLES), *(f"fig-{name}" for name in FIGURES)}
     for name in names():
         target = read_target(name)

@@ -193,7 +193,7 @@ def loop(tmp_path: Path) -> Callable[..., tuple[dict[str, str], Pretended]]:
     def run(outcomes: dict[int, list[Outcome]], jobs: int = 1) -> tuple[dict[str, str], Pretended]:
         cells = plan(tmp_path, base=BASE, grid={"seed": list(outcomes)}).cells
         executor = Pretended(outcomes, jobs)
-        failed = Loop(cells, tmp_path, executor, Board(), len(cells)).run(poll=0.0, busy=0.0)
+        failed = Loop(cells, tmp_path, executor, Board("quiet"), len(cells)).run(poll=0.0)
         return {
             next(cell.title for cell in cells if cell.name == name): text for name, text in failed.items()
         }, executor

@@ -12,6 +12,7 @@ from filelock import FileLock
 from safecl.engine.folder import read_json
 from safecl.experiments import launch as launching
 from safecl.experiments.config import load
+from safecl.experiments.sweep import worker
 from safecl.experiments.sweep.progress import read_place
 from safecl.experiments.sweep.worker import LOCK, LOG, STATUS, Job, Status, work
 
@@ -31,7 +32,8 @@ def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "run" / "given.yaml").read_text() == "# given\n"
 
 
-def test_a_run_that_another_worker_has_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_that_another_worker_has_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LOCK_SECONDS", 0.0)
     with FileLock(tmp_path / LOCK):
         assert work(tmp_path, job()).state == "busy"
     assert not (tmp_path / "summary.json").exists()
@@ -60,9 +62,8 @@ def test_a_worker_ends_when_the_sweep_is_gone(tmp_path: Path) -> None:
 
 def test_a_place_is_noted_in_a_file_that_a_sweep_reads(tmp_path: Path) -> None:
     (tmp_path / "facts.json").write_text(json.dumps({"stream": {"sessions": [{}, {}, {}, {}]}}))
-    assert str(read_place(tmp_path)) == "starting"
+    assert read_place(tmp_path) == ("starting", 0.0)
     status = Status(tmp_path, note_seconds=0)
     with status.phase("Session 2  fast", total=10, done=3) as phase:
         phase.advance(2, "loss 1.0")
-    place = read_place(tmp_path)
-    assert str(place) == "session 2 of 4, fast 5/10" and place.share == (1 + 0.5) / 4
+    assert read_place(tmp_path) == ("session 2 of 4, fast 5/10", (1 + 0.5) / 4)

@@ -1,6 +1,6 @@
 """How long runs will take and what they will keep on disk, roughly, before they start."""
 
-import time
+import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +11,7 @@ from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
 from safecl.engine.device import choose_device, choose_precision
 from safecl.experiments.config import RunSettings
-from safecl.experiments.sweep.local import cores, visible_gpus
+from safecl.experiments.sweep.local import visible_gpus
 from safecl.experiments.sweep.plan import Cell
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream
@@ -44,11 +44,7 @@ class Estimate:
 
 
 def estimate(cells: Sequence[Cell], done: Sequence[tuple[Cell, Run]], at_once: int) -> Estimate:
-    """Of the runs ``cells``, ``at_once`` of them beside each other.
-
-    A forward pass is timed once per backbone, with the machine to itself. Finished runs correct it: by how much longer
-    they took beside each other.
-    """
+    """Of ``cells``, ``at_once`` beside each other: from a timed forward pass, corrected by what finished runs took."""
     alone = sum(passes(cell.settings) / rate(cell.settings) for cell in cells)
     expected = sum(passes(cell.settings) / rate(cell.settings) for cell, _ in done)
     took = sum(run.seconds for _, run in done)
@@ -57,20 +53,12 @@ def estimate(cells: Sequence[Cell], done: Sequence[tuple[Cell, Run]], at_once: i
     return Estimate(seconds, sum(kept(cell.settings) for cell in cells), bool(expected))
 
 
-def at_once(runs: int, jobs: int | None, share: float) -> int:
-    """How many runs this machine computes at once; ``share``: the part of a GPU that a run gets."""
-    most = int(len(visible_gpus()) / share + 1e-9) or cores()
-    return max(1, min(jobs or most, runs))
-
-
 def passes(settings: RunSettings) -> float:
     """How many pictures go forward through the backbone in a run; a training step counts ``STEP`` times."""
-    size, kind = stream_size(settings.stream), settings.method.kind
-    epochs = settings.train.epochs
-    later = settings.train.later_epochs or epochs
-    trained = {"no training": 0, "first session": epochs * size.first}.get(
-        kind, epochs * size.first + later * (size.train - size.first)
-    )
+    size, kind, epochs = stream_size(settings.stream), settings.method.kind, settings.train.epochs
+    trained = 0 if kind == "no training" else epochs * size.first
+    if kind not in ("no training", "first session"):
+        trained += (settings.train.later_epochs or epochs) * (size.train - size.first)
     return STEP * trained + settings.method.networks * (size.train + size.tested)
 
 
@@ -80,7 +68,7 @@ def kept(settings: RunSettings) -> float:
     ridge: int = getattr(getattr(settings.method, "ridge", None), "size", 0)
     state = settings.method.grams * (4 * ridge * (ridge + 1) / 2 + 2 * 4 * ridge * size.classes)
     if settings.method.covariances:
-        state += size.classes * 4 * _measured(settings)[1] ** 2 / 2
+        state += size.classes * 4 * _measured(settings.backbone, settings.device, settings.precision)[1] ** 2 / 2
     return float(2 * state + ANSWER_BYTES * size.tested + FIXED_BYTES)
 
 
@@ -96,25 +84,17 @@ def stream_size(settings: StreamSettings) -> Size:
 
 def rate(settings: RunSettings) -> float:
     """Pictures per second forward through a run's backbone on this machine."""
-    return _measured(settings)[0]
-
-
-def _measured(settings: RunSettings) -> tuple[float, int]:
-    return _measure(settings.backbone, settings.device, settings.precision)
+    return _measured(settings.backbone, settings.device, settings.precision)[0]
 
 
 @cache
-def _measure(settings: BackboneSettings, device: str, precision: str) -> tuple[float, int]:
+def _measured(settings: BackboneSettings, device: str, precision: str) -> tuple[float, int]:
     """Rate and width, with random weights where those of a network would have to be fetched."""
     where = choose_device(device)
-    there = settings.weights is not None or settings.name == EMBEDDED
-    chosen = settings if there else settings.model_copy(update={"weights": "random"})
-    backbone = load_backbone(chosen).to(where, choose_precision(precision, where))
+    if settings.weights is None and settings.name != EMBEDDED:
+        settings = settings.model_copy(update={"weights": "random"})
+    backbone = load_backbone(settings).to(where, choose_precision(precision, where))
     images = torch.rand(8 if where.type == "cpu" else 256, 3, backbone.size, backbone.size, device=where)
-    seconds = []
     with torch.no_grad():
-        for _ in range(TIMED_PASSES):
-            start = time.monotonic()
-            backbone.features(images).sum().item()
-            seconds.append(max(time.monotonic() - start, 1e-6))
-    return len(images) / min(seconds), backbone.width
+        seconds = timeit.repeat(lambda: backbone.features(images).sum().item(), repeat=TIMED_PASSES, number=1)
+    return len(images) / max(min(seconds), 1e-6), backbone.width

@@ -21,7 +21,6 @@ class Entry:
     column: Column
     paper: float | None
     runs: tuple[Cell, ...]
-    stream: StandIn | None = None
 
 
 @dataclass(frozen=True)
@@ -72,33 +71,24 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
     for row in rows:
         for place, column in columns:
             stream = streams[column.label]
-            runs = [
-                make_cell(target, row, column, stream, scale, preset, {**scale.seeds[i], **given})
-                for i in range(repeat)
-            ]
+            tops = [{**seed, **given} for seed in scale.seeds[:repeat]]
+            runs = [make_cell(target, row, column, stream, scale, preset, top) for top in tops]
             if not supported(runs[0].settings):
                 left_out.append(f"{row.label} on {stream.title}: it has no form for this protocol")
                 continue
-            entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs), stream))
+            entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs)))
     return Job(target, rows, entries, streams, left_out)
 
 
 def make_cell(
-    target: Target,
-    row: Row,
-    column: Column,
-    stream: StandIn,
-    scale: Scale,
-    preset: Preset,
-    top: Mapping[str, Any],
+    target: Target, row: Row, column: Column, stream: StandIn, scale: Scale, preset: Preset, top: Mapping[str, Any]
 ) -> Cell:
     """One run: preset, scale, stream, target, column, row, and ``top`` (seed and words), each over those before it."""
     tuned = stream.tuned if row.run in (SAFE, BASELINE) else {}
-    low = [scale.base, stream.set, tuned]
     chosen = {SAFE: preset, BASELINE: BASELINES[preset]}.get(row.run, row.run)
     changes = _merged([target.set, column.changes(preset), row.changes(preset)])
-    base, varied = _merged(low), _merged([changes, top, {"preset": chosen}])
-    check_keys([base, {key: value for key, value in varied.items() if key != "preset"}], target.name)
+    base, varied = _merged([scale.base, stream.set, tuned]), _merged([changes, top, {"preset": chosen}])
+    check_keys([base, varied], target.name)
     cell = resolve_cell(base, list(scale.variants), varied, set())
     told = {key: value for key, value in cell.varied.items() if key in (*changes, "seed")}
     return replace(cell, varied={"preset": chosen, "stream": stream.name, **told})

@@ -1,6 +1,7 @@
 """Evaluate a finished run again: its features, its aggregation weights, its answers with another γ."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,7 @@ MAX_TSNE_PICTURES = 40  # per class
 
 
 class Probe:
-    """Evaluates finished runs below ``folder``. Results are kept in ``kept``, so that a run is opened once for each.
-
-    ``cut``: what the runs had of their streams.
-    """
+    """Evaluates finished runs below ``folder``; ``kept``: where results go; ``cut``: what the runs had of a stream."""
 
     def __init__(self, folder: Path, kept: Path, cut: Callable[[Stream], Stream] | None = None) -> None:
         self.folder, self.kept, self.cut = folder, kept, cut
@@ -44,13 +42,11 @@ class Probe:
             values["answer"] |= answer
             method.settings = type(before).model_validate(values)
             try:
-                right, count = 0, 0
-                for images, targets in self._tests(method, stream):
-                    right += int((method.logits(images).argmax(dim=1).cpu() == targets).sum())
-                    count += len(targets)
+                tests = _tests(method, stream)
+                right = [method.logits(images).argmax(dim=1).cpu() == targets for images, targets in tests]
             finally:
                 method.settings = before
-            return {"accuracy": right / count if count else None}
+            return {"accuracy": torch.cat(right).double().mean().item() if right else None}
 
         found: float | None = self._once(cell, {"answer": dict(answer)}, ask)["accuracy"]
         return found
@@ -62,30 +58,29 @@ class Probe:
             method, stream = self.restored(cell)
             sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
             counts = torch.zeros(len(method.classes))
-            for images, targets in self._tests(method, stream):
+            for images, targets in _tests(method, stream):
                 for output, alpha in method.weights(method.all_logits(images)).items():
                     sums[output].index_add_(0, targets, alpha.float().cpu())
                 counts.index_add_(0, targets, torch.ones(len(targets)))
             means = {output: (total / counts.clamp(min=1)).tolist() for output, total in sums.items()}
             session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
-            sessions = [session[label] for label in method.classes]
-            return {**means, "session": sessions}
+            return {**means, "session": [session[label] for label in method.classes]}
 
         return self._once(cell, {"weights": True}, ask)
 
     def features(self, cell: Cell, network: str, seen: int = 5, unseen: int = 5) -> dict[str, Any]:
-        """Features of test pictures of ``seen`` classes of the first session and ``unseen`` of later ones.
+        """Features of test pictures of ``seen`` classes of the first session and ``unseen`` of later ones, with labels.
 
-        ``network``: ``backbone``, or a key of the method's features. ``labels``: the classes, the seen ones first.
+        ``network``: ``backbone``, or a key of the method's features.
         """
 
         def ask() -> dict[str, Any]:
             method, stream = self.restored(cell)
             first, later = chosen_classes(stream, seen, unseen)
             rows, labels = [], []
-            for pictures in (stream.test(number) for number in range(1, len(stream.test_parts) + 1)):
+            for pictures in _parts(stream):
                 places = _some(pictures, [*first, *later])
-                for images in self._batches(method, stream, pictures, places):
+                for images in _batches(method, stream, pictures, places):
                     found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
                     rows += found.float().cpu().tolist()
                 labels += [str(pictures.labels[i]) for i in places]
@@ -100,20 +95,6 @@ class Probe:
             self._open = cell.name, method, self.cut(stream) if self.cut else stream
         return self._open[1:]
 
-    def _tests(self, method: Method, stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of the test pictures of all parts, with class indices (n,)."""
-        index = {label: i for i, label in enumerate(method.classes)}
-        for number in range(1, len(stream.test_parts) + 1):
-            pictures, start = stream.test(number), 0
-            for images in self._batches(method, stream, pictures, range(len(pictures))):
-                labels = pictures.labels[start : start + len(images)]
-                start += len(images)
-                yield images, torch.tensor([index[label] for label in labels])
-
-    def _batches(self, method: Method, stream: Stream, pictures: Pictures, places: Sequence[int]) -> Iterator[Tensor]:
-        if len(places):
-            yield from DeviceLoader(pictures, stream.transform, method.backbone.device).plain(places)
-
     def _once(self, cell: Cell, question: Mapping[str, Any], ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The kept answer to a question, or a new one."""
         run = read_json(self.folder / cell.name / FILE)  # a run that was repeated is evaluated again
@@ -125,6 +106,24 @@ class Probe:
             self.kept.mkdir(parents=True, exist_ok=True)
             write_json(file, found)
         return found
+
+
+def _parts(stream: Stream) -> Iterator[Pictures]:
+    return map(stream.test, range(1, len(stream.test_parts) + 1))
+
+
+def _batches(method: Method, stream: Stream, pictures: Pictures, places: Sequence[int]) -> Iterator[Tensor]:
+    if len(places):
+        yield from DeviceLoader(pictures, stream.transform, method.backbone.device).plain(places)
+
+
+def _tests(method: Method, stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of the test pictures of all parts, with class indices (n,)."""
+    for pictures in _parts(stream):
+        targets = torch.tensor([method.classes.index(label) for label in pictures.labels])
+        for images in _batches(method, stream, pictures, range(len(pictures))):
+            yield images, targets[: len(images)]
+            targets = targets[len(images) :]
 
 
 def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
@@ -144,16 +143,11 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
 def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], list[Any]]:
     """Classes of the first session, and as many of each later one as are needed, in their order."""
     first = list(stream.sessions[0][1])[:seen]
-    later = [list(classes) for _, classes in stream.sessions[1:]]
-    rows = max((len(classes) for classes in later), default=0)
-    turn = [classes[i] for i in range(rows) for classes in later if i < len(classes)]
-    return first, [label for label in dict.fromkeys(turn) if label not in stream.sessions[0][1]][:unseen]
+    turns = chain.from_iterable(zip_longest(*(classes for _, classes in stream.sessions[1:])))
+    return first, [label for label in dict.fromkeys(turns) if label not in (None, *stream.sessions[0][1])][:unseen]
 
 
 def _some(pictures: Pictures, classes: Sequence[Any]) -> list[int]:
     """Positions of at most ``MAX_TSNE_PICTURES`` pictures of each class."""
-    found: dict[Any, list[int]] = {label: [] for label in classes}
-    for i, label in enumerate(pictures.labels):
-        if label in found and len(found[label]) < MAX_TSNE_PICTURES:
-            found[label].append(i)
-    return [i for places in found.values() for i in places]
+    places = ((i for i, one in enumerate(pictures.labels) if one == label) for label in classes)
+    return [i for found in places for i in islice(found, MAX_TSNE_PICTURES)]

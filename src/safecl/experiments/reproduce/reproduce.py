@@ -9,10 +9,12 @@ from typing import Unpack
 from safecl.configure.words import parse_words
 from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
+from safecl.experiments.config import RunSettings
 from safecl.experiments.identity import Identities, find_done
+from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.draw import Drawing, draw
-from safecl.experiments.reproduce.estimate import Estimate, at_once, estimate
+from safecl.experiments.reproduce.estimate import Estimate, estimate
 from safecl.experiments.reproduce.needs import missing
 from safecl.experiments.reproduce.page import record, write_index
 from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
@@ -20,18 +22,22 @@ from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.scales import Scale
 from safecl.experiments.reproduce.targets import Preset, Row
-from safecl.experiments.reproduce.trial import excerpt, shortened, try_cell
+from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, flat, named
 from safecl.experiments.sweep.sweep import How, make_folder, run_cells
 from safecl.experiments.sweep.table import write_text
+from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
 from safecl.report import words
 from safecl.report.export import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
+from safecl.streams.catalog import open_stream
+from safecl.streams.stream import Stream
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
 SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
+CLASSES, EACH = 4, 2  # of the session of a trial, and pictures per class: one batch
 STREAM = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
 
 
@@ -50,10 +56,7 @@ class Made:
 
 @dataclass
 class Reproduction:
-    """Targets at a scale, in one folder: ``runs`` holds all runs, the rest lies below scale and preset.
-
-    ``jobs``: of this scale and preset, with these words and seeds.
-    """
+    """Targets at a scale, in one folder; ``jobs``: of this scale and preset, with these words and seeds."""
 
     jobs: Sequence[Job]
     scale: Scale
@@ -72,13 +75,11 @@ class Reproduction:
 
     def shown_streams(self, job: Job) -> dict[str, Cell]:
         """For a figure of datasets: a cell with the stream of each column."""
-        if job.target.kind != "datasets":
-            return {}
-        columns = {column.label: column for column in job.target.columns}
+        columns = job.columns if job.target.kind == "datasets" else []
         given = {key: value for key, value in flat(parse_words(self.words)).items() if key.startswith("stream")}
         return {
-            label: make_cell(job.target, STREAM, columns[label], stream, self.scale, self.preset, given)
-            for label, stream in job.streams.items()
+            one.label: make_cell(job.target, STREAM, one, job.streams[one.label], self.scale, self.preset, given)
+            for one in columns
         }
 
     def missing(self) -> dict[str, set[str]]:
@@ -105,7 +106,7 @@ class Reproduction:
 
     def estimate(self, cells: Sequence[Cell], jobs: int | None, gpus: float) -> Estimate:
         """Of runs that are not done, with at most ``jobs`` at once, each with a part of a GPU."""
-        return estimate(cells, self._finished(self.cells), at_once(len(cells), jobs, gpus))
+        return estimate(cells, self._finished(self.cells), Local(cells, jobs, gpus).jobs)
 
     def run(self, without: set[str], **how: Unpack[How]) -> None:
         """Run what is not done, except the cells ``without`` data or weights."""
@@ -114,10 +115,19 @@ class Reproduction:
         done = self.done()
         self.identities = Identities()  # the pictures and weights that it has read need not stay in memory
         if self.trial:
-            tried = {cell.name: try_cell(cell, self.runs_folder / cell.name) for cell in cells if cell.name not in done}
+            tried = {cell.name: self._try(cell) for cell in cells if cell.name not in done}
             self.failed = {name: sentence for name, sentence in tried.items() if sentence}
         elif cells:
             self.failed = run_cells(Plan(f"reproduce {self.scale.name}", cells), self.runs_folder, done, **how)
+
+    def _try(self, cell: Cell) -> str:
+        """Learn a few pictures of the first session in one step and test; gives the sentence of an error, if any."""
+
+        def run() -> None:
+            settings, stream = shortened(cell)
+            launch(settings, self.runs_folder / cell.name, given=cell.given, stream=stream)
+
+        return attempt(run)
 
     def make(self, without: Mapping[str, set[str]], say: Callable[[str], None]) -> list[Made]:
         """Tables and figures of all targets from the finished runs, and the page."""
@@ -139,28 +149,33 @@ class Reproduction:
         return [(cell, read_run(self.runs_folder / cell.name)) for cell in cells if cell.name in done]
 
     def _make(self, job: Job, probe: Probe, without: Mapping[str, set[str]]) -> Made:
-        target = job.target
+        target, stem, files = job.target, self.place / job.target.name, []
         runs = {cell.name: run for cell, run in self._finished(job.cells)}
-        left_out = [*job.left_out, *self._not_run(job, runs, without)]
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
-        claims = [] if self.trial else judge(target, lines)
+        table, claims = tables.target_table(columns, lines), [] if self.trial else judge(target, lines)
         drawing, reason = self._draw(job, lines, runs, probe, without)
-        left_out += [f"the figure: {reason}"] if reason else []
-        files = self._files(job, columns, lines, drawing)
+        sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
+        left_out = [*job.left_out, *self._not_run(job, runs, without), *([f"the figure: {reason}"] if reason else [])]
+        if lines:
+            caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
+            texts = {".csv": tables.cells_csv(columns, lines), ".tex": as_latex(table, caption)}
+            texts[".md"] = as_markdown(table)
+            files = [write_text(stem.with_suffix(suffix), text) for suffix, text in texts.items()]
+        files += save(drawing.figure, stem) if drawing else []
         record(
             target,
             self.place,
-            tables.target_table(columns, lines),
+            table,
             streams=list(dict.fromkeys(stream.title for stream in job.streams.values())),
             claims=[(words.upper_first(str(one)), one.holds) for one in claims],
-            sentences=[words.upper_first(text) for text in (drawing.sentences if drawing else ())],
+            sentences=[*map(words.upper_first, sentences)],
             figure=target.name if drawing else "",
-            alt=drawing.alt if drawing else "",
+            alt=alt,
             left_out=left_out,
             files=[file.name for file in files],
         )
-        return Made(job, columns, lines, claims, drawing.sentences if drawing else (), left_out, files)
+        return Made(job, columns, lines, claims, sentences, left_out, files)
 
     def _draw(
         self, job: Job, lines: list[Line], runs: Mapping[str, Run], probe: Probe, without: Mapping[str, set[str]]
@@ -178,33 +193,31 @@ class Reproduction:
             return None, str(error)
         return drawing, "" if drawing else "none of its runs is done, or none of its pictures is there"
 
-    def _files(self, job: Job, columns: list[str], lines: list[Line], drawing: Drawing | None) -> list[Path]:
-        stem, files = self.place / job.target.name, []
-        if lines:
-            caption = f"{job.target.title} ({job.target.source}); scale {self.scale.name}, preset {self.preset}"
-            table = tables.target_table(columns, lines)
-            for suffix, text in (
-                (".csv", tables.cells_csv(columns, lines)),
-                (".tex", as_latex(table, caption)),
-                (".md", as_markdown(table)),
-            ):
-                files.append(write_text(stem.with_suffix(suffix), text))
-        return files + (save(drawing.figure, stem) if drawing else [])
-
     def _not_run(self, job: Job, runs: Mapping[str, Run], without: Mapping[str, set[str]]) -> list[str]:
         """Why cells of a target have no number."""
-        lacking = {name: sentence for sentence, names in [*without.items()][::-1] for name in names}
+        lacking = {name: sentence for sentence, names in reversed(without.items()) for name in names}
         reasons: dict[str, list[str]] = {}
         for cell in [*job.cells, *self.shown_streams(job).values()]:
-            failed = f"it failed: {self.failed[cell.name]}" if cell.name in self.failed else None
-            reason = lacking.get(cell.name) or failed or ("it is not done" if cell in job.cells else None)
-            if cell.name not in runs and reason:
+            failed = f"it failed: {self.failed[cell.name]}" if cell.name in self.failed else "it is not done"
+            reason = lacking.get(cell.name) or failed
+            if cell.name not in runs and (cell in job.cells or cell.name in lacking):
                 reasons.setdefault(reason, []).append(cell.title)
         return [f"{named(titles)}: {reason}" for reason, titles in reasons.items()]
 
 
+def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
+    """Settings with one epoch of a batch that holds all pictures, and the part of the stream that a trial has."""
+    settings = cell.settings
+    batch = max(settings.train.batch_size, CLASSES * EACH)
+    change = {"epochs": 1, "later_epochs": None, "later_horizon": None, "milestones": (), "batch_size": batch}
+    short = settings.model_copy(update={"train": settings.train.model_copy(update=change)})
+    return short, excerpt(open_stream(settings.stream, seed=settings.seed))
+
+
+def excerpt(stream: Stream) -> Stream:
+    return stream.excerpt(CLASSES, EACH)
+
+
 def free_disk(folder: Path) -> int:
     """Bytes that are free where ``folder`` is or will be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free

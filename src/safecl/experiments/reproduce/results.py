@@ -13,17 +13,15 @@ from safecl.lines import counted
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 
+# The final accuracy of a finished run that is evaluated again with other settings of its answer.
 Ask = Callable[[Cell, Mapping[str, Any]], float | None]
-"""The final accuracy of a finished run that is evaluated again with other settings of its answer."""
-
-Values = tuple[float | None, ...]  # one per seed
 
 
 @dataclass(frozen=True)
 class Shown:
     """A cell of a table: our number for each seed, and the paper's. Accuracies are percentages."""
 
-    ours: Values = ()
+    ours: tuple[float | None, ...] = ()
     paper: float | None = None
     measure: Measure = "final"
 
@@ -69,18 +67,13 @@ class Outcome:
     def __str__(self) -> str:
         if self.margin is None or self.margin.mean is None:
             return f"{self.claim.says}: not known, numbers are missing"
-        paper = "" if self.margin.paper is None else f"; in the paper by {_signed(self.margin.paper)}"
-        deviation, count = self.margin.deviation, len(self.margin.found)
+        mean, deviation, count = self.margin.mean, self.margin.deviation, len(self.margin.found)
+        verdict = "holds" if self.holds else "does not hold" if mean else "is level"
+        within = ", within the spread" if deviation is not None and 0 < abs(mean) <= deviation else ""
         spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
-        unsure = deviation is not None and 0 < abs(self.margin.mean) <= deviation
-        verdict = "holds" if self.holds else "does not hold" if self.margin.mean else "is level"
-        within = ", within the spread" if unsure else ""
-        what = f"by {_signed(self.margin.mean)} points{spread} against {self.rival}"
-        return f"{self.claim.says}: {verdict}{within}, {what}{paper}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+        ours, papers = (f"{value or 0.0:+.2f}".replace("-", "−") for value in (mean, self.margin.paper))
+        paper = "" if self.margin.paper is None else f"; in the paper by {papers}"
+        return f"{self.claim.says}: {verdict}{within}, by {ours} points{spread} against {self.rival}{paper}"
 
 
 def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
@@ -98,53 +91,44 @@ def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
 
 def _mean(cells: Sequence[Shown], printed: float | None) -> Shown:
     """Over the columns that are there: of ours seed by seed, of the paper's where each has a number."""
-    by_seed = [[value for value in values if value is not None] for values in zip_longest(*(c.ours for c in cells))]
-    ours = [mean(values) if len(values) == len(cells) else None for values in by_seed]
-    papers = [cell.paper for cell in cells if cell.paper is not None]
-    paper = mean(papers) if printed is None and papers and len(papers) == len(cells) else printed
-    return Shown(tuple(ours), paper)
+    ours = [_whole_mean(values) for values in zip_longest(*(cell.ours for cell in cells))]
+    return Shown(tuple(ours), _whole_mean([cell.paper for cell in cells]) if printed is None else printed)
+
+
+def _whole_mean(values: Sequence[float | None]) -> float | None:
+    """None where a value is missing."""
+    known = [value for value in values if value is not None]
+    return mean(known) if known and len(known) == len(values) else None
 
 
 def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
     def value(cell: Cell) -> float | None:
         if cell.name not in runs:
             return None
-        if entry.column.answer:
-            return _percent(ask(cell, entry.column.answer))
-        return number(runs[cell.name], entry.row.output, entry.column.measure)
+        one = series(runs[cell.name], entry.row.output)
+        if entry.column.measure == "learnable":
+            return one.run.parameters.learnable
+        found = one.final if entry.column.measure == "final" else one.average_seen
+        found = ask(cell, entry.column.answer) if entry.column.answer else found
+        return None if found is None else 100 * found
 
     return Shown(tuple(map(value, entry.runs)), entry.paper, entry.column.measure)
 
 
-def number(run: Run, output: str | None, measure: Measure) -> float | None:
-    """One number of a run; ``output``: None is the method's own answer."""
-    if measure == "learnable":
-        return run.parameters.learnable
-    one = series(run, output)
-    return _percent(one.final if measure == "final" else one.average_seen)
-
-
 def series(run: Run, output: str | None) -> Series:
+    """An output of a run; None is the method's own answer."""
     every = all_series([run])
     return next((one for one in every if one.output == output), None) or next(one for one in every if one.main)
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
 def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
-    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies.
-
-    That column is the mean where there is one.
-    """
-    places = [i for i, cell in enumerate(lines[0].cells) if cell.measure == "final"] if lines else []
-    if not places:
-        return [Outcome(claim) for claim in target.claims]
-    cells = {line.label: line.cells[places[-1]] for line in lines}
+    """The paper's claims on a table, each by its smallest margin in the last column of final accuracies (the mean)."""
+    cells = {line.label: cell for line in lines for cell in line.cells if cell.measure == "final"}
     found = []
     for claim in target.claims:
-        margins = {rival: _margin(cells[claim.row], cells[rival]) for rival in claim.over if rival in cells}
+        margins = {
+            rival: _margin(cells[claim.row], cells[rival]) for rival in claim.over if {claim.row, rival} <= cells.keys()
+        }
         known = {rival: margin.mean for rival, margin in margins.items() if margin.mean is not None}
         rival = min(known, key=lambda name: known[name], default="")
         found.append(Outcome(claim, rival, margins.get(rival)))

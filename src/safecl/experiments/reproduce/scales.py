@@ -1,18 +1,17 @@
 """A scale: on which data, with which backbone and for how long the targets are run."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from safecl.configure.layers import VARIANTS
-from safecl.errors import SafeclError, unknown
-from safecl.experiments.config import parse_yaml, shipped
+from safecl.errors import SafeclError
+from safecl.experiments.config import read_shipped
 from safecl.experiments.reproduce.targets import Preset
 from safecl.settings import Settings
 
-SCALES = ("small", "assets", "paper")
 DIR = "{dir}"  # stands for the given folder
 
 
@@ -46,25 +45,10 @@ class Scale(Settings):
 @cache
 def read_scale(name: str, folder: Path | None = None) -> Scale:
     """The scale of this name; ``folder``: of given weights and pictures."""
-    if name not in SCALES:
-        raise unknown("scale", name, SCALES)
-    text = shipped("reproduce", "scales")[name].read_text(encoding="utf-8")
+    text = json.dumps({"name": name, **read_shipped("scale", name, "reproduce", "scales")})
     if DIR in text and folder is None:
-        raise SafeclError(
-            f"--scale {name} needs the folder of weights and pictures: safecl reproduce all --scale {name} DIR."
-        )
+        raise SafeclError(f"--scale {name} needs the folder of weights and pictures: write it after the target.")
     if DIR not in text and folder is not None:
         raise SafeclError(f"{folder} means nothing to --scale {name}: only --scale assets takes a folder.")
-    values = parse_yaml(text, name)
-    base = dict(values["base"])
-    values |= {"name": name, "base": base, VARIANTS: base.pop(VARIANTS, [])}
-    return Scale.model_validate(_filled(values, str(folder.expanduser().resolve())) if folder else values)
-
-
-def _filled(value: Any, folder: str) -> Any:
-    """``value`` with the folder in place of ``{dir}``."""
-    if isinstance(value, dict):
-        return {key: _filled(inner, folder) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_filled(inner, folder) for inner in value]
-    return value.replace(DIR, folder) if isinstance(value, str) else value
+    place = json.dumps(str(folder.expanduser().resolve()))[1:-1] if folder else ""
+    return Scale.model_validate_json(text.replace(DIR, place))

@@ -5,8 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from safecl.errors import unknown
-from safecl.experiments.config import parse_yaml, presets, shipped
+from safecl.experiments.config import presets, read_shipped
 from safecl.settings import Settings
 
 Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
@@ -15,6 +14,11 @@ Preset: TypeAlias = Literal["safe", "paper", "published"]
 PRESETS: tuple[Preset, ...] = ("safe", "paper", "published")
 SAFE, BASELINE = "safe", "baseline"  # rows that depend on the preset chosen
 ALL = "all"
+ORDER = (
+    *("table-sota", "table-domainnet", "table-ablation", "table-aggregation", "table-slow", "table-fast", "table-pet"),
+    *("table-lambda-cos", "table-gamma", "table-teacher", "fig-overview", "fig-sensitivity", "fig-tsne"),
+    *("fig-sessions", "fig-weights", "fig-parameters", "fig-datasets"),
+)
 
 
 class Change(Settings):
@@ -34,9 +38,7 @@ class Column(Change):
 
     stream: str | None = Field(None, description="one of the paper's datasets; that of the target if not given")
     measure: Measure = Field("final", description="which number of a run")
-    answer: dict[str, Any] = Field(
-        {}, description="settings of the answer, for which a finished run is evaluated again"
-    )
+    answer: dict[str, Any] = Field({}, description="settings with which a finished run is evaluated again")
     mean: bool = Field(False, description="the mean of the other columns")
 
 
@@ -89,21 +91,11 @@ class Target(Settings):
 
 
 def names() -> list[str]:
-    """The targets, tables first."""
-    return sorted(shipped("reproduce", "targets"), key=lambda name: (name not in ORDER, [*ORDER, name].index(name)))
-
-
-ORDER = (
-    *("table-sota", "table-domainnet", "table-ablation", "table-aggregation", "table-slow", "table-fast", "table-pet"),
-    *("table-lambda-cos", "table-gamma", "table-teacher", "fig-overview", "fig-sensitivity", "fig-tsne"),
-    *("fig-sessions", "fig-weights", "fig-parameters", "fig-datasets"),
-)  # as they are listed
+    """The targets, as they are listed."""
+    return list(ORDER)
 
 
 @cache
 def read_target(name: str) -> Target:
     """The target of this name."""
-    if name not in names():
-        raise unknown("target", name, [*names(), ALL])
-    text = shipped("reproduce", "targets")[name].read_text(encoding="utf-8")
-    return Target.model_validate({"name": name, **parse_yaml(text, name)})
+    return Target.model_validate({"name": name, **read_shipped("target", name, "reproduce", "targets")})

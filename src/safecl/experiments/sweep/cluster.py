@@ -12,7 +12,7 @@ from typing import Any
 
 from safecl.errors import SafeclError
 from safecl.experiments.sweep.plan import Cell
-from safecl.experiments.sweep.worker import STATUS, Job, Outcome, work
+from safecl.experiments.sweep.worker import STATUS, Job, Outcome, first_line, work
 
 STOP = "stop"  # in a run's folder: asks its worker to save and stop
 RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and it resumes from its folder
@@ -32,7 +32,7 @@ class OnRay:
             more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **more)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise SafeclError(f"No Ray cluster could be reached at {address} ({_first(error)}).") from error
+            raise SafeclError(f"No Ray cluster could be reached at {address} ({first_line(error)}).") from error
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         wanted = any(cell.settings.device in ("auto", "cuda") for cell in cells)
         share = gpus if wanted and any(node.get("GPU", 0) for node in nodes) else 0.0
@@ -61,10 +61,7 @@ class OnRay:
         return [(self.running.pop(task)[0], self._outcome(task)) for task in ready]
 
     def stop(self, at_once: bool = False) -> None:
-        """Ask every run to save and stop; or end it where it is.
-
-        A file asks a run at work, once, so that it has time to save; tasks that have not begun are cancelled.
-        """
+        """A file asks a run at work, once, to save and stop; tasks that have not begun, or all, are cancelled."""
         for task, (_, folder) in self.running.items():
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +80,7 @@ class OnRay:
         except errors.RayError as error:
             if isinstance(error, errors.TaskCancelledError) or "KeyboardInterrupt" in str(error):
                 return Outcome("stopped")
-            return Outcome("failed", f"Ray lost its worker {RETRIES + 1} times ({_first(error)}).")
+            return Outcome("failed", f"Ray lost its worker {RETRIES + 1} times ({first_line(error)}).")
 
 
 def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> tuple[int, int]:
@@ -104,9 +101,7 @@ def require_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise SafeclError(
-            "--on ray needs Ray, which is not installed; install it with: pip install safecl[ray]."
-        ) from error
+        raise SafeclError("--on ray needs Ray, which is not installed; run: pip install safecl[ray].") from error
     return ray
 
 
@@ -126,7 +121,3 @@ def _watch(file: Path, over: threading.Event) -> None:
         if file.exists():
             _thread.interrupt_main(signal.SIGINT)  # Ray blocks the signal itself
             return
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -82,9 +82,7 @@ class Local:
         ended = [worker for worker in self.workers if worker.process.poll() is not None]
         self.workers = [worker for worker in self.workers if worker not in ended]
         for worker in ended:
-            assert worker.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                worker.process.stdin.close()
+            worker.process.communicate()  # closes its stdin
         return [(worker.cell, _outcome(worker)) for worker in ended]
 
     def stop(self, at_once: bool = False) -> None:
@@ -122,18 +120,13 @@ def ram_estimate(settings: RunSettings) -> int:
 def _outcome(worker: _Worker) -> Outcome:
     code = worker.process.returncode
     if code < 0:
-        return Outcome("died", f"Its process was ended by {_signal(-code)}")
+        names = {one.value: one.name for one in signal.Signals}
+        return Outcome("died", f"Its process was ended by {names.get(-code, f'signal {-code}')}")
     said = read_json(worker.folder / STATUS) or {}
     state = next((state for state, known in CODES.items() if known == code), None)
     if state is None or (state == "failed" and said.get("state") != "failed"):
         return Outcome("failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why.")
     return Outcome(state, str(said.get("sentence", "")) if state == "failed" else "")
-
-
-def _signal(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _resident(process: int) -> int:

@@ -1,12 +1,9 @@
-"""The runs of a sweep: base settings, a grid of keys, extra rows. Every run is checked before one starts.
-
-Nothing heavy is imported, so a wrong key is answered at once.
-"""
+"""The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and nothing heavy imported."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,17 +11,7 @@ from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical,
 from safecl.configure.sentences import keys
 from safecl.configure.words import nested, parse_words
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.config import (
-    RunSettings,
-    given_text,
-    load,
-    parse_yaml,
-    presets,
-    read_source,
-    run_name,
-    shipped,
-    source_text,
-)
+from safecl.experiments.config import RunSettings, given_text, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 from safecl.settings import flatten
@@ -67,19 +54,12 @@ class Plan:
     cells: list[Cell]
 
 
-def sweeps() -> list[str]:
-    """Names of the sweeps that ship with the package."""
-    return [*shipped("sweep", "sweeps")]
-
-
 def make_plan(source: str, words: Sequence[str] = (), objective: str | None = None) -> Plan:
-    """The runs of a sweep's file or preset, with ``key=value`` words on top.
+    """The runs of a sweep's file or preset; ``words``: replace values of the grid (``seed=[0,1]``), or go over the base.
 
-    A word for a key of the grid replaces its values, ``seed=[0,1]``; another one goes over the base. A key that the
-    method of a run does not have is omitted from that run, and runs that are then alike are one. All wrong runs are
-    named in one error.
+    A key that the method of a run does not have is omitted from that run, and runs that are then alike are one.
     """
-    name, parts = _read(source)
+    parts = _read(source)
     variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
     grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
     rows, exclude = ([flat(row) for row in parts[part]] for part in ("runs", "exclude"))
@@ -104,36 +84,35 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
         count += 1
         try:
             cell = resolve_cell(base, variants, varied, used)
-            if any(_fits(row, {**base, **varied, **spelt_settings(cell.settings)}) for row in exclude):
+            excluded = any(_fits(row, {**base, **varied, **spelt_settings(cell.settings)}) for row in exclude)
+            if excluded or (EVERY in grid.get("preset", ()) and not supported(cell.settings)):
                 continue
-            if not supported(cell.settings) and EVERY in grid.get("preset", ()):
-                continue
-            _check(cell.settings, objective)
+            if not supported(cell.settings):
+                method, protocol = cell.settings.method, cell.settings.stream.protocol or "class"
+                forms = f"stream.protocol={method.protocols[0]} or another method"
+                raise SafeclError(f"{method.title} has no {protocol}-incremental form; choose {forms}.")
+            if objective is not None and not cell.settings.stream.held_out:
+                raise SafeclError(f"{objective} needs held-out training pictures; set stream.held_out=0.2.")
             cells.setdefault(cell.name, cell)
         except SafeclError as error:
             wrong.setdefault(str(error), []).append(_title(varied))
     if wrong:
         lines = [f"  {named(titles)}: {sentence}" for sentence, titles in wrong.items()]
         bad = sum(map(len, wrong.values()))
-        head = f"{bad} of {count} runs of the sweep {source} {'is' if bad == 1 else 'are'} wrong, and none was started:"
+        head = f"{bad} of {count} runs of the sweep {source} are wrong, and none was started:"
         raise SafeclError("\n".join([head, *lines]))
     if not cells:
         raise SafeclError(f"The sweep {source} has no runs: all of them are excluded.")
     idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
     if idle:
         raise SafeclError(f"{', '.join(idle)} means nothing to any run of the sweep {source}; take it out.")
-    return Plan(name, list(cells.values()))
+    return Plan(Path(source).stem, list(cells.values()))
 
 
-def _read(source: str) -> tuple[str, dict[str, Any]]:
-    """The name of a sweep, and its four parts."""
-    if Path(source).suffix in (".yaml", ".yml"):
-        text = source_text(source)
-    elif source in sweeps():
-        text = shipped("sweep", "sweeps")[source].read_text(encoding="utf-8")
-    else:
-        raise unknown("sweep", source, [*sweeps(), "a YAML file"])
-    values = parse_yaml(text, source)
+def _read(source: str) -> dict[str, Any]:
+    """The four parts of a sweep."""
+    own = Path(source).suffix in (".yaml", ".yml")
+    values = read_source(source) if own else read_shipped("sweep", source, "sweep", "sweeps")
     for key in values:
         if key not in PARTS:
             raise unknown(f"part of a sweep, in {source},", str(key), PARTS)
@@ -141,9 +120,8 @@ def _read(source: str) -> tuple[str, dict[str, Any]]:
     for part, kind in PARTS.items():
         rows = found[part] if kind is list else [found[part]]
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            what = "a list of keys and values" if kind is list else "keys and values"
-            raise SafeclError(f"{part} in {source} must be {what}, like {{seed: {'[0, 1]' if part == 'grid' else 0}}}.")
-    return Path(source).stem, found
+            raise SafeclError(f"{part} in {source} must be {'a list of ' * (kind is list)}keys and values.")
+    return found
 
 
 def _values(key: str, value: Any, source: str) -> list[Any]:
@@ -167,8 +145,8 @@ def flat(values: Mapping[str, Any]) -> Values:
 
 
 def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
-    known = {*keys(RunSettings), "preset"}
-    for key in (key for part in parts for key in part):
+    known = set(keys(RunSettings))
+    for key in chain.from_iterable(parts):
         if key not in known:
             raise unknown(f"setting, in {source},", key, known)
 
@@ -187,51 +165,33 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
 
 
 def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
-    """Resolve one run: ``varied`` over the fitting ``variants`` over ``base`` over its preset, all by dotted keys.
-
-    A key that its method does not have is omitted; those that it has are added to ``used``.
-    """
+    """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; keys of its method go to ``used``."""
     source = str(varied.get("preset", base.get("preset", "safe")))
     if "preset" in varied:  # a preset brings its own method
         base = {key: value for key, value in base.items() if key not in METHOD}
-    below = canonical({key: value for key, value in read_source(source).items() if key != VARIANTS})
     chosen = {key: value for key, value in {**base, **varied}.items() if key in METHOD - {"preset"}}
-    method = method_name(overlay(below, _canonical(chosen)))
+    method = method_name(overlay(canonical(read_source(source)), canonical(nested(chosen))))
     if method not in method_settings():
         raise unknown("method", method, method_settings())
     has = set(keys(RunSettings, method))
-    if not method_settings()[method].trains:
-        has = {key for key in has if key.partition(".")[0] != "train"}
+    has -= set() if method_settings()[method].trains else {key for key in has if key.startswith("train")}
     used |= has & {*base, *varied}
-    told = {key: value for key, value in varied.items() if key in has | METHOD}
-    low, high = (
-        _canonical({key: value for key, value in part.items() if key in has and key != "preset"})
-        for part in (base, varied)
-    )
+    own = has - {"preset"}
+    low, high = (canonical(nested({key: part[key] for key in part if key in own})) for part in (base, varied))
     if variants:
         low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
     top = overlay(low, high)
-    return Cell(told, load(source, values=top), given_text(source, values=top))
-
-
-def _canonical(flat: Mapping[str, Any]) -> Values:
-    return canonical(nested(flat))
+    return Cell(
+        {key: varied[key] for key in varied if key in has | METHOD},
+        load(source, values=top),
+        given_text(source, values=top),
+    )
 
 
 def supported(settings: RunSettings) -> bool:
     """Whether the method takes the protocol of the stream, as far as the settings tell."""
     protocol = settings.stream.protocol or ("class" if settings.stream.kind == "glyphs" else None)
     return protocol is None or protocol in settings.method.protocols
-
-
-def _check(settings: RunSettings, objective: str | None) -> None:
-    if not supported(settings):
-        raise SafeclError(
-            f"{settings.method.title} has no {settings.stream.protocol or 'class'}-incremental form; choose "
-            f"stream.protocol={settings.method.protocols[0]} or another method."
-        )
-    if objective is not None and not settings.stream.held_out:
-        raise SafeclError(f"{objective} needs held-out training pictures; set stream.held_out=0.2.")
 
 
 def _fits(row: Mapping[str, Any], found: Mapping[str, Any]) -> bool:

@@ -1,60 +1,38 @@
-"""What a person sees during a sweep: a line per run at work and one for all; or plain lines in a log."""
+"""What a person sees during a sweep: a line for all of it and one per run at work; or plain lines in a log."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from safecl.engine.folder import read_json
 from safecl.engine.progress import Show, clock
 from safecl.experiments.sweep.worker import STATUS
 
-if TYPE_CHECKING:
-    from rich.console import Group
 
-
-@dataclass(frozen=True)
-class Place:
-    """How far a run is: session ``session`` of ``sessions``, in ``phase``, at ``done`` of ``total``."""
-
-    session: int
-    sessions: int
-    phase: str
-    done: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        """The part of the run that is done; sessions count alike."""
-        within = self.done / self.total if self.total else 0.0
-        return (self.session - 1 + within) / self.sessions if self.session and self.sessions else 0.0
-
-    def __str__(self) -> str:
-        if not self.session:
-            return "starting"
-        of = f" of {self.sessions}" if self.sessions else ""
-        return f"session {self.session}{of}, {self.phase} {self.done}/{self.total}"
-
-
-def read_place(folder: Path) -> Place:
-    """Where the run in a folder is, from the file that its worker writes."""
+def read_place(folder: Path) -> tuple[str, float]:
+    """How far the run in a folder is: in words, and as a share of the whole, to which all sessions count alike."""
     status, facts = read_json(folder / STATUS) or {}, read_json(folder / "facts.json") or {}
-    sessions = len(facts.get("stream", {}).get("sessions", []))
-    if status.get("state") != "running":
-        return Place(0, sessions, "", 0, 0)
-    return Place(status["session"], sessions, status["phase"], status["done"], status["total"])
+    session, sessions = status.get("session", 0), len(facts.get("stream", {}).get("sessions", []))
+    if not session or not sessions:
+        return "starting", 0.0
+    done, total = status["done"], status["total"]
+    share = (session - 1 + done / max(total, 1)) / sessions
+    return f"session {session} of {sessions}, {status['phase']} {done}/{total}", share
 
 
 @dataclass
 class Standing:
-    """All of a sweep at one moment. ``running``: by title, where each run is and the seconds it has taken."""
+    """All of a sweep at one moment. ``running``: by title, the place of each run, its share and its seconds so far."""
 
     total: int
     done: int
     failed: int
-    running: Mapping[str, tuple[Place, float]]
+    running: Mapping[str, tuple[str, float, float]]
     waiting: int
     took: Sequence[float]  # seconds of the runs that this sweep has finished
     jobs: int
@@ -62,91 +40,36 @@ class Standing:
     @property
     def left(self) -> float | None:
         """Seconds until the end: from the runs that are finished, or from how far those at work are."""
-        lengths = list(self.took)
-        lengths += [seconds / place.share for place, seconds in self.running.values() if place.share > 0.05]
+        lengths = [*self.took, *(seconds / share for _, share, seconds in self.running.values() if share > 0.05)]
         if not lengths:
             return None
         mean = sum(lengths) / len(lengths)
-        ahead = [max(mean - seconds, 0.0) for _, seconds in self.running.values()] + [mean] * self.waiting
+        ahead = [max(mean - seconds, 0.0) for *_, seconds in self.running.values()] + [mean] * self.waiting
         return max(sum(ahead) / max(min(self.jobs, len(ahead)), 1), max(ahead, default=0.0))
-
-    @property
-    def lines(self) -> list[str]:
-        """A line per run at work, and one for the whole."""
-        runs = [f"{title}: {place}, {clock(seconds)}" for title, (place, seconds) in self.running.items()]
-        return [*runs, str(self)]
 
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.done} of {self.total} runs done{failed}, {len(self.running)} at work, left {clock(self.left)}"
+        whole = f"{self.done} of {self.total} runs done{failed}, {len(self.running)} at work, left {clock(self.left)}"
+        runs = [f"{title}: {place}, {clock(seconds)}" for title, (place, _, seconds) in self.running.items()]
+        return "\n".join([whole, *runs])
 
 
 class Board:
-    """Shows nothing."""
+    """Shows a sweep inside ``with board.live``: drawn in place on a terminal, now and then in a log, or not at all."""
 
-    def __enter__(self) -> "Board":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def show(self, standing: Standing) -> None:
-        pass
-
-
-class PlainBoard(Board):
-    """A line where a run starts or ends, and all of the sweep every half minute."""
-
-    def __init__(self, every: float = 30.0) -> None:
+    def __init__(self, show: Show = "auto", every: float = 30.0, console: Console | None = None) -> None:
+        self.console = console or Console(quiet=show == "quiet")
+        self.drawn = self.console.is_terminal and show != "plain"
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.every, self.shown = every, time.monotonic()
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, standing: Standing) -> None:
-        if time.monotonic() - self.shown >= self.every:
+        """Lines are cut at the width of a terminal, and those below its end are omitted."""
+        if self.drawn:
+            self.live.update(Text(str(standing), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif time.monotonic() - self.shown >= self.every:
             self.shown = time.monotonic()
-            self.say("\n".join(standing.lines))
-
-
-class LiveBoard(Board):
-    """The lines of the runs at work, drawn anew in their place."""
-
-    def __init__(self) -> None:
-        from rich.live import Live
-
-        self.live = Live(auto_refresh=False, transient=True)
-
-    def __enter__(self) -> Board:
-        self.live.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.live.stop()
-
-    def say(self, text: str) -> None:
-        self.live.console.print(text, highlight=False, markup=False)
-
-    def show(self, standing: Standing) -> None:
-        self.live.update(drawn(standing, max(self.live.console.height - 1, 2)), refresh=True)
-
-
-def drawn(standing: Standing, height: int) -> "Group":
-    """The lines, none broken; where there are more than the terminal is high, the last runs are only counted."""
-    from rich.console import Group
-    from rich.text import Text
-
-    *runs, overall = standing.lines
-    if len(runs) >= height:
-        runs = [*runs[: height - 2], f"... and {len(runs) - height + 2} more"]
-    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in (*runs, overall)))
-
-
-def make_board(show: Show = "auto") -> Board:
-    """``auto``: live on a terminal, plain elsewhere."""
-    if show == "quiet":
-        return Board()
-    return LiveBoard() if show == "live" or (show == "auto" and sys.stdout.isatty()) else PlainBoard()
+            self.say(str(standing))

@@ -14,7 +14,7 @@ from safecl.experiments.identity import find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
-from safecl.experiments.sweep.progress import Board, Standing, make_board, read_place
+from safecl.experiments.sweep.progress import Board, Standing, read_place
 from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv, write_text
 from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted
@@ -25,7 +25,6 @@ from safecl.report.table import Table, as_latex
 On: TypeAlias = Literal["local", "ray"]
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
-BUSY = 2.0  # seconds until a run that another sweep works on is looked at again
 
 
 class How(TypedDict, total=False):
@@ -100,7 +99,8 @@ def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unp
     make_folder(folder)
     where = OnRay if how.get("on") == "ray" else Local
     executor: Executor = where(waiting, how.get("jobs"), how.get("gpus", 1.0))
-    with make_board(how.get("show", "auto")) as board:
+    board = Board(how.get("show", "auto"))
+    with board.live:
         already = f", {len(plan.cells) - len(waiting)} of them done already" if done else ""
         at_once = f"{executor.jobs} at once, {counted(executor.threads, 'thread')} each"
         board.say(f"{plan.name}: {counted(len(plan.cells), 'run')}{already}; {at_once}; in {folder}")
@@ -126,29 +126,24 @@ class Loop:
         self.folder, self.executor, self.board, self.total, self.command = folder, executor, board, total, command
         self.queue, self.done = deque(cells), total - len(cells)
         self.running: dict[str, tuple[Cell, float]] = {}
-        self.elsewhere: list[tuple[float, Cell]] = []  # runs of another sweep, and when to look again
         self.failed: dict[str, str] = {}
         self.deaths: Counter[str] = Counter()
         self.took: list[float] = []
 
-    def run(self, poll: float = POLL, busy: float = BUSY) -> dict[str, str]:
+    def run(self, poll: float = POLL) -> dict[str, str]:
         """The failed runs by their names, each with its sentence."""
         with stoppable() as stop:
-            while self.queue or self.running or self.elsewhere:
+            while self.queue or self.running:
                 if stop():
                     self._stop(poll)
                 self._start()
                 for cell, outcome in self.executor.finished():
-                    self._ended(cell, outcome, busy)
+                    self._ended(cell, outcome)
                 self.board.show(self._standing())
                 time.sleep(poll)
         return self.failed
 
     def _start(self) -> None:
-        now = time.monotonic()
-        # A run that another sweep has finished meanwhile is only read by its worker.
-        self.queue += [cell for when, cell in self.elsewhere if when <= now]
-        self.elsewhere = [each for each in self.elsewhere if each[0] > now]
         while self.queue and self.executor.room(self.queue[0]):
             cell = self.queue.popleft()
             given = f"# {self.command}\n{cell.given}" if self.command else cell.given
@@ -156,22 +151,23 @@ class Loop:
             self.executor.start(cell, self.folder / cell.name, job)
             self.running[cell.name] = cell, time.monotonic()
 
-    def _ended(self, cell: Cell, outcome: Outcome, busy: float) -> None:
+    def _ended(self, cell: Cell, outcome: Outcome) -> None:
+        said = outcome.sentence or "It was stopped"
         _, began = self.running.pop(cell.name)
         if outcome.state == "done":
             self.done += 1
             self.took.append(time.monotonic() - began)
             self.board.say(f"{cell.title}: done in {clock(self.took[-1])}")
-        elif outcome.state == "busy":
-            self.elsewhere.append((time.monotonic() + busy, cell))
+        elif outcome.state == "busy":  # what another sweep has finished by then is only read
+            self.queue.append(cell)
         elif outcome.state != "failed" and self.deaths[cell.name] < RETRIES:
             self.deaths[cell.name] += 1
             self.queue.appendleft(cell)
-            self.board.say(f"{cell.title}: {outcome.sentence or 'It was stopped'}; it resumes.")
+            self.board.say(f"{cell.title}: {said}; it resumes.")
         else:
             log = self.folder / cell.name / LOG
             times = f" {self.deaths[cell.name] + 1} times; its log is {log}." if outcome.state != "failed" else ""
-            self.failed[cell.name] = f"{outcome.sentence or 'It was stopped'}{times}"
+            self.failed[cell.name] = f"{said}{times}"
             self.board.say(f"{cell.title} failed: {self.failed[cell.name]}")
 
     def _stop(self, poll: float) -> None:
@@ -190,7 +186,7 @@ class Loop:
     def _standing(self) -> Standing:
         now = time.monotonic()
         running = {
-            cell.title: (read_place(self.folder / name), now - began) for name, (cell, began) in self.running.items()
+            cell.title: (*read_place(self.folder / name), now - began) for name, (cell, began) in self.running.items()
         }
-        waiting = len(self.queue) + len(self.elsewhere)
-        return Standing(self.total, self.done, len(self.failed), running, waiting, self.took, self.executor.jobs)
+        jobs = self.executor.jobs
+        return Standing(self.total, self.done, len(self.failed), running, len(self.queue), self.took, jobs)

@@ -1,8 +1,4 @@
-"""One run of a sweep, in a process of its own: ``python -m safecl.experiments.sweep.worker FOLDER``.
-
-The job comes as a line of JSON on stdin, which then stays open. It is closed when the sweep is gone: then the run saves
-its state and stops.
-"""
+"""One run of a sweep, in a process of its own: ``python -m safecl.experiments.sweep.worker FOLDER``."""
 
 import contextlib
 import json
@@ -13,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +25,7 @@ State: TypeAlias = Literal["done", "failed", "stopped", "busy", "died"]
 CODES: dict[State, int] = {"done": 0, "failed": 2, "busy": 75, "stopped": 130}  # of the process
 STATUS, LOG, LOCK = "status.json", "worker.log", "worker.lock"  # in the run's folder
 NOTE_SECONDS = 1.0  # between two notes of where a run is
+LOCK_SECONDS = 2.0  # that a worker waits for another one on the same run
 
 
 @dataclass(frozen=True)
@@ -68,14 +65,12 @@ class Status(Plain):
         self.note(phase.title, phase.done, phase.total)
 
     def note(self, title: str, done: int, total: int) -> None:
-        """``title``: "Session 2  fast", as the engine names its phases; empty before the first."""
-        now = time.monotonic()
-        if self.noted and now - self.noted < self.note_seconds:
+        """``title``: "Session 2  fast", as the engine names its phases."""
+        if self.noted and time.monotonic() - self.noted < self.note_seconds:
             return
-        self.noted = now
-        session, _, phase = title.partition("  ")
-        number = session.rpartition(" ")[2]
-        place = {"session": int(number) if number.isdecimal() else 0, "phase": phase, "done": done, "total": total}
+        self.noted = time.monotonic()
+        session, _, phase = title.removeprefix("Session ").partition("  ")
+        place = {"session": int(session), "phase": phase, "done": done, "total": total}
         with contextlib.suppress(SafeclError):  # a run does not end because its progress cannot be shown
             write_json(self.folder / STATUS, {"state": "running", **place, **self.host})
 
@@ -83,14 +78,14 @@ class Status(Plain):
 def work(folder: Path, job: Job) -> Outcome:
     """Run a job in ``folder`` unless another worker does; what is said goes to its log."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK, timeout=0)
+    lock = FileLock(folder / LOCK, timeout=LOCK_SECONDS)
     try:
         lock.acquire()
     except Timeout:
         return Outcome("busy")
     with lock, (folder / LOG).open("a", encoding="utf-8", errors="replace", buffering=1) as log:
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            Status(folder).note("", 0, 0)
+            Status(folder).note("Session 0", 0, 0)
             outcome = _run(folder, job)
             if outcome.sentence:
                 print(outcome.sentence, flush=True)
@@ -100,7 +95,7 @@ def work(folder: Path, job: Job) -> Outcome:
 
 
 def _run(folder: Path, job: Job) -> Outcome:
-    try:
+    def run() -> None:
         import torch
 
         from safecl.experiments.config import validate
@@ -108,18 +103,34 @@ def _run(folder: Path, job: Job) -> Outcome:
 
         torch.set_num_threads(job.threads)
         launch(validate(job.settings), folder, Status(folder), facts={"command": job.command}, given=job.given)
-    except SafeclError as error:
-        return Outcome("failed", str(error))
+
+    try:
+        sentence = attempt(run, f"; see {folder / LOG}.")
     except (Stopped, KeyboardInterrupt):
         return Outcome("stopped")
+    return Outcome("failed", sentence) if sentence else Outcome("done")
+
+
+def attempt(run: Callable[[], object], where: str = "") -> str:
+    """The sentence on why ``run`` failed, empty where it did not; the traceback of a bug is printed."""
+    try:
+        run()
+    except Stopped:
+        raise
+    except SafeclError as error:
+        return str(error)
     except Exception as error:
         traceback.print_exc()
-        first = next(iter(str(error).strip().splitlines()), "")
-        return Outcome("failed", f"It ended with {type(error).__name__}: {first}; {folder / LOG} says where.")
-    return Outcome("done")
+        return f"It ended with {type(error).__name__}: {first_line(error)}{where}"
+    return ""
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "").rstrip(".")
 
 
 def main() -> None:
+    """The job is a line of JSON on stdin, which is closed when the sweep is gone: the run then saves and stops."""
     job = Job(**json.loads(sys.stdin.readline()))
     threading.Thread(target=_stop_without_sweep, daemon=True).start()
     outcome = work(Path(sys.argv[1]), job)
