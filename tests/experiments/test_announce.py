@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from safecl.experiments.announce import announce, cut
+from safecl.experiments.launch import announce, cut
 from safecl.streams.catalog import open_stream
 from safecl.streams.settings import parse_stream
 from safecl.streams.stream import Stream

@@ -12,8 +12,7 @@ from safecl.cli.sweep import check_place, list_cells
 from safecl.cli.terminal import make_console
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.reproduce.plan import all_cells, make_jobs
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_target
+from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
 from safecl.lines import counted, print_sentence
 from safecl.report import words as said

@@ -11,8 +11,7 @@ from rich.text import Text
 from safecl.cli.terminal import make_console
 from safecl.engine.progress import Show
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.sweep.objective import check_objective
-from safecl.experiments.sweep.plan import Plan, make_plan
+from safecl.experiments.sweep.plan import Plan, check_objective, make_plan
 from safecl.report.table import Table, make_table, print_table
 
 PLACES = ("local", "ray")

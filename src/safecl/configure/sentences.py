@@ -61,24 +61,18 @@ def keys(run: type[BaseModel], method: str | None = None) -> list[str]:
     return sorted({key for key, *_ in all_keys(run, method)})
 
 
-def all_keys(run: type[BaseModel], method: str | None = None) -> Iterator[tuple[str, Any, type[BaseModel]]]:
+def all_keys(
+    model: type[BaseModel], method: str | None = None, above: str = ""
+) -> Iterator[tuple[str, Any, type[BaseModel]]]:
     """(key, its field, the settings class it stands in) for every key; a key of several classes comes several times."""
-    for name, field in run.model_fields.items():
-        yield name, field, run
-        groups = models(field.annotation)
-        if name == "method":
-            groups = [settings for key, settings in method_settings().items() if method in (None, key)]
-        for model in groups:
-            for inner, below in model.model_fields.items():
-                deeper = models(below.annotation)
-                if not deeper:
-                    yield f"{name}.{inner}", below, model
-                    continue
-                place = inner if inner in method_groups() else f"{name}.{inner}"
-                yield place, below, model
-                for group in deeper:
-                    for key, last in group.model_fields.items():
-                        yield f"{place}.{key}", last, group
+    for name, field in model.model_fields.items():
+        inside = models(field.annotation)
+        key = name if not above or (inside and name in method_groups()) else f"{above}.{name}"
+        yield key, field, model
+        if key == "method":
+            inside = [settings for one, settings in method_settings().items() if method in (None, one)]
+        for group in inside:
+            yield from all_keys(group, method, key)
 
 
 def _no_such_key(key: str, place: list[str], known: list[str], method: str, run: type[BaseModel]) -> SafeclError:

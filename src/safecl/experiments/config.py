@@ -112,7 +112,6 @@ def read_shipped(what: str, name: str, *folder: str) -> Values:
 
 
 def presets() -> list[str]:
-    """Names of the presets that ship with the package."""
     return [*shipped("presets")]
 
 
@@ -139,7 +138,6 @@ def source_text(source: str) -> str:
 
 
 def read_source(source: str) -> Values:
-    """What a preset or a YAML file says."""
     return parse_yaml(source_text(source), source)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from safecl.backbone.load import load_backbone
 from safecl.engine.folder import read_json
-from safecl.engine.identity import FILE, Identity, difference, identity, of_parts
+from safecl.engine.identity import FILE, Identity, difference, of_parts
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
@@ -26,13 +26,11 @@ class Identities:
 
     def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
         """``stream``: in place of the one that the settings name."""
-        parts = build(settings, stream, pictures=self._pictures, weights=self._weights)
-        if stream is not None:
-            return identity(parts.resolved, parts.backbone, parts.stream)
-        key = settings.stream, settings.seed, settings.method.joint, parts.backbone.size
+        backbone, opened, resolved, _ = build(settings, stream, pictures=self._pictures, weights=self._weights)
+        key = settings.stream if stream is None else stream, settings.seed, settings.method.joint, backbone.size
         if key not in self._data:
-            self._data[key] = {"protocol": parts.stream.protocol, "sessions": parts.stream.fingerprint()}
-        return of_parts(parts.resolved, parts.backbone, self._data[key])
+            self._data[key] = {"protocol": opened.protocol, "sessions": opened.fingerprint()}
+        return of_parts(resolved, backbone, self._data[key])
 
 
 def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity] | None = None) -> set[str]:

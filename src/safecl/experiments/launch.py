@@ -1,9 +1,12 @@
 """From settings to a finished run: what stands behind ``safecl run`` and ``safecl.run``."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -15,16 +18,17 @@ from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.progress import Progress, Quiet, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.errors import SafeclError
-from safecl.experiments.announce import announce
 from safecl.experiments.config import RunSettings, given_text, load, run_name
-from safecl.lines import plain
+from safecl.lines import counted, plain
 from safecl.methods.catalog import make_method
 from safecl.report.sentences import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read
 from safecl.streams.collection import Collection
-from safecl.streams.settings import GlyphsSettings, StreamSettings
+from safecl.streams.settings import FolderSettings, GlyphsSettings, HuggingFaceSettings, StreamSettings, TableSettings
 from safecl.streams.stream import Stream
+
+MIN_TEST_PICTURES = 5  # per class, below which its accuracy is rough
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,23 +86,17 @@ def run(
     return Result(place, page, summary)
 
 
-class Parts(NamedTuple):
-    """What settings name. ``resolved``: the settings with what the pictures decide; ``sentences``: what to know."""
-
-    backbone: Backbone
-    stream: Stream
-    resolved: dict[str, Any]
-    sentences: list[str]
-
-
 def build(
     settings: RunSettings,
     stream: Stream | None = None,
     *,
     pictures: Callable[[StreamSettings], Collection] = read,
     weights: Callable[[BackboneSettings], Backbone] = load_backbone,
-) -> Parts:
-    """What ``settings`` name, with ``stream`` in place of theirs; ``pictures`` and ``weights``: who reads them."""
+) -> tuple[Backbone, Stream, dict[str, Any], list[str]]:
+    """What ``settings`` name, the settings with what the pictures decide, and sentences on what to know.
+
+    ``stream``: in place of the one that they name. ``pictures`` and ``weights``: who reads them.
+    """
     sentences = []
     drawn = isinstance(settings.stream, GlyphsSettings)  # at the embedded backbone's own size
     data = pictures(settings.stream) if stream is None and not drawn else None
@@ -115,7 +113,7 @@ def build(
         stream = stream.copy(backbone.size)
         sentences += announce(stream)
         resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
-    return Parts(backbone, stream.joint() if settings.method.joint else stream, resolved, sentences)
+    return backbone, stream.joint() if settings.method.joint else stream, resolved, sentences
 
 
 def launch(
@@ -166,3 +164,45 @@ def launch(
     finally:
         for each in accelerator.trackers:
             each.finish()
+
+
+def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator[str]:
+    """How ``stream``, opened with ``settings``, is cut into sessions, and what will make its numbers rough."""
+    yield f"{stream.name}: {cut(stream)}{_otherwise(stream, settings)}."
+    labels = stream.labels
+    if len(labels) == 1:
+        yield f"Note: there is a single class, {labels[0]!r}, so every answer will be right; add another class."
+    parts = range(1, len(stream.test_parts) + 1)
+    tested = Counter(label for part in parts for label in stream.test(part).labels)
+    few = sorted((tested[label], str(label)) for label in labels if tested[label] < MIN_TEST_PICTURES)
+    if few and not tested:
+        yield "Note: no class has a test picture, so there will be no accuracy; a class needs at least two pictures."
+    elif few:
+        least = f"{few[0][1]!r} has {counted(few[0][0], 'test picture')}"
+        share = f"{len(few)} of {len(labels)} classes have fewer than {MIN_TEST_PICTURES} test pictures"
+        yield f"Note: {share} ({least}), so accuracies will be rough."
+
+
+def cut(stream: Stream) -> str:
+    """The sessions in words: "12 classes in 6 sessions of 2", "196 classes in 10 sessions of 16 and 9 × 20"."""
+    classes, sizes = counted(len(stream.labels), "class", "classes"), [len(labels) for _, labels in stream.sessions]
+    if len(sizes) == 1:
+        return f"{classes} in 1 session"
+    if stream.protocol != "class":
+        kind = "the same in each" if stream.protocol == "domain" else "known and new ones in each"
+        return f"{classes}, {kind} of {len(sizes)} sessions: {', '.join(name for name, _ in stream.sessions)}"
+    runs = [(size, len(list(some))) for size, some in groupby(sizes)]
+    *first, last = [f"{count} × {size}" if count > 1 and len(runs) > 1 else str(size) for size, count in runs]
+    return f"{classes} in {len(sizes)} sessions of {', '.join(first)}{' and ' if first else ''}{last}"
+
+
+def _otherwise(stream: Stream, settings: StreamSettings | None) -> str:
+    """The setting for other sessions, where the cut is the default one."""
+    if not isinstance(settings, FolderSettings | TableSettings | HuggingFaceSettings) or stream.protocol != "class":
+        return ""
+    if settings.first is not None or settings.step is not None:
+        return ""
+    classes, step = len(stream.labels), len(stream.sessions[0][1])
+    other = 2 * step if 2 * step < classes else 1
+    count = math.ceil(classes / other)
+    return f"; stream.step={other} makes {count} sessions" if count not in (1, len(stream)) else ""

@@ -10,8 +10,7 @@ from safecl.experiments.config import load
 from safecl.experiments.reproduce import estimate as module
 from safecl.experiments.reproduce.estimate import Size, estimate, kept, passes, stream_size
 from safecl.experiments.reproduce.plan import make_job
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import read_target
+from safecl.experiments.reproduce.targets import read_scale, read_target
 from safecl.streams.catalog import open_stream
 from safecl.streams.settings import parse_stream
 

@@ -6,10 +6,9 @@ import pytest
 
 from safecl.backbone import hub
 from safecl.backbone.settings import BackboneSettings
-from safecl.experiments.reproduce.needs import missing, missing_weights
 from safecl.experiments.reproduce.plan import make_job
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import read_target
+from safecl.experiments.reproduce.reproduce import missing, missing_weights
+from safecl.experiments.reproduce.targets import read_scale, read_target
 
 
 def offline(name: str) -> None:

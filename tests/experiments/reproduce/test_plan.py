@@ -6,8 +6,7 @@ import pytest
 
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.plan import Entry, Job, make_job
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import PRESETS, Preset, names, read_target
+from safecl.experiments.reproduce.targets import PRESETS, Preset, names, read_scale, read_target
 from safecl.experiments.sweep.plan import Cell
 from safecl.settings import flatten
 from safecl.streams.datasets import DATASETS

@@ -15,8 +15,7 @@ from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.plan import make_jobs
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import names
+from safecl.experiments.reproduce.targets import names, read_scale
 from safecl.experiments.sweep.plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]

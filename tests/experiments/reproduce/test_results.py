@@ -11,8 +11,7 @@ import pytest
 from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.plan import Job, make_job
 from safecl.experiments.reproduce.results import Line, Shown, fill, judge
-from safecl.experiments.reproduce.scales import read_scale
-from safecl.experiments.reproduce.targets import read_target
+from safecl.experiments.reproduce.targets import read_scale, read_target
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
 

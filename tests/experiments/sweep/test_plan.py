@@ -10,8 +10,7 @@ import yaml
 
 from safecl.errors import SafeclError
 from safecl.experiments.config import load, presets
-from safecl.experiments.sweep.objective import check_objective
-from safecl.experiments.sweep.plan import Plan, make_plan
+from safecl.experiments.sweep.plan import Plan, check_objective, make_plan
 from safecl.methods.catalog import method_settings
 
 

@@ -6,8 +6,17 @@ from typing import Any
 
 from safecl.configure.words import parse_words
 from safecl.errors import SafeclError
-from safecl.experiments.reproduce.scales import Scale, StandIn
-from safecl.experiments.reproduce.targets import BASELINE, SAFE, Column, Preset, Row, Target, read_target
+from safecl.experiments.reproduce.targets import (
+    BASELINE,
+    SAFE,
+    Column,
+    Preset,
+    Row,
+    Scale,
+    StandIn,
+    Target,
+    read_target,
+)
 from safecl.experiments.sweep.plan import Cell, check_keys, flat, resolve_cell, supported
 
 BASELINES: dict[Preset, str] = {"safe": "ranpac", "paper": "ranpac-published", "published": "ranpac-published"}
@@ -41,14 +50,12 @@ class Job:
 
     @property
     def cells(self) -> list[Cell]:
-        """Its runs, each once."""
         return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())
 
 
 def make_jobs(
     targets: Sequence[str], scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None
 ) -> list[Job]:
-    """The runs of several targets by their names."""
     return [make_job(read_target(name), scale, preset, words, repeat) for name in targets]
 
 
@@ -64,7 +71,7 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
         raise SafeclError(f"--seeds {repeat} is wrong: the scale {scale.name} has 1 to {len(scale.seeds)} seeds.")
     given = flat(parse_words(words))
     check_keys([given], "the words")
-    rows = [row for row in target.rows if scale.name in (row.scales or [scale.name])]
+    rows = [row for row in target.rows if row.at(scale.name)]
     left_out: list[str] = []
     columns, streams = _columns(target, scale, left_out)
     entries = []
@@ -112,12 +119,12 @@ def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tu
     by_stream = any(column.stream for column in target.columns)
     parts = []
     for axis, lines in zip(target.axes or ("", ""), (target.rows, target.columns), strict=True):
-        omitted = [line.label for line in lines if line.scales and scale.name not in line.scales]
+        omitted = [line.label for line in lines if not line.at(scale.name)]
         parts += [f"{axis} {', '.join(omitted)}".strip()] if omitted else []
     left_out += [f"{'; '.join(parts)}: left out at this scale"] if parts else []
     for place, column in enumerate(target.columns):
         name = column.stream or target.stream
-        if column.mean or name is None or (column.scales and scale.name not in column.scales):
+        if column.mean or name is None or not column.at(scale.name):
             continue
         stream = scale.stream(name)
         shown = next((label for label, one in streams.items() if by_stream and one is stream), None)

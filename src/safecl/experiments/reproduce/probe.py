@@ -26,86 +26,83 @@ MAX_TSNE_PICTURES = 40  # per class
 
 
 class Probe:
-    """Evaluates finished runs below ``folder``; ``kept``: where results go; ``cut``: what the runs had of a stream."""
+    """Evaluates finished runs below ``folder``; ``kept``: where results go; ``cut``: what they had of a stream."""
 
-    def __init__(self, folder: Path, kept: Path, cut: Callable[[Stream], Stream] | None = None) -> None:
+    def __init__(self, folder: Path, kept: Path, cut: tuple[int, int] | None = None) -> None:
         self.folder, self.kept, self.cut = folder, kept, cut
         self._open: tuple[str, Method, Stream] | None = None
 
     def accuracy(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
         """Final accuracy with other settings of the answer, such as ``gamma``; nothing is trained."""
-
-        def ask() -> dict[str, Any]:
-            method, stream = self.restored(cell)
-            before = method.settings
-            values: dict[str, Any] = before.model_dump()
-            values["answer"] |= answer
-            method.settings = type(before).model_validate(values)
-            try:
-                tests = _tests(method, stream)
-                right = [method.logits(images).argmax(dim=1).cpu() == targets for images, targets in tests]
-            finally:
-                method.settings = before
-            return {"accuracy": torch.cat(right).double().mean().item() if right else None}
-
-        found: float | None = self._once(cell, {"answer": dict(answer)}, ask)["accuracy"]
+        found: float | None = self._once(cell, _accuracy, dict(answer))["accuracy"]
         return found
 
     def weights(self, cell: Cell) -> dict[str, Any]:
         """By class in the order of learning: mean aggregation weights, and the session that brought it."""
-
-        def ask() -> dict[str, Any]:
-            method, stream = self.restored(cell)
-            sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
-            counts = torch.zeros(len(method.classes))
-            for images, targets in _tests(method, stream):
-                for output, alpha in method.weights(method.all_logits(images)).items():
-                    sums[output].index_add_(0, targets, alpha.float().cpu())
-                counts.index_add_(0, targets, torch.ones(len(targets)))
-            means = {output: (total / counts.clamp(min=1)).tolist() for output, total in sums.items()}
-            session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
-            return {**means, "session": [session[label] for label in method.classes]}
-
-        return self._once(cell, {"weights": True}, ask)
+        return self._once(cell, _weights)
 
     def features(self, cell: Cell, network: str, seen: int = 5, unseen: int = 5) -> dict[str, Any]:
         """Features of test pictures of ``seen`` classes of the first session and ``unseen`` of later ones, with labels.
 
         ``network``: ``backbone``, or a key of the method's features.
         """
-
-        def ask() -> dict[str, Any]:
-            method, stream = self.restored(cell)
-            first, later = chosen_classes(stream, seen, unseen)
-            rows, labels = [], []
-            for pictures in _parts(stream):
-                places = _some(pictures, [*first, *later])
-                for images in _batches(method, stream, pictures, places):
-                    found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
-                    rows += found.float().cpu().tolist()
-                labels += [str(pictures.labels[i]) for i in places]
-            return {"features": rows, "labels": labels, "seen": [*map(str, first)], "unseen": [*map(str, later)]}
-
-        return self._once(cell, {"features": network, "seen": seen, "unseen": unseen}, ask)
+        return self._once(cell, _features, network, seen, unseen)
 
     def restored(self, cell: Cell) -> tuple[Method, Stream]:
         """The method of a finished run as it was after the last session, and its stream."""
         if self._open is None or self._open[0] != cell.name:
             method, stream = restore(self.folder / cell.name, cell)
-            self._open = cell.name, method, self.cut(stream) if self.cut else stream
+            self._open = cell.name, method, stream.excerpt(*self.cut) if self.cut else stream
         return self._open[1:]
 
-    def _once(self, cell: Cell, question: Mapping[str, Any], ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _once(self, cell: Cell, ask: Callable[..., dict[str, Any]], *question: Any) -> dict[str, Any]:
         """The kept answer to a question, or a new one."""
         run = read_json(self.folder / cell.name / FILE)  # a run that was repeated is evaluated again
-        file = self.kept / f"{cell.name}-{digest({'run': run, 'question': dict(question)})[:8]}.json"
+        file = self.kept / f"{cell.name}-{digest({'run': run, 'question': [ask.__name__, *question]})[:8]}.json"
         found = read_json(file)
         if found is None:
             with torch.no_grad():
-                found = ask()
+                found = ask(*self.restored(cell), *question)
             self.kept.mkdir(parents=True, exist_ok=True)
             write_json(file, found)
         return found
+
+
+def _accuracy(method: Method, stream: Stream, answer: Mapping[str, Any]) -> dict[str, Any]:
+    before = method.settings
+    values: dict[str, Any] = before.model_dump()
+    values["answer"] |= answer
+    method.settings = type(before).model_validate(values)
+    try:
+        tests = _tests(method, stream)
+        right = [method.logits(images).argmax(dim=1).cpu() == targets for images, targets in tests]
+    finally:
+        method.settings = before
+    return {"accuracy": torch.cat(right).double().mean().item() if right else None}
+
+
+def _weights(method: Method, stream: Stream) -> dict[str, Any]:
+    sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
+    counts = torch.zeros(len(method.classes))
+    for images, targets in _tests(method, stream):
+        for output, alpha in method.weights(method.all_logits(images)).items():
+            sums[output].index_add_(0, targets, alpha.float().cpu())
+        counts += targets.bincount(minlength=len(counts))
+    means = {output: (total / counts.clamp(min=1)).tolist() for output, total in sums.items()}
+    session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
+    return {**means, "session": [session[label] for label in method.classes]}
+
+
+def _features(method: Method, stream: Stream, network: str, seen: int, unseen: int) -> dict[str, Any]:
+    first, later = chosen_classes(stream, seen, unseen)
+    rows, labels = [], []
+    for pictures in _parts(stream):
+        places = _some(pictures, [*first, *later])
+        for images in _batches(method, stream, pictures, places):
+            found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
+            rows += found.float().cpu().tolist()
+        labels += [str(pictures.labels[i]) for i in places]
+    return {"features": rows, "labels": labels, "seen": [*map(str, first)], "unseen": [*map(str, later)]}
 
 
 def _parts(stream: Stream) -> Iterator[Pictures]:
@@ -131,13 +128,13 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
     states = sorted((folder / "state").glob("session_*.safetensors"))
     if not states:
         raise SafeclError(f"{folder} holds no state of the run; delete the folder and start again.")
-    settings, parts = cell.settings, build(cell.settings)
+    settings, (backbone, stream, *_) = cell.settings, build(cell.settings)
     device = choose_device(settings.device)
-    backbone = parts.backbone.to(device, choose_precision(settings.precision, device))
+    backbone = backbone.to(device, choose_precision(settings.precision, device))
     method = make_method(settings.method, backbone, settings.seed)
     tensors, facts = load_state(states[-1])
     method.restore(tensors, facts["classes"])
-    return method.eval(), parts.stream
+    return method.eval(), stream
 
 
 def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], list[Any]]:

@@ -1,11 +1,15 @@
 """Run what targets need and make their tables and figures; what is done already is only read."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Unpack
 
+from safecl.backbone import hub
+from safecl.backbone.settings import EMBEDDED, BackboneSettings
 from safecl.configure.words import parse_words
 from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
@@ -15,13 +19,11 @@ from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
-from safecl.experiments.reproduce.needs import missing
 from safecl.experiments.reproduce.page import record, write_index
 from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
 from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
-from safecl.experiments.reproduce.scales import Scale
-from safecl.experiments.reproduce.targets import Preset, Row
+from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, flat, named
 from safecl.experiments.sweep.sweep import How, make_folder, run_cells
@@ -33,11 +35,13 @@ from safecl.report.export import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
 from safecl.streams.catalog import open_stream
+from safecl.streams.datasets import DATASETS
+from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
 from safecl.streams.stream import Stream
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
 SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
-CLASSES, EACH = 4, 2  # of the session of a trial, and pictures per class: one batch
+TRIAL = 4, 2  # classes of its session, and pictures per class: one batch
 STREAM = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
 
 
@@ -100,7 +104,6 @@ class Reproduction:
         return self.known[cell.name]
 
     def waiting(self) -> list[Cell]:
-        """The runs that are not done."""
         done = self.done()
         return [cell for cell in self.cells if cell.name not in done]
 
@@ -115,28 +118,24 @@ class Reproduction:
         done = self.done()
         self.identities = Identities()  # the pictures and weights that it has read need not stay in memory
         if self.trial:
-            tried = {cell.name: self._try(cell) for cell in cells if cell.name not in done}
+            tried = {cell.name: attempt(self._try, cell) for cell in cells if cell.name not in done}
             self.failed = {name: sentence for name, sentence in tried.items() if sentence}
         elif cells:
             self.failed = run_cells(Plan(f"reproduce {self.scale.name}", cells), self.runs_folder, done, **how)
 
-    def _try(self, cell: Cell) -> str:
-        """Learn a few pictures of the first session in one step and test; gives the sentence of an error, if any."""
-
-        def run() -> None:
-            settings, stream = shortened(cell)
-            launch(settings, self.runs_folder / cell.name, given=cell.given, stream=stream)
-
-        return attempt(run)
+    def _try(self, cell: Cell) -> None:
+        settings, stream = shortened(cell)
+        launch(settings, self.runs_folder / cell.name, given=cell.given, stream=stream)
 
     def make(self, without: Mapping[str, set[str]], say: Callable[[str], None]) -> list[Made]:
         """Tables and figures of all targets from the finished runs, and the page."""
         make_folder(self.place)
-        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", excerpt if self.trial else None)
+        self.lacking = {name: sentence for sentence, names in [*without.items()][::-1] for name in names}
+        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", TRIAL if self.trial else None)
         made = []
         for job in self.jobs:
             say(f"{job.target.name}: table and figure")
-            made.append(self._make(job, probe, without))
+            made.append(self._make(job, probe))
         title = f"The paper's tables and figures: {self.scale.title}"
         seeds = counted(self.repeat or self.scale.repeat, "seed")
         trial = "; only one step of one session was run, so the numbers mean nothing" if self.trial else ""
@@ -148,15 +147,15 @@ class Reproduction:
         done = self.done()
         return [(cell, read_run(self.runs_folder / cell.name)) for cell in cells if cell.name in done]
 
-    def _make(self, job: Job, probe: Probe, without: Mapping[str, set[str]]) -> Made:
+    def _make(self, job: Job, probe: Probe) -> Made:
         target, stem, files = job.target, self.place / job.target.name, []
         runs = {cell.name: run for cell, run in self._finished(job.cells)}
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
         table, claims = tables.target_table(columns, lines), [] if self.trial else judge(target, lines)
-        drawing, reason = self._draw(job, lines, runs, probe, without)
+        drawing, reason = self._draw(job, lines, runs, probe)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
-        left_out = [*job.left_out, *self._not_run(job, runs, without), *([f"the figure: {reason}"] if reason else [])]
+        left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
             caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
             texts = {".csv": tables.cells_csv(columns, lines), ".tex": as_latex(table, caption)}
@@ -177,47 +176,73 @@ class Reproduction:
         )
         return Made(job, columns, lines, claims, sentences, left_out, files)
 
-    def _draw(
-        self, job: Job, lines: list[Line], runs: Mapping[str, Run], probe: Probe, without: Mapping[str, set[str]]
-    ) -> tuple[Drawing | None, str]:
+    def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
         """The figure of a target that is one; without it, the reason."""
         if job.target.kind == "table":
             return None, ""
         if self.trial and job.target.kind in SEVERAL:
             return None, "a trial has one session only"
-        gone = {name for names in without.values() for name in names}
-        streams = {label: cell for label, cell in self.shown_streams(job).items() if cell.name not in gone}
+        streams = {label: cell for label, cell in self.shown_streams(job).items() if cell.name not in self.lacking}
         try:
             drawing = draw(job, lines, runs, probe, streams)
         except SafeclError as error:
             return None, str(error)
         return drawing, "" if drawing else "none of its runs is done, or none of its pictures is there"
 
-    def _not_run(self, job: Job, runs: Mapping[str, Run], without: Mapping[str, set[str]]) -> list[str]:
-        """Why cells of a target have no number."""
-        lacking = {name: sentence for sentence, names in reversed(without.items()) for name in names}
+    def _not_run(self, job: Job, runs: dict[str, Run]) -> list[str]:
         reasons: dict[str, list[str]] = {}
         for cell in [*job.cells, *self.shown_streams(job).values()]:
             failed = f"it failed: {self.failed[cell.name]}" if cell.name in self.failed else "it is not done"
-            reason = lacking.get(cell.name) or failed
-            if cell.name not in runs and (cell in job.cells or cell.name in lacking):
-                reasons.setdefault(reason, []).append(cell.title)
+            if cell.name not in runs and (cell in job.cells or cell.name in self.lacking):
+                reasons.setdefault(self.lacking.get(cell.name, failed), []).append(cell.title)
         return [f"{named(titles)}: {reason}" for reason, titles in reasons.items()]
 
 
 def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
     """Settings with one epoch of a batch that holds all pictures, and the part of the stream that a trial has."""
     settings = cell.settings
-    batch = max(settings.train.batch_size, CLASSES * EACH)
+    batch = max(settings.train.batch_size, prod(TRIAL))
     change = {"epochs": 1, "later_epochs": None, "later_horizon": None, "milestones": (), "batch_size": batch}
     short = settings.model_copy(update={"train": settings.train.model_copy(update=change)})
-    return short, excerpt(open_stream(settings.stream, seed=settings.seed))
-
-
-def excerpt(stream: Stream) -> Stream:
-    return stream.excerpt(CLASSES, EACH)
+    return short, open_stream(settings.stream, seed=settings.seed).excerpt(*TRIAL)
 
 
 def free_disk(folder: Path) -> int:
     """Bytes that are free where ``folder`` is or will be."""
     return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def missing(cells: Iterable[Cell], weights: bool = True) -> dict[str, set[str]]:
+    """A sentence on each missing thing, with the names of the cells that need it; ``weights``: of the backbone too."""
+    data, network = cache(missing_data), cache(missing_weights)
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        for sentence in (data(cell.settings.stream), network(cell.settings.backbone) if weights else None):
+            if sentence is not None:
+                found.setdefault(sentence, set()).add(cell.name)
+    return found
+
+
+def missing_data(stream: StreamSettings) -> str | None:
+    """What is missing of a stream's pictures; None where they are there."""
+    if isinstance(stream, DatasetSettings):
+        try:
+            DATASETS[stream.name].at(data_root(stream.root))
+        except SafeclError as error:
+            return str(error)
+    if isinstance(stream, FolderSettings | TableSettings) and not Path(stream.path).expanduser().exists():
+        return f"The pictures {stream.path} do not exist."
+    return None
+
+
+def missing_weights(backbone: BackboneSettings) -> str | None:
+    """What is missing of a backbone's weights; None where they are there or can be fetched."""
+    if backbone.weights not in (None, "random") and not Path(backbone.weights).expanduser().is_file():
+        return f"The weight file {backbone.weights} does not exist."
+    try:
+        if backbone.weights is None and backbone.name != EMBEDDED:
+            hub.check_hub(backbone.name)
+    except ConnectionError as error:
+        known = f"The weights of {backbone.name} are not cached, and the Hugging Face hub cannot be reached ({error})"
+        return f"{known}; go online once, or copy them into its cache."
+    return None

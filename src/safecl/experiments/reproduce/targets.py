@@ -1,10 +1,13 @@
-"""A target: a table or a figure of the paper as data, with the paper's numbers beside each cell."""
+"""Targets (tables and figures of the paper as data) and scales (what is run in place of the paper's data)."""
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
+from safecl.errors import SafeclError
 from safecl.experiments.config import presets, read_shipped
 from safecl.settings import Settings
 
@@ -14,6 +17,7 @@ Preset: TypeAlias = Literal["safe", "paper", "published"]
 PRESETS: tuple[Preset, ...] = ("safe", "paper", "published")
 SAFE, BASELINE = "safe", "baseline"  # rows that depend on the preset chosen
 ALL = "all"
+DIR = "{dir}"  # stands for the given folder
 ORDER = (
     *("table-sota", "table-domainnet", "table-ablation", "table-aggregation", "table-slow", "table-fast", "table-pet"),
     *("table-lambda-cos", "table-gamma", "table-teacher", "fig-overview", "fig-sensitivity", "fig-tsne"),
@@ -31,6 +35,9 @@ class Change(Settings):
 
     def changes(self, preset: Preset) -> dict[str, Any]:
         return self.presets.get(preset, self.set)
+
+    def at(self, scale: str) -> bool:
+        return scale in (self.scales or (scale,))
 
 
 class Column(Change):
@@ -91,11 +98,48 @@ class Target(Settings):
 
 
 def names() -> list[str]:
-    """The targets, as they are listed."""
     return list(ORDER)
 
 
 @cache
 def read_target(name: str) -> Target:
-    """The target of this name."""
     return Target.model_validate({"name": name, **read_shipped("target", name, "reproduce", "targets")})
+
+
+class StandIn(Settings):
+    """A stream of a scale, and the paper's datasets that it stands for."""
+
+    name: str
+    title: str
+    stands_for: tuple[str, ...] = Field(alias="for")
+    set: dict[str, Any]
+    tuned: dict[str, Any] = Field({}, description="settings of SAFE and its baseline alone")
+
+
+class Scale(Settings):
+    """What is run in place of the paper's data, backbones and settings."""
+
+    name: str
+    title: str
+    preset: Preset = Field(description="of SAFE, if none is chosen")
+    base: dict[str, Any]
+    variants: tuple[dict[str, Any], ...] = ()
+    seeds: tuple[dict[str, Any], ...] = Field(description="settings of each repetition")
+    repeat: PositiveInt = Field(description="repetitions, if their number is not chosen")
+    streams: tuple[StandIn, ...]
+
+    def stream(self, name: str) -> StandIn | None:
+        """What stands for one of the paper's datasets; None where nothing does."""
+        return next((one for one in self.streams if name in one.stands_for), None)
+
+
+@cache
+def read_scale(name: str, folder: Path | None = None) -> Scale:
+    """The scale of this name; ``folder``: of given weights and pictures."""
+    text = json.dumps({"name": name, **read_shipped("scale", name, "reproduce", "scales")})
+    if DIR in text and folder is None:
+        raise SafeclError(f"--scale {name} needs the folder of weights and pictures: write it after the target.")
+    if DIR not in text and folder is not None:
+        raise SafeclError(f"{folder} means nothing to --scale {name}: only --scale assets takes a folder.")
+    place = json.dumps(str(folder.expanduser().resolve()))[1:-1] if folder else ""
+    return Scale.model_validate_json(text.replace(DIR, place))

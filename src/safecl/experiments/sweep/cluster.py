@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +50,9 @@ class OnRay:
     def start(self, cell: Cell, folder: Path, job: Job) -> None:
         for left in (STOP, STATUS):  # by an earlier sweep
             (folder / left).unlink(missing_ok=True)
-        self.running[self.task.remote(str(folder.resolve()), asdict(job))] = cell, folder
+        self.running[self.task.remote(folder.resolve(), job)] = cell, folder
 
     def finished(self) -> list[tuple[Cell, Outcome]]:
-        """The runs that ended since the last call."""
         if not self.running:
             return []
         ready, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
@@ -76,7 +74,8 @@ class OnRay:
     def _outcome(self, task: Any) -> Outcome:
         errors = self.ray.exceptions
         try:
-            return Outcome(*self.ray.get(task))
+            found: Outcome = self.ray.get(task)
+            return found
         except errors.RayError as error:
             if isinstance(error, errors.TaskCancelledError) or "KeyboardInterrupt" in str(error):
                 return Outcome("stopped")
@@ -105,18 +104,16 @@ def require_ray() -> Any:
     return ray
 
 
-def _task(folder: str, job: dict[str, Any]) -> tuple[str, str]:
+def _task(folder: Path, job: Job) -> Outcome:
     over = threading.Event()
-    threading.Thread(target=_watch, args=(Path(folder) / STOP, over), daemon=True).start()
+    threading.Thread(target=_watch, args=(folder / STOP, over), daemon=True).start()
     try:
-        outcome = work(Path(folder), Job(**job))
+        return work(folder, job)
     finally:
         over.set()
-    return outcome.state, outcome.sentence
 
 
 def _watch(file: Path, over: threading.Event) -> None:
-    """Interrupt this process, once, when ``file`` appears."""
     while not over.wait(0.5):
         if file.exists():
             _thread.interrupt_main(signal.SIGINT)  # Ray blocks the signal itself

@@ -39,19 +39,16 @@ class Local:
         devices = {cell.settings.device for cell in cells}
         self.gpus = visible_gpus() if devices & {"auto", "cuda"} else []
         at_once = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
-        if devices & {"auto", "mps"} and torch.backends.mps.is_available():  # the one GPU of an Apple machine
-            at_once = 1
-        self.jobs = max(1, min(jobs or at_once, len(cells)))
+        one = bool(devices & {"auto", "mps"}) and torch.backends.mps.is_available()  # the GPU of an Apple machine
+        self.jobs = max(1, min(jobs or (1 if one else at_once), len(cells)))
         self.threads = max(1, cores() // self.jobs)
         self.peak = 0  # bytes that a worker was seen to use
         self.workers: list[_Worker] = []
 
     def room(self, cell: Cell) -> bool:
         """Whether one more run fits beside those at work. The first always does: it could never start otherwise."""
-        if not self.workers:
-            return True
-        if len(self.workers) >= self.jobs:
-            return False
+        if not self.workers or len(self.workers) >= self.jobs:
+            return not self.workers
         used = [_resident(worker.process.pid) for worker in self.workers]
         self.peak = max([self.peak, *used])
         needs = [max(ram_estimate(one.settings), self.peak) for one in (cell, *(each.cell for each in self.workers))]
@@ -78,7 +75,6 @@ class Local:
         self.workers.append(_Worker(cell, folder, process, gpu))
 
     def finished(self) -> list[tuple[Cell, Outcome]]:
-        """The runs that ended since the last call."""
         ended = [worker for worker in self.workers if worker.process.poll() is not None]
         self.workers = [worker for worker in self.workers if worker not in ended]
         for worker in ended:
@@ -86,7 +82,6 @@ class Local:
         return [(worker.cell, _outcome(worker)) for worker in ended]
 
     def stop(self, at_once: bool = False) -> None:
-        """Ask every run to save and stop; or end it where it is."""
         for worker in self.workers:
             worker.process.kill() if at_once else worker.process.terminate()
 
@@ -98,9 +93,7 @@ class Local:
 
 def cores() -> int:
     """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:

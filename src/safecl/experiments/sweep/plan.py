@@ -1,10 +1,11 @@
 """The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and nothing heavy imported."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
+from statistics import mean
 from typing import Any, get_args
 
 from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
@@ -14,12 +15,19 @@ from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, given_text, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
+from safecl.report.runs import Run
 from safecl.settings import flatten
 
 PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
+TEST = ("final", "average", "average_seen", "final_task_mean", "forgetting", "bwt", "fwt", "pooled", "accuracy", "seen")
+# From the accuracies on the held-out pictures after each session.
+OBJECTIVES: dict[str, Callable[[Sequence[float]], float]] = {
+    "validation.final": lambda values: values[-1],
+    "validation.average": mean,
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Plan:
 
 
 def make_plan(source: str, words: Sequence[str] = (), objective: str | None = None) -> Plan:
-    """The runs of a sweep's file or preset; ``words``: replace values of the grid (``seed=[0,1]``), or go over the base.
+    """The runs of a sweep's file or preset; ``words`` replace values of the grid (``seed=[0,1]``) or go over the base.
 
     A key that the method of a run does not have is omitted from that run, and runs that are then alike are one.
     """
@@ -97,10 +105,9 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
         except SafeclError as error:
             wrong.setdefault(str(error), []).append(_title(varied))
     if wrong:
-        lines = [f"  {named(titles)}: {sentence}" for sentence, titles in wrong.items()]
-        bad = sum(map(len, wrong.values()))
-        head = f"{bad} of {count} runs of the sweep {source} are wrong, and none was started:"
-        raise SafeclError("\n".join([head, *lines]))
+        lines = "".join(f"\n  {named(titles)}: {sentence}" for sentence, titles in wrong.items())
+        bad = f"{sum(map(len, wrong.values()))} of {count} runs of the sweep {source}"
+        raise SafeclError(f"{bad} are wrong, and none was started:{lines}")
     if not cells:
         raise SafeclError(f"The sweep {source} has no runs: all of them are excluded.")
     idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
@@ -110,7 +117,6 @@ def make_plan(source: str, words: Sequence[str] = (), objective: str | None = No
 
 
 def _read(source: str) -> dict[str, Any]:
-    """The four parts of a sweep."""
     own = Path(source).suffix in (".yaml", ".yml")
     values = read_source(source) if own else read_shipped("sweep", source, "sweep", "sweeps")
     for key in values:
@@ -125,12 +131,10 @@ def _read(source: str) -> dict[str, Any]:
 
 
 def _values(key: str, value: Any, source: str) -> list[Any]:
-    """The values of one key of the grid."""
     if key == "preset" and value in (EVERY, [EVERY]):
         return [EVERY]
     if not isinstance(value, list) or not value:
-        example = "[safe, ranpac]" if key in METHOD else "[0, 1, 2]"
-        raise SafeclError(f"grid: {key} in {source} must be a list of values, like {key}: {example}.")
+        raise SafeclError(f"grid: {key} in {source} must be a list of values, like seed: [0, 1, 2].")
     return value
 
 
@@ -165,7 +169,7 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
 
 
 def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
-    """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; keys of its method go to ``used``."""
+    """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; ``used`` gets its method's keys."""
     source = str(varied.get("preset", base.get("preset", "safe")))
     if "preset" in varied:  # a preset brings its own method
         base = {key: value for key, value in base.items() if key not in METHOD}
@@ -181,11 +185,8 @@ def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[st
     if variants:
         low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
     top = overlay(low, high)
-    return Cell(
-        {key: varied[key] for key in varied if key in has | METHOD},
-        load(source, values=top),
-        given_text(source, values=top),
-    )
+    told = {key: value for key, value in varied.items() if key in has | METHOD}
+    return Cell(told, load(source, values=top), given_text(source, values=top))
 
 
 def supported(settings: RunSettings) -> bool:
@@ -217,3 +218,19 @@ def named(titles: Sequence[str]) -> str:
     """The first runs by their titles, and how many more there are."""
     more = f" and {len(titles) - MAX_NAMED} more" if len(titles) > MAX_NAMED else ""
     return "; ".join(titles[:MAX_NAMED]) + more
+
+
+def check_objective(name: str) -> None:
+    """Refuse a test metric, and a name that is none."""
+    if name.partition(".")[0] in (*TEST, "test") or name.startswith("test_"):
+        choice = " or ".join(OBJECTIVES)
+        raise SafeclError(f"{name} is a test metric, and nothing is chosen by test pictures; choose {choice}.")
+    if name not in OBJECTIVES:
+        raise unknown("objective", name, OBJECTIVES)
+
+
+def validation(run: Run, name: str) -> float | None:
+    """The objective of a run, of its method's own output; None where nothing was held out."""
+    parts = [line.validation.pooled.get(run.facts.main) for line in run.metrics if line.validation is not None]
+    values = [value for value in parts if value is not None]
+    return OBJECTIVES[name](values) if values else None

@@ -28,8 +28,6 @@ POLL = 0.2  # seconds between two looks at the workers
 
 
 class How(TypedDict, total=False):
-    """How runs are computed."""
-
     on: On  # processes of this machine, or a Ray cluster
     jobs: int | None  # runs at once at most
     gpus: float  # the part of a GPU that a run gets
@@ -47,9 +45,11 @@ class Executor(Protocol):
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None: ...
 
-    def finished(self) -> list[tuple[Cell, Outcome]]: ...
+    def finished(self) -> list[tuple[Cell, Outcome]]:
+        """The runs that ended since the last call."""
 
-    def stop(self, at_once: bool = False) -> None: ...
+    def stop(self, at_once: bool = False) -> None:
+        """Ask every run to save and stop; or end it where it is."""
 
     def close(self) -> None: ...
 
@@ -65,12 +65,8 @@ class SweepResult:
 
 
 def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unpack[How]) -> SweepResult:
-    """Run what is not done of ``plan`` below ``folder``, and write table, CSV, LaTeX and page there.
-
-    ``objective``: the validation metric by which the best configuration is marked.
-    """
-    failed = run_cells(plan, folder, **how)
-    cells = plan.cells
+    """Run what is not done of ``plan``, and write table, CSV, LaTeX and page; ``objective``: marks the best row."""
+    failed, cells = run_cells(plan, folder, **how), plan.cells
     runs = {cell.name: read_run(folder / cell.name) for cell in cells if cell.name not in failed}
     results = collect(cells, runs, objective)
     table = as_table(results, f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent")
@@ -88,10 +84,7 @@ def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unp
 
 
 def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unpack[How]) -> dict[str, str]:
-    """Run what is not done of ``plan`` below ``folder``; gives the names of the failed runs, each with its sentence.
-
-    ``done``: the names of the finished runs, where they are known.
-    """
+    """Run what is not done of ``plan`` (``done``, if known); gives the names of failed runs, each with its sentence."""
     done = find_done(plan.cells, folder) if done is None else done
     waiting = [cell for cell in plan.cells if cell.name not in done]
     if not waiting:
@@ -131,7 +124,6 @@ class Loop:
         self.took: list[float] = []
 
     def run(self, poll: float = POLL) -> dict[str, str]:
-        """The failed runs by their names, each with its sentence."""
         with stoppable() as stop:
             while self.queue or self.running:
                 if stop():
@@ -171,7 +163,6 @@ class Loop:
             self.board.say(f"{cell.title} failed: {self.failed[cell.name]}")
 
     def _stop(self, poll: float) -> None:
-        """Have every run save and stop."""
         self.board.say(f"Stopping: {len(self.running)} runs save where they are; once more ends them at once.")
         self.executor.stop()
         try:

@@ -7,8 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from safecl.atomic import write_bytes
-from safecl.experiments.sweep.objective import validation
-from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings
+from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings, validation
 from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run

@@ -52,27 +52,27 @@ class Status(Plain):
     def __init__(self, folder: Path, note_seconds: float = NOTE_SECONDS) -> None:
         super().__init__()
         self.folder, self.note_seconds, self.noted = folder, note_seconds, 0.0
-        self.host = {"host": socket.gethostname(), "process": os.getpid()}
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
-        self.note(title, done, total)
+        self.note(title, total, done)
         with super().phase(title, total, done) as phase:
             yield phase
 
     def show(self, phase: Phase) -> None:
         super().show(phase)
-        self.note(phase.title, phase.done, phase.total)
+        self.note(phase.title, phase.total, phase.done)
 
-    def note(self, title: str, done: int, total: int) -> None:
+    def note(self, title: str, total: int, done: int) -> None:
         """``title``: "Session 2  fast", as the engine names its phases."""
         if self.noted and time.monotonic() - self.noted < self.note_seconds:
             return
         self.noted = time.monotonic()
         session, _, phase = title.removeprefix("Session ").partition("  ")
         place = {"session": int(session), "phase": phase, "done": done, "total": total}
+        where = {"host": socket.gethostname(), "process": os.getpid()}
         with contextlib.suppress(SafeclError):  # a run does not end because its progress cannot be shown
-            write_json(self.folder / STATUS, {"state": "running", **place, **self.host})
+            write_json(self.folder / STATUS, {"state": "running", **place, **where})
 
 
 def work(folder: Path, job: Job) -> Outcome:
@@ -85,43 +85,39 @@ def work(folder: Path, job: Job) -> Outcome:
         return Outcome("busy")
     with lock, (folder / LOG).open("a", encoding="utf-8", errors="replace", buffering=1) as log:
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            Status(folder).note("Session 0", 0, 0)
-            outcome = _run(folder, job)
-            if outcome.sentence:
-                print(outcome.sentence, flush=True)
+            try:
+                Status(folder).note("Session 0", 0, 0)
+                sentence = attempt(_run, folder, job)
+                outcome = Outcome("failed", sentence) if sentence else Outcome("done")
+            except (Stopped, KeyboardInterrupt):
+                outcome = Outcome("stopped")
+            print(outcome.sentence or outcome.state, flush=True)
         with contextlib.suppress(SafeclError):
             write_json(folder / STATUS, asdict(outcome))
     return outcome
 
 
-def _run(folder: Path, job: Job) -> Outcome:
-    def run() -> None:
-        import torch
+def _run(folder: Path, job: Job) -> None:
+    import torch
 
-        from safecl.experiments.config import validate
-        from safecl.experiments.launch import launch
+    from safecl.experiments.config import validate
+    from safecl.experiments.launch import launch
 
-        torch.set_num_threads(job.threads)
-        launch(validate(job.settings), folder, Status(folder), facts={"command": job.command}, given=job.given)
-
-    try:
-        sentence = attempt(run, f"; see {folder / LOG}.")
-    except (Stopped, KeyboardInterrupt):
-        return Outcome("stopped")
-    return Outcome("failed", sentence) if sentence else Outcome("done")
+    torch.set_num_threads(job.threads)
+    launch(validate(job.settings), folder, Status(folder), facts={"command": job.command}, given=job.given)
 
 
-def attempt(run: Callable[[], object], where: str = "") -> str:
+def attempt(run: Callable[..., object], *options: object) -> str:
     """The sentence on why ``run`` failed, empty where it did not; the traceback of a bug is printed."""
     try:
-        run()
+        run(*options)
     except Stopped:
         raise
     except SafeclError as error:
         return str(error)
     except Exception as error:
         traceback.print_exc()
-        return f"It ended with {type(error).__name__}: {first_line(error)}{where}"
+        return f"It ended with {type(error).__name__}: {first_line(error)}; its output says where."
     return ""
 
 
