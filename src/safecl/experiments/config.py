@@ -1,10 +1,8 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
-import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -27,6 +25,7 @@ from safecl.settings import Settings
 from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream, slug
 
 ALIASES = {"default": "safe"}
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a sweep resolves hundreds of runs
 
 if TYPE_CHECKING:
     AnyMethod = MethodSettings
@@ -89,10 +88,7 @@ def validate(values: Values, source: str = "the configuration") -> RunSettings:
 
 
 def run_name(settings: RunSettings, start: str = "", stream: str = "") -> str:
-    """The name of a run's folder, one for all settings that decide the same.
-
-    ``start``: its first word, in place of the method's name. ``stream``: a title that the settings do not have.
-    """
+    """A run's folder, the same for settings that decide the same; ``start``: in place of the method's name."""
     words = [start or settings.method.name, stream or settings.stream.title, settings.pet, f"seed{settings.seed}"]
     return "-".join([*map(slug, words), digest(deciding(settings.model_dump(mode="json")))[:10]])
 
@@ -144,7 +140,7 @@ def read_source(source: str) -> Values:
 def parse_yaml(text: str, source: str) -> Values:
     """The keys and values of a YAML text; ``source``: what the sentence on a wrong one names."""
     try:
-        values = copy.deepcopy(_parsed(text)) or {}
+        values = yaml.load(text, LOADER) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
@@ -152,9 +148,3 @@ def parse_yaml(text: str, source: str) -> Values:
     if not isinstance(values, dict):
         raise SafeclError(f"{source} must hold keys and values, not a {type(values).__name__}.")
     return values
-
-
-@lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    """Shared by all callers: do not modify. A sweep resolves hundreds of runs from a few presets."""
-    return yaml.safe_load(text)

@@ -93,10 +93,7 @@ def build(
     pictures: Callable[[StreamSettings], Collection] = read,
     weights: Callable[[BackboneSettings], Backbone] = load_backbone,
 ) -> tuple[Backbone, Stream, dict[str, Any], list[str]]:
-    """What ``settings`` name, the settings with what the pictures decide, and sentences on what to know.
-
-    ``stream``: in place of the one that they name. ``pictures`` and ``weights``: who reads them.
-    """
+    """Backbone, ``stream`` or that of the settings, the settings with what the pictures decide, and what to say."""
     sentences = []
     drawn = isinstance(settings.stream, GlyphsSettings)  # at the embedded backbone's own size
     data = pictures(settings.stream) if stream is None and not drawn else None

@@ -295,7 +295,7 @@ def test_a_ray_that_cannot_be_reached_is_a_sentence(tmp_path: Path, monkeypatch:
         def init(address: str, **_: Any) -> None:
             raise ConnectionError(f"nothing at {address}.\nmore")
 
-    monkeypatch.setattr(sweep_ray, "require_ray", lambda: Ray)
+    monkeypatch.setitem(sys.modules, "ray", Ray)  # type: ignore[arg-type]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     with pytest.raises(
         SafeclError, match=r"^No Ray cluster could be reached at 10.0.0.1:6379 \(nothing at 10.0.0.1:6379\).$"

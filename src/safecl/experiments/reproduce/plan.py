@@ -6,20 +6,8 @@ from typing import Any
 
 from safecl.configure.words import parse_words
 from safecl.errors import SafeclError
-from safecl.experiments.reproduce.targets import (
-    BASELINE,
-    SAFE,
-    Column,
-    Preset,
-    Row,
-    Scale,
-    StandIn,
-    Target,
-    read_target,
-)
+from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset, read_target
 from safecl.experiments.sweep.plan import Cell, check_keys, flat, resolve_cell, supported
-
-BASELINES: dict[Preset, str] = {"safe": "ranpac", "paper": "ranpac-published", "published": "ranpac-published"}
 
 
 @dataclass(frozen=True)
@@ -72,8 +60,8 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
     given = flat(parse_words(words))
     check_keys([given], "the words")
     rows = [row for row in target.rows if row.at(scale.name)]
-    left_out: list[str] = []
-    columns, streams = _columns(target, scale, left_out)
+    streams, left_out = _streams(target, scale)
+    columns = [(place, column) for place, column in enumerate(target.columns) if column.label in streams]
     entries = []
     for row in rows:
         for place, column in columns:
@@ -91,8 +79,8 @@ def make_cell(
     target: Target, row: Row, column: Column, stream: StandIn, scale: Scale, preset: Preset, top: Mapping[str, Any]
 ) -> Cell:
     """One run: preset, scale, stream, target, column, row, and ``top`` (seed and words), each over those before it."""
-    tuned = stream.tuned if row.run in (SAFE, BASELINE) else {}
-    chosen = {SAFE: preset, BASELINE: BASELINES[preset]}.get(row.run, row.run)
+    tuned = stream.tuned if row.run in by_preset(preset) else {}
+    chosen = by_preset(preset).get(row.run, row.run)
     changes = _merged([target.set, column.changes(preset), row.changes(preset)])
     base, varied = _merged([scale.base, stream.set, tuned]), _merged([changes, top, {"preset": chosen}])
     check_keys([base, varied], target.name)
@@ -111,9 +99,8 @@ def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tuple[int, Column]], dict[str, StandIn]]:
-    """The columns that are run, with their places, and the stream of each; what is not run is added to ``left_out``."""
-    columns: list[tuple[int, Column]] = []
+def _streams(target: Target, scale: Scale) -> tuple[dict[str, StandIn], list[str]]:
+    """The stream of each column that is run, and what is not run, with the reason."""
     streams: dict[str, StandIn] = {}
     reasons: dict[str, list[str]] = {}
     by_stream = any(column.stream for column in target.columns)
@@ -121,8 +108,7 @@ def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tu
     for axis, lines in zip(target.axes or ("", ""), (target.rows, target.columns), strict=True):
         omitted = [line.label for line in lines if not line.at(scale.name)]
         parts += [f"{axis} {', '.join(omitted)}".strip()] if omitted else []
-    left_out += [f"{'; '.join(parts)}: left out at this scale"] if parts else []
-    for place, column in enumerate(target.columns):
+    for column in target.columns:
         name = column.stream or target.stream
         if column.mean or name is None or not column.at(scale.name):
             continue
@@ -134,6 +120,5 @@ def _columns(target: Target, scale: Scale, left_out: list[str]) -> tuple[list[tu
             reasons.setdefault(f"{stream.title} stands for it as well, in the column {shown}", []).append(column.label)
         else:
             streams[column.label] = stream
-            columns.append((place, column))
-    left_out += [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
-    return columns, streams
+    left_out = [f"{'; '.join(parts)}: left out at this scale"] if parts else []
+    return streams, left_out + [f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items()]

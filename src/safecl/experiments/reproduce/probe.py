@@ -22,6 +22,7 @@ from safecl.methods.method import Method
 from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
+TSNE_CLASSES = 5  # of the first session, and of the later ones
 MAX_TSNE_PICTURES = 40  # per class
 
 
@@ -41,12 +42,9 @@ class Probe:
         """By class in the order of learning: mean aggregation weights, and the session that brought it."""
         return self._once(cell, _weights)
 
-    def features(self, cell: Cell, network: str, seen: int = 5, unseen: int = 5) -> dict[str, Any]:
-        """Features of test pictures of ``seen`` classes of the first session and ``unseen`` of later ones, with labels.
-
-        ``network``: ``backbone``, or a key of the method's features.
-        """
-        return self._once(cell, _features, network, seen, unseen)
+    def features(self, cell: Cell, network: str) -> dict[str, Any]:
+        """Of pictures of a few seen and unseen classes; ``network``: backbone, or a key of the method's features."""
+        return self._once(cell, _features, network)
 
     def restored(self, cell: Cell) -> tuple[Method, Stream]:
         """The method of a finished run as it was after the last session, and its stream."""
@@ -93,8 +91,8 @@ def _weights(method: Method, stream: Stream) -> dict[str, Any]:
     return {**means, "session": [session[label] for label in method.classes]}
 
 
-def _features(method: Method, stream: Stream, network: str, seen: int, unseen: int) -> dict[str, Any]:
-    first, later = chosen_classes(stream, seen, unseen)
+def _features(method: Method, stream: Stream, network: str) -> dict[str, Any]:
+    first, later = _seen_and_unseen(stream)
     rows, labels = [], []
     for pictures in _parts(stream):
         places = _some(pictures, [*first, *later])
@@ -137,11 +135,11 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
     return method.eval(), stream
 
 
-def chosen_classes(stream: Stream, seen: int, unseen: int) -> tuple[list[Any], list[Any]]:
-    """Classes of the first session, and as many of each later one as are needed, in their order."""
-    first = list(stream.sessions[0][1])[:seen]
+def _seen_and_unseen(stream: Stream) -> tuple[list[Any], list[Any]]:
+    """Classes of the first session, and others of each later one in turn."""
+    known = stream.sessions[0][1]
     turns = chain.from_iterable(zip_longest(*(classes for _, classes in stream.sessions[1:])))
-    return first, [label for label in dict.fromkeys(turns) if label not in (None, *stream.sessions[0][1])][:unseen]
+    return list(known)[:TSNE_CLASSES], [one for one in dict.fromkeys(turns) if one not in (None, *known)][:TSNE_CLASSES]
 
 
 def _some(pictures: Pictures, classes: Sequence[Any]) -> list[int]:

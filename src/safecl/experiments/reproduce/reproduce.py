@@ -26,7 +26,7 @@ from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, flat, named
-from safecl.experiments.sweep.sweep import How, make_folder, run_cells
+from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.experiments.sweep.table import write_text
 from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
@@ -34,6 +34,7 @@ from safecl.report import words
 from safecl.report.export import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
+from safecl.report.templates import make_folder
 from safecl.streams.catalog import open_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root

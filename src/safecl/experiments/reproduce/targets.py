@@ -59,7 +59,7 @@ class Row(Change):
 
 
 class Claim(Settings):
-    """Something that the paper says of its numbers: ``row`` is above each of ``over``, in the first column."""
+    """What the paper says of its numbers: ``row`` is above each of ``over`` in the last column of final accuracies."""
 
     says: str
     row: str
@@ -95,6 +95,11 @@ class Target(Settings):
             if missing:
                 raise ValueError(f"there is no row {', '.join(sorted(missing))}")
         return self
+
+
+def by_preset(preset: Preset) -> dict[str, str]:
+    """What the rows that depend on the preset chosen run."""
+    return {SAFE: preset, BASELINE: "ranpac" if preset == "safe" else "ranpac-published"}
 
 
 def names() -> list[str]:

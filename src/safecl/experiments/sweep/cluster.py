@@ -18,17 +18,20 @@ RETRIES = 3  # of a run whose worker or node is lost; Ray starts it again, and i
 
 
 class OnRay:
-    """A task per run; Ray says where and when, and starts a run again whose worker or node is lost.
+    """A task per run of the cluster at RAY_ADDRESS, or of one that is started here.
 
-    RAY_ADDRESS names the cluster; without it, one of this machine is started. ``jobs``: runs at once at most, ``gpus``:
-    the part of a GPU that a run gets. The folders must be on storage that all machines of the cluster share.
+    The folders must be on storage that all its machines share.
     """
 
     def __init__(self, cells: Sequence[Cell], jobs: int | None = None, gpus: float = 1.0) -> None:
-        self.ray = require_ray()
+        try:
+            import ray
+        except ImportError as error:
+            raise SafeclError("--on ray needs Ray, which is not installed; run: pip install safecl[ray].") from error
+        self.ray: Any = ray
         address = os.environ.get("RAY_ADDRESS", "local")
         try:
-            more: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+            more = {"include_dashboard": False} if address == "local" else {}
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **more)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise SafeclError(f"No Ray cluster could be reached at {address} ({first_line(error)}).") from error
@@ -93,15 +96,6 @@ def share_out(nodes: Sequence[Mapping[str, float]], jobs: int, gpus: float) -> t
     at_once = room(1)
     most = max((int(node.get("CPU", 0)) for node in nodes), default=1)
     return at_once, max((threads for threads in range(1, most + 1) if room(threads) == at_once), default=1)
-
-
-def require_ray() -> Any:
-    """The module, or a sentence on how to install it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise SafeclError("--on ray needs Ray, which is not installed; run: pip install safecl[ray].") from error
-    return ray
 
 
 def _task(folder: Path, job: Job) -> Outcome:

@@ -75,6 +75,7 @@ class Local:
         self.workers.append(_Worker(cell, folder, process, gpu))
 
     def finished(self) -> list[tuple[Cell, Outcome]]:
+        """The runs that ended since the last call."""
         ended = [worker for worker in self.workers if worker.process.poll() is not None]
         self.workers = [worker for worker in self.workers if worker not in ended]
         for worker in ended:
@@ -82,6 +83,7 @@ class Local:
         return [(worker.cell, _outcome(worker)) for worker in ended]
 
     def stop(self, at_once: bool = False) -> None:
+        """Ask every run to save and stop; or end it where it is."""
         for worker in self.workers:
             worker.process.kill() if at_once else worker.process.terminate()
 

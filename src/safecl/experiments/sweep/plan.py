@@ -140,12 +140,9 @@ def _values(key: str, value: Any, source: str) -> list[Any]:
 
 def flat(values: Mapping[str, Any]) -> Values:
     """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
-
-    def spelt(key: str) -> str:
-        inner = key.removeprefix("method.")
-        return inner if inner.partition(".")[0] in method_groups() else key
-
-    return {spelt(key): value for key, value in flatten(values).items()}
+    found = {(key, key.removeprefix("method.")): value for key, value in flatten(values).items()}
+    groups = method_groups()
+    return {inner if inner.partition(".")[0] in groups else key: value for (key, inner), value in found.items()}
 
 
 def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:

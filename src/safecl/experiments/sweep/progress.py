@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.live import Live
@@ -25,33 +25,26 @@ def read_place(folder: Path) -> tuple[str, float]:
     return f"session {session} of {sessions}, {status['phase']} {done}/{total}", share
 
 
-@dataclass
-class Standing:
-    """All of a sweep at one moment. ``running``: by title, the place of each run, its share and its seconds so far."""
+Running: TypeAlias = Mapping[str, tuple[str, float, float]]  # by title: its place, its share, its seconds so far
 
-    total: int
-    done: int
-    failed: int
-    running: Mapping[str, tuple[str, float, float]]
-    waiting: int
-    took: Sequence[float]  # seconds of the runs that this sweep has finished
-    jobs: int
 
-    @property
-    def left(self) -> float | None:
-        """Seconds until the end: from the runs that are finished, or from how far those at work are."""
-        lengths = [*self.took, *(seconds / share for _, share, seconds in self.running.values() if share > 0.05)]
-        if not lengths:
-            return None
-        mean = sum(lengths) / len(lengths)
-        ahead = [max(mean - seconds, 0.0) for *_, seconds in self.running.values()] + [mean] * self.waiting
-        return max(sum(ahead) / max(min(self.jobs, len(ahead)), 1), max(ahead, default=0.0))
+def time_left(running: Running, waiting: int, took: Sequence[float], jobs: int) -> float | None:
+    """Seconds until the end: from those of the runs that are finished, or from how far those at work are."""
+    lengths = [*took, *(seconds / share for _, share, seconds in running.values() if share > 0.05)]
+    if not lengths:
+        return None
+    mean = sum(lengths) / len(lengths)
+    ahead = [max(mean - seconds, 0.0) for *_, seconds in running.values()] + [mean] * waiting
+    return max(sum(ahead) / max(min(jobs, len(ahead)), 1), max(ahead, default=0.0))
 
-    def __str__(self) -> str:
-        failed = f", {self.failed} failed" if self.failed else ""
-        whole = f"{self.done} of {self.total} runs done{failed}, {len(self.running)} at work, left {clock(self.left)}"
-        runs = [f"{title}: {place}, {clock(seconds)}" for title, (place, _, seconds) in self.running.items()]
-        return "\n".join([whole, *runs])
+
+def standing(
+    total: int, done: int, failed: int, running: Running, waiting: int, took: Sequence[float], jobs: int
+) -> str:
+    """A line for the whole sweep, and one per run at work."""
+    wrong, left = f", {failed} failed" if failed else "", clock(time_left(running, waiting, took, jobs))
+    whole = f"{done} of {total} runs done{wrong}, {len(running)} at work, left {left}"
+    return "\n".join([whole, *(f"{title}: {at}, {clock(seconds)}" for title, (at, _, seconds) in running.items())])
 
 
 class Board:
@@ -66,10 +59,10 @@ class Board:
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def show(self, standing: Standing) -> None:
-        """Lines are cut at the width of a terminal, and those below its end are omitted."""
+    def show(self, lines: str) -> None:
+        """They are cut at the width of a terminal, and those below its end are omitted."""
         if self.drawn:
-            self.live.update(Text(str(standing), no_wrap=True, overflow="ellipsis"), refresh=True)
+            self.live.update(Text(lines, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.shown >= self.every:
             self.shown = time.monotonic()
-            self.say(str(standing))
+            self.say(lines)

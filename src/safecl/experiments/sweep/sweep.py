@@ -5,24 +5,26 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Stopped
 from safecl.experiments.identity import find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
-from safecl.experiments.sweep.progress import Board, Standing, read_place
+from safecl.experiments.sweep.progress import Board, read_place, standing
 from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv, write_text
 from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.table import Table, as_latex
+from safecl.report.templates import make_folder
 
 On: TypeAlias = Literal["local", "ray"]
+Executor: TypeAlias = Local | OnRay  # where runs are computed
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
 
@@ -33,25 +35,6 @@ class How(TypedDict, total=False):
     gpus: float  # the part of a GPU that a run gets
     show: Show
     command: str  # noted in each run
-
-
-class Executor(Protocol):
-    """Where runs are computed."""
-
-    jobs: int
-    threads: int
-
-    def room(self, cell: Cell) -> bool: ...
-
-    def start(self, cell: Cell, folder: Path, job: Job) -> None: ...
-
-    def finished(self) -> list[tuple[Cell, Outcome]]:
-        """The runs that ended since the last call."""
-
-    def stop(self, at_once: bool = False) -> None:
-        """Ask every run to save and stop; or end it where it is."""
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,8 +62,7 @@ def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unp
     if runs:
         drawn = [run.folder for run in runs.values()]
         files.append(write_page(drawn, folder / f"{plan.name}.html", f"Sweep {plan.name}", [table]))
-    titles = {cell.name: cell.title for cell in cells}
-    return SweepResult(results, table, {titles[name]: sentence for name, sentence in failed.items()}, files)
+    return SweepResult(results, table, {cell.title: failed[cell.name] for cell in cells if cell.name in failed}, files)
 
 
 def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unpack[How]) -> dict[str, str]:
@@ -90,8 +72,7 @@ def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unp
     if not waiting:
         return {}
     make_folder(folder)
-    where = OnRay if how.get("on") == "ray" else Local
-    executor: Executor = where(waiting, how.get("jobs"), how.get("gpus", 1.0))
+    executor = (OnRay if how.get("on") == "ray" else Local)(waiting, how.get("jobs"), how.get("gpus", 1.0))
     board = Board(how.get("show", "auto"))
     with board.live:
         already = f", {len(plan.cells) - len(waiting)} of them done already" if done else ""
@@ -101,13 +82,6 @@ def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unp
             return Loop(waiting, folder, executor, board, len(plan.cells), how.get("command", "")).run()
         finally:
             executor.close()
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SafeclError(f"The folder {folder} cannot be made ({error.strerror}); choose another one.") from error
 
 
 class Loop:
@@ -174,10 +148,10 @@ class Loop:
             self.executor.stop(at_once=True)
         raise Stopped
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> str:
         now = time.monotonic()
         running = {
             cell.title: (*read_place(self.folder / name), now - began) for name, (cell, began) in self.running.items()
         }
         jobs = self.executor.jobs
-        return Standing(self.total, self.done, len(self.failed), running, len(self.queue), self.took, jobs)
+        return standing(self.total, self.done, len(self.failed), running, len(self.queue), self.took, jobs)
