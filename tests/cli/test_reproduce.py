@@ -76,7 +76,7 @@ def test_what_is_missing_can_be_left_out(
     words = [f"stream.root={tmp_path}", "backbone.weights=random"]
     assert reproduce_command("table-ablation", words, replace(options, scale="paper", skip_missing=True)) == 0
     shown = capsys.readouterr().out
-    assert "2 runs left out" in shown and "Not run: preset=ranpac-published stream=imagenet-a" in shown
+    assert "2 runs omitted" in shown and "Not run: preset=ranpac-published stream=imagenet-a" in shown
 
 
 def test_the_command_announces_runs_prints_both_numbers_and_names_the_page(
