@@ -62,8 +62,13 @@ def learn(
     return run
 
 
-@pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
-@pytest.mark.parametrize("protocol", ["class", "domain"])
+REST = [("class", "adapter"), ("class", "vpt_deep"), ("domain", "ssf"), ("domain", "vpt_deep")]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "pet"),
+    [("class", "ssf"), ("domain", "adapter"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in REST)],
+)
 def test_safe_learns_as_well_as_ranpac_or_better(protocol: str, pet: str, learn: Callable[..., dict[str, Any]]) -> None:
     safe, ranpac = (learn(preset, protocol, f"pet={pet}")["final"] for preset in ("safe", "ranpac"))
     assert min(safe.values()) > 2 / len(CLASSES if protocol == "class" else range(7))

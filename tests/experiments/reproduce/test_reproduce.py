@@ -183,11 +183,17 @@ def test_a_figure_of_datasets_names_pictures_that_are_missing_whatever_their_fol
 
 
 LARGE = (["table-sota"], ["table-pet"])  # most of the runs
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
 @pytest.mark.parametrize(
-    "targets", [*LARGE, [name for name in names() if [name] not in LARGE]], ids=["main", "pet", "others"]
+    "targets",
+    [
+        pytest.param(["table-sota"], id="main"),
+        pytest.param(["table-pet"], id="pet", marks=SLOW),
+        pytest.param([name for name in names() if [name] not in LARGE], id="others", marks=SLOW),
+    ],
 )
 def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
     targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None
