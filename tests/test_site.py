@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from safecl.cli.keys import every_key
+from safecl.cli.info import every_key
 from safecl.methods.catalog import method_settings
 
 from .report.browser import browser, find_chromium

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
-from safecl.cli.keys import every_key
+from safecl.cli.info import every_key
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
 

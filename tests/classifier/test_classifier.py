@@ -166,7 +166,7 @@ def test_pictures_that_were_learned_are_skipped(new_model: New, lesson: Lesson) 
         model.learn(images, labels)
     told = model.learn(np.concatenate([images, lesson("c")[0]]), ["b", *labels[1:], *"ccccc"])
     assert (told.pictures, told.skipped) == (5, 8)
-    assert any("1 picture was learned as another class and is skipped: picture 0" in note for note in told.warnings)
+    assert any("Skipped 1 picture that was learned as another class: picture 0" in note for note in told.warnings)
 
 
 def test_few_more_pictures_of_a_known_class_are_not_too_few(new_model: New, lesson: Lesson) -> None:
@@ -229,7 +229,7 @@ def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(new_model: N
     assert [(where, label, said) for where, label, said, _ in told.suspects] == [("picture 7", "b", "a")]
     twice = np.concatenate([images, np.clip(images[:1].astype(int) + 1, 0, 255).astype(np.uint8)])
     told = new_model("ranpac").learn(twice, [*labels, "c"])
-    assert any("picture 0 and picture 24 look the same" in warning for warning in told.warnings)
+    assert any("look the same: picture 0 and picture 24" in warning for warning in told.warnings)
 
 
 def test_probabilities_are_honest_on_pictures_that_were_never_learned(new_model: New, lesson: Lesson) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.members import LEARN, PREDICT
+from safecl.classifier.model import LEARN, PREDICT
 from safecl.classifier.store import ModelFile
-from safecl.cli.model_tables import facts
+from safecl.cli.models import facts
 from safecl.methods.safe import SAFE
 
 New = Callable[..., ContinualClassifier]

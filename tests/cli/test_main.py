@@ -31,6 +31,13 @@ from safecl.cli import main as cli
         (["compare"], "RUN"),
         (["run", "safe", "--nosuch"], "--nosuch"),
         (["data", "check", "folder:x", "--workers", "x"], "workers"),
+        (["sweep", "compare", "--on", "rya"], "'rya' is not one of 'local', 'ray'. See safecl sweep --help."),
+        (["sweep", "compare", "--jobs", "0"], "Invalid value for '--jobs'"),
+        (["sweep", "compare", "--gpus", "3"], "Invalid value for '--gpus'"),
+        (
+            ["reproduce", "all", "--on", "cluster"],
+            "'cluster' is not one of 'local', 'ray'. See safecl reproduce --help.",
+        ),
         (["run", "saef"], "did you mean 'safe'?"),
         (["run", "safe", "pett=ssf"], "did you mean 'pet'?"),
         (["run", "safe", "pet=sff"], "did you mean 'ssf'?"),

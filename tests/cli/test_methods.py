@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from safecl.backbone.settings import EMBEDDED
-from safecl.cli.methods import print_methods
+from safecl.cli.info import print_methods
 from safecl.methods.catalog import method_settings
 
 

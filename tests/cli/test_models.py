@@ -106,7 +106,7 @@ BAD: list[tuple[str, str]] = [
     ("learn loose --model m.safecl", "is in no class folder"),
     ("learn rubbish --model m.safecl", "No picture of rubbish can be read"),
     ("learn twice --model m.safecl", "delete the wrong one and give the same command again"),
-    ("learn moved --model m.safecl", "1 picture was learned as another class and is skipped: moved/b/000.png"),
+    ("learn moved --model m.safecl", "Skipped 1 picture that was learned as another class: moved/b/000.png"),
     ("learn capital --model m.safecl", "differ only in spelling"),
     ("learn slash.csv --model m.safecl", "holds a slash"),
     ("learn long.csv --model m.safecl", "has 300 characters"),
@@ -121,7 +121,7 @@ BAD: list[tuple[str, str]] = [
     ("learn two --model new.safecl --set train.lrr=1", "did you mean 'train.lr'?"),
     ("learn two --model new.safecl --backbone tiny", "choose one of micro, small, base, large"),
     ("learn two --model new.safecl --set method.nothing=1", "nothing"),
-    ("learn two --model new.safecl --memory pictures", "--memory is statistics or features"),
+    ("learn two --model new.safecl --memory pictures", "'pictures' is not one of 'statistics', 'features'"),
     ("learn two --model new.safecl --backbone vit_bsae", "vit_bsae"),
     ("learn two --model new.safecl --method saef", "did you mean 'safe'?"),
     ("learn two --model new.safecl --pet sff", "did you mean 'ssf'?"),
@@ -131,7 +131,7 @@ BAD: list[tuple[str, str]] = [
     ("predict --model m.safecl", "no picture to look at"),
     ("predict nowhere.png --model m.safecl", "could not be answered: nowhere.png (no such file)"),
     ("predict empty --model m.safecl", "could not be answered: empty (There is no picture in empty)"),
-    ("predict one --model m.safecl --format xml", "--format is one of table, jsonl, csv"),
+    ("predict one --model m.safecl --format xml", "'xml' is not one of 'table', 'jsonl', 'csv'"),
     ("predict one --model m.safecl --unknown 2", "unknown"),
     ("eval nowhere --model m.safecl", "no folder nowhere"),
     ("rename m.safecl nobody x", "There is no class 'nobody'"),
@@ -396,7 +396,7 @@ def test_classes_that_are_always_right_are_not_among_the_worst(
                 "unknown_pictures": 0, "found": None, "classes": [["a", 1.0, 2], ["b", 0.5, 2]],
                 "confused": [["b", "a", 1]]}  # fmt: skip
 
-    monkeypatch.setattr("safecl.classifier.evaluate.evaluate", evaluate)
+    monkeypatch.setattr("safecl.classifier.answers.evaluate", evaluate)
     code, said, _ = say("eval", "one", "--model", "m.safecl")
     table = said[said.index("lowest accuracy") :].splitlines()
     assert code == 0 and [line.split()[0] for line in table if "%" in line] == ["b"]

@@ -1,18 +1,23 @@
-"""What a model says of pictures: logits batch by batch, and an answer for a person."""
+"""What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from safecl.classifier.calibrate import probabilities, unknown_score
+from safecl.classifier.calibrate import expected_error, probabilities, reliability, unknown_score
 from safecl.engine.device_loader import moved
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
 
+if TYPE_CHECKING:
+    from safecl.classifier.classifier import ContinualClassifier
+
+MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
 
 
@@ -61,7 +66,7 @@ def answers_of(
     alpha = method.weights(logits) if detail else {}
     opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
     for i in range(len(p)):
-        opinions = {output: _top(rows[i], classes) for output, rows in opinion.items()}
+        opinions = {output: _likeliest(rows[i], classes) for output, rows in opinion.items()}
         yield Answer(
             label=classes[int(best.indices[i])],
             probability=float(best.values[i]),
@@ -74,6 +79,34 @@ def answers_of(
         )
 
 
-def _top(p: Tensor, classes: Sequence[Label], count: int = 5) -> list[tuple[Label, float]]:
-    found = p.topk(min(count, len(p)))
-    return [(classes[int(i)], float(v)) for v, i in zip(found.values, found.indices, strict=True)]
+def _likeliest(p: Tensor, classes: Sequence[Label]) -> list[tuple[Label, float]]:
+    return [(classes[int(i)], float(v)) for v, i in zip(*p.topk(min(5, len(p))), strict=True)]
+
+
+def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:
+    """Numbers fit for JSON. Pictures of classes that the model does not know only show whether it says unknown."""
+    known = set(model.classes_.tolist())
+    given = list(zip(pictures.labels, model.answers(pictures, unknown=unknown, detail=False), strict=True))
+    strangers = [answer.unknown for label, answer in given if label not in known]
+    given = [(label, answer) for label, answer in given if label in known]
+    right, sure = ([answer.label == label for label, answer in given], [answer.probability for _, answer in given])
+    by_class: dict[Any, list[bool]] = {}
+    for (label, _), hit in zip(given, right, strict=True):
+        by_class.setdefault(label, []).append(hit)
+    mixed = Counter((label, answer.label) for label, answer in given if answer.label != label)
+    return {
+        "pictures": len(given),
+        "accuracy": _mean(right),
+        "error": expected_error(torch.tensor(sure), torch.tensor(right)),
+        "bins": reliability(torch.tensor(sure), torch.tensor(right)),
+        "unknown": unknown,
+        "false_alarms": _mean([answer.unknown for _, answer in given]),
+        "unknown_pictures": len(strangers),
+        "found": _mean(strangers),
+        "classes": [[label, _mean(hits), len(hits)] for label, hits in by_class.items()],
+        "confused": [[true, said, count] for (true, said), count in mixed.most_common(MAX_CONFUSIONS)],
+    }
+
+
+def _mean(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -7,12 +7,12 @@ picture is unknown if its largest logit is below that of the share of known pict
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
 from safecl.heads.leave_one_out import leaving_out, one_of_each
@@ -35,20 +35,6 @@ def some(count: int, most: int = MAX_JUDGED) -> Tensor:
     if count <= most:
         return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:most].sort().values
-
-
-@contextmanager
-def watching(method: Method) -> Iterator[dict[str, Tensor]]:
-    """Meanwhile collect, by network, the features (N, d) that a session gives to the method's ridge heads."""
-    found: dict[str, Tensor] = {}
-    heads: dict[str, Any] = {network: method.get_submodule(head) for network, head in method.heads.items()}
-    try:
-        for network, head in heads.items():
-            head.watch = lambda features, network=network: found.update({network: features.detach()})
-        yield found
-    finally:
-        for head in heads.values():
-            head.watch = None
 
 
 def can_be_left_out(targets: Tensor, learned: Tensor) -> Tensor:
@@ -126,8 +112,6 @@ def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
     One temperature leaves large probabilities too large where a few pictures are confused with something quite
     different.
     """
-    from scipy.optimize import minimize  # a second, which predictions need not wait for
-
     x, y = torch.logit(sure.double(), eps=EPS), correct.double()
 
     def loss(line: Any) -> float:
@@ -157,8 +141,6 @@ def fit_temperature(logits: Tensor, targets: Tensor) -> float:
     As if one more picture than there are had been classified wrongly: none of n pictures wrong is no proof of
     certainty.
     """
-    from scipy.optimize import minimize_scalar
-
     z, smoothing = logits.double(), 1 / (len(targets) + 2)
 
     def loss(log_t: float) -> float:
@@ -177,8 +159,5 @@ def expected_error(sure: Tensor, correct: Tensor) -> float | None:
 def reliability(sure: Tensor, correct: Tensor) -> list[tuple[float, float, int]]:
     """(mean confidence, accuracy, pictures) of every bin that has pictures."""
     which = (sure * BINS).long().clamp(max=BINS - 1)
-    found = []
-    for b in torch.unique(which).tolist():
-        rows = which == b
-        found.append((float(sure[rows].mean()), float(correct[rows].float().mean()), int(rows.sum())))
-    return found
+    bins = [which == b for b in torch.unique(which)]
+    return [(float(sure[rows].mean()), float(correct[rows].float().mean()), int(rows.sum())) for rows in bins]

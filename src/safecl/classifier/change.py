@@ -8,9 +8,8 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import check_not_frozen, check_rollback, counts, step
+from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, step
 from safecl.classifier.model import Model
-from safecl.classifier.rename import find
 from safecl.classifier.state import (
     State,
     ridge_heads,
@@ -33,13 +32,8 @@ def rollback(model: Model) -> Model:
     state, said = roll_back(model.state)
     past, classes = model.header["history"], model.classes[: said["classes"]]
     renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in classes]  # it stays
-    header = {
-        **model.header,
-        "classes": classes,
-        "calibration": said["calibration"],
-        "history": [*past[: said["history"]], *renamed],
-    }
-    return Model(header, state)
+    history = [*past[: said["history"]], *renamed]
+    return Model({**model.header, "classes": classes, "calibration": said["calibration"], "history": history}, state)
 
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
@@ -66,15 +60,8 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
         past["new"] = [one for one in past["new"] if one != label]
         past["pictures"] = sum(count for _, count in past["classes"])
         past["confused"] = [pair for pair in past.get("confused", []) if label not in pair[:2]]
-    entry = step("forget", str(label))
-    header = {
-        **model.header,
-        "classes": list(method.classes),
-        "calibration": recalibrate(method, state.kept, state.seen),
-        "history": [*history, entry],
-        "changed": entry["date"],
-    }
-    taught = counts(model.header)[label]
+    before, calibration = {**model.header, "history": history}, recalibrate(method, state.kept, state.seen)
+    header, taught = after(before, step("forget", str(label)), method.classes, calibration), counts(model.header)[label]
     return Model(header, state), _sentence(label, taught, min(removed.values(), default=0), method)
 
 

@@ -1,8 +1,10 @@
 """``ContinualClassifier``: taught pictures session by session. It is a scikit-learn classifier, too."""
 
+import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -10,18 +12,21 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
+from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Answer, answers_of, logits_of
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.history import check_not_frozen, sessions
-from safecl.classifier.model import Model, new_header, open_backbone
+from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
+from safecl.classifier.model import Model, new_header
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
-from safecl.classifier.work import begin
+from safecl.classifier.store import check_path, locked
 from safecl.configure.layers import canonical, overlay
 from safecl.configure.words import nested
-from safecl.engine.progress import Progress, Quiet, Show, make_progress
+from safecl.engine.device import choose_device, choose_precision
+from safecl.engine.progress import Progress, Show, make_progress
+from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.method import Method
@@ -31,6 +36,8 @@ from safecl.streams.sources.arrays import plain_label
 
 if TYPE_CHECKING:
     from safecl.classifier.teach import Lesson
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 
 
 class NothingLearned(NotFittedError, SafeclError):  # type: ignore[misc]
@@ -59,7 +66,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         keep: int = 3,
         seed: int = 0,
         image_size: int | None = None,
-        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        device: Device = "auto",
         settings: Mapping[str, Any] | None = None,
         show: Show = "quiet",
     ) -> None:
@@ -87,29 +94,28 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         before are skipped, unless ``again``. ``folder``: keeps the steps of the training, so that the same call
         resumes after a stop.
         """
-        from safecl.classifier.teach import check_labels, check_one_class, new_pictures, teach
+        from safecl.classifier.teach import begin, check_one_class, new_pictures, teach
 
         pictures, source = labelled(data, labels)
         known = self._model
         if known is not None:
             check_not_frozen(known.header)
         check_labels(known.classes if known else [], pictures.labels, source)
-        marks = hashes(pictures)
-        if isinstance(data, str | Path):
+        marks, path = hashes(pictures), Path(data).expanduser() if isinstance(data, str | Path) else None
+        if path is not None:
             check_one_class(pictures, marks)
         fresh = new_pictures(None if again else known, pictures, marks)
         if not len(fresh.pictures):
-            count = "its one picture was" if len(pictures) == 1 else f"all of its {len(pictures)} pictures were"
+            count = counted(len(pictures), "picture was", "pictures were")
             raise SafeclError(" ".join([f"There is nothing new in {source}: {count} learned before.", *fresh.note()]))
-        shown = progress or (make_progress(self.show) if self.show != "quiet" else Quiet())
-        backbone, model = self._start(fresh.pictures, shown.say)
-        if folder is not None:
-            begin(folder, self._identity(model, fresh.pictures), shown.say)
-        home = Path(data).expanduser() if isinstance(data, str | Path) and Path(data).expanduser().is_dir() else None
-        taught, lesson = teach(
-            model, backbone, fresh, name=name or source, home=home, device=self.device, progress=shown, folder=folder,
-            stop=stop,
-        )  # fmt: skip
+        shown = progress or make_progress(self.show)
+        model = known or self._new(fresh.pictures, shown.say)
+        if folder is not None:  # what was saved of a session is used for nothing else
+            past = model.file.digest if model.file is not None else model.header["history"]
+            identity = {"model": past, "settings": model.header["settings"], "pictures": fresh.pictures.fingerprint()}
+            begin(folder, identity, shown.say)
+        backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
+        taught, lesson = teach(model, backbone, fresh, name or source, home, self.device, shown, folder, stop)
         self._become(taught)
         self.prepare()
         return lesson
@@ -169,9 +175,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
-        known = self._fitted.classes
+        known, calibration = self._fitted.classes, self._fitted.header["calibration"]
         columns = [known.index(label) for label in sorted_classes(known)]
-        found = [probabilities(main, self._calibration).numpy() for _, main in self._logits(unlabelled(pictures))]
+        found = [probabilities(main, calibration).numpy() for _, main in self._logits(unlabelled(pictures))]
         return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
@@ -188,7 +194,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The answers one by one; only a few batches of pictures are in RAM at a time."""
         method, limit = self._predictor(), self._limit(unknown)
         for logits, _ in self._logits(unlabelled(pictures)):
-            yield from answers_of(method, logits, self._calibration, limit, detail)
+            yield from answers_of(method, logits, self._fitted.header["calibration"], limit, detail)
 
     def _limit(self, unknown: float | None) -> float:
         """The score below which a picture is unknown."""
@@ -196,7 +202,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return -float("inf")
         if not 0 <= unknown < 1:
             raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
-        return threshold((self._calibration or {}).get("scores", []), unknown)
+        return threshold((self._fitted.header["calibration"] or {}).get("scores", []), unknown)
 
     def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
@@ -209,12 +215,12 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted.save(path, frozen=frozen)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> "ContinualClassifier":
+    def load(cls, path: str | Path, *, device: Device = "auto") -> "ContinualClassifier":
         """The model in a file; what only learning needs is read when it learns."""
         return cls.of(Model.open(path), device=device)
 
     @classmethod
-    def of(cls, model: Model, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> "ContinualClassifier":
+    def of(cls, model: Model, *, device: Device = "auto") -> "ContinualClassifier":
         """A classifier that continues ``model``."""
         values = model.settings.model_dump(mode="json")
         method, backbone, train = (values.pop(key) for key in ("method", "backbone", "train"))
@@ -240,10 +246,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def rename(self, old: Label, new: Label) -> None:
         """Give a class another name."""
-        from safecl.classifier.rename import renamed
-
         model = self._fitted
-        state = model.predicting if model.frozen else model.state
+        state = model.predicting if model.header["frozen"] else model.state
         self._become(Model(renamed(model.header, old, new), state))
 
     def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
@@ -257,11 +261,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._predictor()
 
     def __repr__(self) -> str:
-        model = self._model
         what = "nothing learned yet"
-        if model is not None:
+        if (model := self._model) is not None:
             learned = counted(sessions(model.header), "session")
-            what = f"{counted(len(model.classes), 'class', 'classes')} learned in {learned}"
+            what = f"{counted(len(model.classes), 'class')} learned in {learned}"
         return f"<ContinualClassifier: {self.method} on {self.backbone}, {what}>"
 
     # Inside
@@ -287,11 +290,6 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
-    @property
-    def _calibration(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._fitted.header.get("calibration")
-        return found
-
     def _predictor(self) -> Method:
         """The method, ready to answer."""
         if self._predicting is None:
@@ -299,19 +297,17 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._predicting.eval()
         return self._predicting
 
-    def _backbone(self) -> Backbone:
-        return self._open(self._fitted.settings)
-
-    def _open(self, settings: ModelSettings) -> Backbone:
-        key = settings.backbone, self.device
-        if self._loaded is None or self._loaded[0] != key:
-            self._loaded = key, open_backbone(settings, self.device)
+    def _backbone(self, settings: ModelSettings | None = None) -> Backbone:
+        """That of ``settings``, or of the model."""
+        chosen = (settings or self._fitted.settings).backbone
+        if self._loaded is None or self._loaded[0] != (chosen, self.device):
+            place = choose_device(self.device)
+            backbone = load_backbone(chosen).to(place, choose_precision("auto", place))
+            self._loaded = (chosen, self.device), backbone
         return self._loaded[1]
 
-    def _start(self, pictures: Pictures, say: Callable[[str], None]) -> tuple[Backbone, Model]:
-        """The backbone and the model to continue; a new one is sized by its first pictures."""
-        if self._model is not None:
-            return self._backbone(), self._model
+    def _new(self, pictures: Pictures, say: Callable[[str], None]) -> Model:
+        """A model that has learned nothing, sized by its first pictures."""
         from safecl.backbone.micro import sized
 
         settings = self._resolved()
@@ -319,14 +315,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if note is not None:
             say(note)
         settings = settings.model_copy(update={"backbone": chosen})
-        backbone = self._open(settings)
-        header = new_header(settings, backbone, Transform(backbone.size))
-        return backbone, Model(header, State())
-
-    def _identity(self, model: Model, pictures: Pictures) -> dict[str, Any]:
-        """What a session is learned from, so that what was saved of it is used for nothing else."""
-        past = model.file.digest if model.file is not None else model.header["history"]
-        return {"model": past, "settings": model.header["settings"], "pictures": pictures.fingerprint()}
+        backbone = self._backbone(settings)
+        return Model(new_header(settings, backbone, Transform(backbone.size)), State())
 
     def _resolved(self) -> ModelSettings:
         """The settings of a new model."""
@@ -341,6 +331,38 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "backbone": {"name": self.backbone, **size}, "method": method, "train": {"save_seconds": 10},
         }  # fmt: skip
         return resolve(overlay(values, canonical(nested(self.settings or {}))))
+
+
+def learn_file(
+    data: Any, path: Path, progress: Progress, *, name: str | None, again: bool, device: Device, **params: Any
+) -> "tuple[Lesson, ContinualClassifier]":
+    """Teach the model at ``path`` what ``data`` holds, or make one with ``params``; gives the lesson and the model.
+
+    Steps of the training are kept in a folder beside the file until it is written, so the same call after a stop or a
+    kill resumes there.
+    """
+    path = path.expanduser()
+    check_path(path)
+    given = {key: value for key, value in params.items() if value is not None}
+    with locked(path), stoppable() as stop:
+        if path.exists() or path.is_symlink():
+            model = ContinualClassifier.load(path, device=device)
+            for key, value in given.items():
+                there = getattr(model, key)
+                same = value == there or (key == "backbone" and SIZES.get(value, (value,))[0] == there)
+                if key != "settings" and not same:
+                    raise SafeclError(
+                        f"{path} was made with {key}={there}, which cannot be changed to {value}; omit it, or make "
+                        "another model."
+                    )
+        else:
+            model = ContinualClassifier(**given, device=device)
+        work = path.with_name(f".{path.name}.work")
+        lesson = model.learn(data, name=name, again=again, progress=progress, folder=work, stop=stop)
+        model.save(path)
+        with contextlib.suppress(OSError):
+            shutil.rmtree(work)
+    return lesson, model
 
 
 def _array(labels: Sequence[Label]) -> np.ndarray:

@@ -24,11 +24,7 @@ TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
-    """Pictures with labels, and a name for them. Files of a folder or table that cannot be read are omitted.
-
-    ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
-    dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors.
-    """
+    """Pictures of what ``ContinualClassifier.learn`` takes, and a name for them; unreadable files are omitted."""
     if isinstance(data, Pictures):
         return data, "pictures"
     if labels is None and isinstance(data, str | os.PathLike):
@@ -38,7 +34,9 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
     if labels is None and hasattr(data, "features") and hasattr(data, "column_names"):
         return hub_pictures(data), "dataset"
     if labels is None and isinstance(data, list | tuple):
-        data, labels = _pairs(data)
+        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in data):
+            raise SafeclError("A list of pictures to learn from must hold pairs (picture, label).")
+        data, labels = [item[0] for item in data], [item[1] for item in data]
     if labels is None:
         if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, np.ndarray | Tensor):
             raise SafeclError(
@@ -57,7 +55,7 @@ def unlabelled(data: Any) -> Pictures:
     if isinstance(data, Pictures):
         return data
     if isinstance(data, str | os.PathLike):
-        return FilePictures(files := [File.at(path) for path in picture_files(Path(data))], [""] * len(files))
+        return FilePictures(files := list(picture_files(Path(data))), [""] * len(files))
     if isinstance(data, Image.Image):
         return Images([data], [""])
     if isinstance(data, np.ndarray | Tensor):
@@ -72,17 +70,14 @@ def unlabelled(data: Any) -> Pictures:
     return _with_labels(items, [""] * len(items))
 
 
-def picture_files(path: str | Path) -> Iterator[str]:
+def picture_files(path: str | Path) -> Iterator[File]:
     """Every picture below a folder in the order of sorted names; ``path`` itself if it is no folder."""
-    if not os.path.isdir(path):
-        yield os.fspath(path)
-        return
-    found = False
-    for entry in scan(Path(path)):
-        found = True
-        yield entry.file.path
-    if not found:
+    entries = (entry.file for entry in scan(Path(path))) if os.path.isdir(path) else iter([File.at(path)])
+    first = next(entries, None)
+    if first is None:
         raise SafeclError(f"There is no picture in {printable(path)}.")
+    yield first
+    yield from entries
 
 
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
@@ -104,20 +99,12 @@ def _from_path(path: Path) -> tuple[Pictures, str]:
     name = printable(path.resolve().name)
     if path.is_file():
         if path.suffix.lower() in EXTENSIONS:
-            raise SafeclError(
-                f"{printable(path)} is a picture; give a folder that holds one folder of pictures for each class."
-            )
+            raise SafeclError(f"{printable(path)} is a picture; give a folder with one folder of pictures per class.")
         if path.suffix.lower() not in TABLES:
             raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV or Parquet table.")
         kind: Any = TABLES[path.suffix.lower()]
         return read_manifest(path, kind, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
     return read_folder(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
-
-
-def _pairs(data: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    if not all(isinstance(item, tuple | list) and len(item) == 2 for item in data):
-        raise SafeclError("A list of pictures to learn from must hold pairs (picture, label).")
-    return [item[0] for item in data], [item[1] for item in data]
 
 
 def _with_labels(data: Any, labels: Sequence[Any]) -> Pictures:

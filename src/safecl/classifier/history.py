@@ -1,30 +1,38 @@
-"""The history of a model: what was done to it, and the counts that follow. Nothing heavy is imported."""
+"""The header of a model: what was done to it, the counts that follow, names of classes. No torch is imported."""
 
+import copy
 import platform
+import re
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 import safecl
 from safecl.classifier.store import Header
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, unknown
+from safecl.report import words
 from safecl.report.table import NONE, Table, make_table
-from safecl.streams.labels import Label
+from safecl.streams.labels import Label, check_name, label_problems
 
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
 
 
-def now() -> dict[str, Any]:
-    """When and with what something was done."""
-    libraries = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "safecl": safecl.__version__, **libraries}
-
-
 def step(what: str, name: str, **more: Any) -> dict[str, Any]:
-    """An entry of the history; ``what``: a key of ``WHAT``."""
-    return {"what": what, "id": uuid.uuid4().hex[:12], "name": name, "classes": [], "new": [], **more, **now()}
+    """An entry of the history, with when and with what it was done; ``what``: a key of ``WHAT``."""
+    versions = {"safecl": safecl.__version__, "python": platform.python_version(), **{n: version(n) for n in LIBRARIES}}
+    told = {"what": what, "id": uuid.uuid4().hex[:12], "name": name, "classes": [], "new": [], **more}
+    return {**told, "date": datetime.now(UTC).isoformat(timespec="seconds"), **versions}
+
+
+def after(
+    header: Header, entry: dict[str, Any], classes: Iterable[Label], calibration: dict[str, Any] | None, **more: Any
+) -> Header:
+    """The header after a step, its ``entry`` in the history."""
+    said = {"classes": list(classes), "calibration": calibration, "history": [*header["history"], entry]}
+    return {**header, **said, "changed": entry["date"], **more}
 
 
 def sessions(header: Header) -> int:
@@ -38,10 +46,9 @@ def check_not_frozen(header: Header) -> None:
         raise SafeclError("This model is frozen: it only predicts; use the model it was made from.")
 
 
-def check_rollback(header: Header, kept: int | None = None) -> None:
-    """Refuse a model without a session to roll back. ``kept``: how many there are; as the file says if not given."""
-    if kept is None:
-        kept = sum(one["whole"] for one in header["undo"])
+def check_rollback(header: Header, kept: int) -> None:
+    """Refuse a model without a session to roll back; ``kept``: how many there are."""
+    check_not_frozen(header)
     if kept:
         return
     why = "no earlier session is kept; take a copy of its file, or teach a new model"
@@ -75,18 +82,58 @@ def history_table(header: Header) -> Table:
     rows = []
     for number, entry in enumerate(header["history"], 1):
         learned = entry["what"] == "learn"
-        seconds, accuracy = entry.get("seconds"), entry.get("accuracy")
-        rows.append(
-            [
-                str(number),
-                WHAT.get(entry["what"], entry["what"]),
-                str(entry["name"]),
-                entry["date"].replace("T", " ")[:16],
-                f"{sum(count for _, count in entry['classes']):,}" if learned else NONE,
-                str(len(entry["new"])) if learned or entry["what"] == "run" else NONE,
-                NONE if seconds is None else f"{seconds:.0f}",
-                NONE if accuracy is None else f"{100 * accuracy:.1f}",
-            ]
-        )
+        row = [str(number), WHAT[entry["what"]], str(entry["name"]), entry["date"].replace("T", " ")[:16]]
+        row.append(words.count(sum(count for _, count in entry["classes"]) if learned else None))
+        row.append(words.count(len(entry["new"]) if learned or entry["what"] == "run" else None))
+        rows.append([*row, words.count(entry.get("seconds")), words.bare_percent(entry.get("accuracy"))])
     heads = ("", "what", "name", "date", "pictures", "new classes", "seconds", "accuracy, %")
     return make_table("History", heads, rows, words=["what", "name", "date"])
+
+
+def check_labels(known: Iterable[Label], labels: Iterable[Label], name: str) -> None:
+    """Refuse ``labels`` that no class should have, and two of all that a person would read as one."""
+    for label in dict.fromkeys(labels):
+        check_name(label)
+    for sentence in label_problems([*known, *labels], name):
+        raise SafeclError(sentence)
+
+
+def find(header: Header, label: Label) -> Label:
+    """The class that a word of the command line means: itself, or the number it spells."""
+    classes = header["classes"]
+    if label in classes:
+        return label
+    match: Label | None = next((known for known in classes if str(known) == str(label)), None)
+    if match is None:
+        raise unknown("class", str(label), map(str, classes))
+    return match
+
+
+def as_label(header: Header, old: Label, word: str) -> Label:
+    """What a word of the command line means as another name for a class: a number, where the class is one."""
+    number = isinstance(find(header, old), int) and re.fullmatch("-?[0-9]+", word)
+    return int(word) if number else word
+
+
+def renamed(header: Header, old: Label, new: Label) -> Header:
+    """The header with another name for a class, also in its past."""
+    old = find(header, old)
+    if old == new:
+        raise SafeclError(f"The class is called {old!r} already.")
+    if new in header["classes"]:
+        raise SafeclError(f"There is a class {new!r} already; two classes cannot become one.")
+    check_labels([label for label in header["classes"] if label != old], [new], "the model")
+    found = copy.deepcopy(header)
+    found["classes"] = _changed(found["classes"], old, new)
+    for entry in found["history"]:
+        entry["new"] = _changed(entry["new"], old, new)
+        entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
+        if entry.get("to") == old:
+            entry["to"] = new
+        entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
+    found["history"].append(step("rename", f"{old} → {new}", to=new))
+    return found
+
+
+def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:
+    return [new if label == old else label for label in labels]

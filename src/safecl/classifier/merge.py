@@ -15,20 +15,22 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import check_not_frozen, step
+from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.model import Model
-from safecl.classifier.state import State, build, set_grams, settled, statistics, tensors_of
+from safecl.classifier.state import State, set_grams, settled, statistics, tensors_of
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.methods.catalog import make_method, method_class
+from safecl.methods.catalog import method_class
 from safecl.methods.method import Method
-from safecl.streams.labels import label_problems
 
 
 def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     """A model that knows what either knows. Its sessions cannot be rolled back."""
     shared = _shared(one, other)
-    mine, more = (_learned(model, shared) for model in (one, other))
+    mine, more = (
+        [entry["id"] for entry in model.header["history"][shared:] if entry["what"] == "learn"]
+        for model in (one, other)
+    )
     if not more:
         raise SafeclError("The second model has learned nothing that the first one lacks.")
     if not mine:
@@ -43,62 +45,49 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     )
 
 
-def _learned(model: Model, shared: int) -> list[str]:
-    """The sessions that a model has learned since the two parted."""
-    return [entry["id"] for entry in model.header["history"][shared:] if entry["what"] == "learn"]
-
-
 def _shared(one: Model, other: Model) -> int:
     """How many steps of their histories are the same; models that cannot be merged are refused."""
-    for model in (one, other):
+    both, facts = (one, other), []
+    for model in both:
         check_not_frozen(model.header)
-    kind = method_class(one.settings.method)
-    for key in ("method", "backbone", "seed", "memory"):
-        if getattr(one.settings, key) != getattr(other.settings, key):
+        alike = {key: getattr(model.settings, key) for key in ("method", "backbone", "seed", "memory")}
+        weights = model.header["backbone"]["weights"]
+        facts.append({**alike, "the weights of the backbone": weights, "the size of pictures": model.transform})
+    for key in facts[0]:
+        if facts[0][key] != facts[1][key]:
             raise SafeclError(f"The models differ in {key}, so they cannot be merged.")
-    if one.header["backbone"]["weights"] != other.header["backbone"]["weights"]:
-        raise SafeclError("The models were taught with different weights of the backbone, so they cannot be merged.")
-    if one.transform != other.transform:
-        raise SafeclError("The models see pictures at different sizes, so they cannot be merged.")
+    kind = method_class(one.settings.method)
     if kind.anchor is None:
         title = one.settings.method.title
         raise SafeclError(f"{title} keeps no network the same from session to session, so its models cannot be merged.")
-    pasts = [[entry["id"] for entry in model.header["history"]] for model in (one, other)]
+    pasts = [[entry["id"] for entry in model.header["history"]] for model in both]
     count = next((i for i, (a, b) in enumerate(zip(*pasts, strict=False)) if a != b), min(map(len, pasts)))
-    common = [
-        {label for entry in model.header["history"][:count] for label, _ in entry["classes"]} for model in (one, other)
-    ]
+    common = [{label for entry in model.header["history"][:count] for label, _ in entry["classes"]} for model in both]
     if common[0] != common[1]:
         names = ", ".join(sorted(map(str, common[0] ^ common[1])))
         raise SafeclError(
             f"The models differ in classes that both began with ({names}): rename or forget them in both alike."
         )
-    tuned = [
-        {k: v for k, v in model.state.tensors.items() if k.startswith(f"{kind.anchor}.")} for model in (one, other)
-    ]
+    tuned = [{k: v for k, v in model.state.tensors.items() if k.startswith(f"{kind.anchor}.")} for model in both]
     same = tuned[0].keys() == tuned[1].keys() and all(torch.equal(v, tuned[1][k]) for k, v in tuned[0].items())
     if not same or (not count and tuned[0]):
         raise SafeclError(
             "The models do not share their first session, so their features differ; teach both from copies of one."
         )
-    for sentence in label_problems(dict.fromkeys([*one.classes, *other.classes]), "the two models"):
-        raise SafeclError(sentence)
+    check_labels([*one.classes, *other.classes], [], "the two models")
     return count
 
 
 def _before(model: Model, shared: int, sessions: Sequence[str], backbone: Backbone) -> Method | None:
     """The method of ``model`` as it was when the two parted, but for its Gram matrices; None where that is unknown."""
-    settings, sizes = model.settings, model.header["statistics"]
-    if not shared:
-        return make_method(settings.method, backbone, settings.seed)
-    tensors = model.state.before(sessions)
-    return None if tensors is None else build(settings, backbone, State(tensors), (), sizes, learning=False)
+    tensors = model.state.before(sessions) if shared else {}
+    return None if tensors is None else Model({**model.header, "classes": []}, State(tensors)).method(backbone)
 
 
 def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[str], backbone: Backbone) -> Model:
     """``a`` with the ``sessions`` that ``b`` has learned since it was ``before``."""
     method = a.method(backbone, learning=True)
-    now = build(b.settings, backbone, b.state, b.classes, b.header["statistics"], learning=not shared)
+    now = Model(b.header, b.state).method(backbone, learning=not shared)
     method.register_classes(tuple(b.classes))
     index = torch.tensor([method.classes.index(label) for label in b.classes])
     method.merge(now, before, index.to(backbone.device))
@@ -114,15 +103,8 @@ def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[
     entry = step("merge", f"a model of {counted(len(b.classes), 'class', 'classes')}")
     mine = {past["name"] for past in a.header["history"] if past["what"] == "rename"}  # both were renamed alike
     later = [past for past in b.header["history"][shared:] if past["what"] != "rename" or past["name"] not in mine]
-    header = {
-        **a.header,
-        "model": uuid.uuid4().hex,
-        "classes": list(method.classes),
-        "calibration": recalibrate(method, state.kept, state.seen),
-        "history": [*a.header["history"], *copy.deepcopy(later), entry],
-        "changed": entry["date"],
-    }
-    return Model(header, state)
+    header = {**a.header, "model": uuid.uuid4().hex, "history": [*a.header["history"], *copy.deepcopy(later)]}
+    return Model(after(header, entry, method.classes, recalibrate(method, state.kept, state.seen)), state)
 
 
 def _together(a: State, b: State, index: Tensor, sessions: Sequence[str]) -> State:

@@ -1,32 +1,43 @@
-"""A model: its header and its state, from a file or just learned. What only learning needs is read when it learns."""
+"""A model: its header and its state, from a file, from a run or just learned; and its state as members of the file."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+import yaml
+from torch import Tensor
+
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.classifier import members
-from safecl.classifier.history import check_not_frozen
+from safecl.classifier.history import after, check_not_frozen, step
 from safecl.classifier.settings import ModelSettings, resolve
-from safecl.classifier.state import State, build
+from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
 from safecl.classifier.store import Header, ModelFile, write_model
-from safecl.engine.device import choose_device, choose_precision
+from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
-from safecl.methods.catalog import method_class
+from safecl.methods.catalog import make_method, method_class
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label, Transform
 
+PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "learn", "records", "kept"))
+
 
 class Model:
-    """Immutable but for what it has read from its file."""
+    """Immutable but for what it has read from its file. What only learning needs is read when it learns."""
 
     def __init__(self, header: Header, state: State | None = None, file: ModelFile | None = None) -> None:
         self.header, self.file = header, file
         self._state, self._predicting = state, state
-        self.settings = settings_of(header)
+        try:
+            self.settings = resolve(header["settings"])
+        except SafeclError as error:
+            raise SafeclError(
+                f"The settings of the model cannot be read: {error} A newer safecl may have made it."
+            ) from error
 
     @classmethod
     def open(cls, path: str | Path) -> "Model":
@@ -38,15 +49,15 @@ class Model:
         """All of it."""
         if self._state is None:
             assert self.file is not None
-            self._state = self._predicting = members.to_learn(self.file)
+            self._state = self._predicting = _read(self.file)
         return self._state
 
     @property
     def predicting(self) -> State:
-        """As much as predictions need, at least."""
+        """As much as predictions need, at least; a frozen model has no more."""
         if self._predicting is None:
             assert self.file is not None
-            self._predicting = members.to_predict(self.file)
+            self._predicting = State(tensors=self.file.tensors(PREDICT))
         return self._predicting
 
     @property
@@ -54,55 +65,73 @@ class Model:
         return list(self.header["classes"])
 
     @property
-    def frozen(self) -> bool:
-        return bool(self.header["frozen"])
-
-    @property
     def transform(self) -> Transform:
-        return transform_of(self.header)
+        values = self.header["transform"]
+        return Transform(**values | {key: tuple(values[key]) for key in ("scale", "ratio")})
 
     def method(self, backbone: Backbone, *, learning: bool = False) -> Method:
-        """The method in this state."""
-        self.require(backbone)
-        if learning:
-            check_not_frozen(self.header)
-        state = self.state if learning else self.predicting
-        sizes = self.header["statistics"]
-        return build(self.settings, backbone, state, self.classes, sizes, learning=learning)
+        """The method in this state. ``learning``: with its Gram matrices, which predictions do not need.
 
-    def require(self, backbone: Backbone) -> None:
-        """Refuse another backbone than the one the model was taught with."""
+        Another backbone than the one the model was taught with is refused.
+        """
         wanted, there = self.header["backbone"], describe(backbone, self.settings)
         for key in ("name", "size", "weights"):
             if wanted[key] != there[key]:
+                weights = wanted.get("file") or f"those of safecl or of timm/{wanted['name']} on the Hugging Face hub"
                 raise SafeclError(
                     f"The model was taught with the backbone {wanted['name']} ({key} {wanted[key]}), and here is "
-                    f"{there['name']} ({key} {there[key]}); {how_to_get(wanted)}."
+                    f"{there['name']} ({key} {there[key]}); its weights were {weights}."
                 )
+        if learning:
+            check_not_frozen(self.header)
+        method = make_method(self.settings.method, backbone, self.settings.seed)
+        state = self.state if learning else self.predicting
+        if not state.tensors:
+            return method
+        tensors = dict(state.tensors)
+        for name, size in self.header["statistics"].items():
+            tensors[f"{name}.gram"] = torch.zeros(0, 0)
+            tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
+        for name, none in method.state_dict().items():
+            if name.startswith(method.learning):
+                tensors.setdefault(name, none)
+        method.restore(tensors, self.classes)
+        if learning:
+            set_grams(method, state)
+        return method
 
     def save(self, path: str | Path, *, frozen: bool = False) -> None:
         """Put it at ``path`` in one step. ``frozen``: only what predictions need."""
-        sizes = self.header["statistics"]
-        learning, frozen = method_class(self.settings.method).learning, frozen or self.frozen
-        parts, said = members.to_members(self.predicting if self.frozen else self.state, sizes, learning, frozen)
-        write_model(Path(path).expanduser(), {**self.header, **said, "frozen": frozen}, parts)
-
-
-def settings_of(header: Header) -> ModelSettings:
-    try:
-        return resolve(header["settings"])
-    except SafeclError as error:
-        raise SafeclError(
-            f"The settings of the model cannot be read: {error} A newer safecl may have made it."
-        ) from error
-
-
-def transform_of(header: Header) -> Transform:
-    try:
-        values: dict[str, Any] = header["transform"]
-        return Transform(**values | {key: tuple(values[key]) for key in ("scale", "ratio")})
-    except (KeyError, TypeError) as error:
-        raise SafeclError(f"The header of the model is damaged: its transform cannot be read ({error}).") from error
+        state, sizes = self.predicting if self.header["frozen"] else self.state, self.header["statistics"]
+        learning, frozen = method_class(self.settings.method).learning, frozen or self.header["frozen"]
+        sums = {f"{name}.sums" for name in sizes}
+        predict = {name: t for name, t in state.tensors.items() if name not in sums and not name.startswith(learning)}
+        if frozen:
+            state = State(predict)
+        members = {
+            PREDICT: predict,
+            LEARN: {name: tensor for name, tensor in state.tensors.items() if name not in predict}
+            | {f"base/{name}": gram for name, gram in state.base.items()},
+            RECORDS: {
+                f"{session}/{i}/{part}": value
+                for session, added in state.records.items()
+                for i, one in enumerate(added)
+                for part, value in vars(one).items()
+                if isinstance(value, Tensor)
+            },
+            KEPT: {**state.kept, **{f"seen/{name}": rows for name, rows in state.seen.items()}},
+            **{f"undo_{i}.safetensors": one.tensors for i, one in enumerate(state.undo)},
+        }
+        header = {
+            **self.header,
+            "frozen": frozen,
+            "memory_bytes": sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(learning)),
+            "chain": list(state.chain),
+            "records": {session: [one.head for one in added] for session, added in state.records.items()},
+            "undo": [{key: value for key, value in vars(one).items() if key != "tensors"} for one in state.undo],
+        }
+        parts = {name: encode(tensors, {}) for name, tensors in members.items() if tensors or not frozen}
+        write_model(Path(path).expanduser(), header, parts)
 
 
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:
@@ -132,15 +161,54 @@ def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
     }
 
 
-def how_to_get(wanted: dict[str, Any]) -> str:
-    """Where the weights of a model's backbone come from."""
-    if wanted.get("file") == "random":
-        return "its weights were random, so only the same versions of torch and timm make them again"
-    if wanted.get("file"):
-        return f"its weights were in the file {wanted['file']}"
-    return f"its weights come with safecl or from the Hugging Face hub as timm/{wanted['name']}"
+def model_of_run(folder: Path) -> Model:
+    """The newest state of the run in ``folder`` as a model; a run keeps no features to calibrate with."""
+    from safecl.streams.catalog import transform_of
+    from safecl.streams.settings import parse_stream
+
+    resolved, states = folder / "resolved.yaml", sorted((folder / "state").glob("session_*.safetensors"))
+    if not resolved.is_file() or not states:
+        raise SafeclError(f"{folder} holds no run that has learned a session; give the folder of a run.")
+    try:
+        values: dict[str, Any] = yaml.safe_load(resolved.read_text(encoding="utf-8"))
+        tensors, facts = load_state(states[-1])
+        settings = resolve({key: values[key] for key in ("method", "backbone", "train", "seed")})
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise SafeclError(f"The run in {folder} cannot be read ({type(error).__name__}: {error}).") from error
+    settings = settings.model_copy(update={"epochs": settings.train.epochs})
+    backbone = load_backbone(settings.backbone)
+    stream = values["stream"]
+    transform = transform_of(None if stream["kind"] == "python" else parse_stream(stream), backbone.size)
+    method = make_method(settings.method, backbone, settings.seed)
+    method.restore(tensors, facts["classes"])
+    sizes = sizes_of(method)
+    state = State(
+        tensors={k: v for k, v in tensors.items() if k not in {f"{name}.gram" for name in sizes}},
+        base={name: tensors[f"{name}.gram"] for name in sizes},
+    )
+    classes = [[label, 0] for label in facts["classes"]]
+    entry = step("run", folder.name, classes=classes, new=list(facts["classes"]), sessions=facts["session"])
+    header = new_header(settings, backbone, transform)
+    return Model(after(header, entry, facts["classes"], None, statistics=sizes), state)
 
 
-def open_backbone(settings: ModelSettings, device: str) -> Backbone:
-    place = choose_device(device)
-    return load_backbone(settings.backbone).to(place, choose_precision("auto", place))
+def _read(file: ModelFile) -> State:
+    """The whole state in a file."""
+    header, learned = file.header, file.tensors(LEARN)
+    records, kept = file.tensors(RECORDS), file.tensors(KEPT)
+    return State(
+        tensors={**file.tensors(PREDICT), **{n: t for n, t in learned.items() if not n.startswith("base/")}},
+        base=_below(learned, "base/"),
+        chain=tuple(header["chain"]),
+        records={
+            session: [Added(head, **_below(records, f"{session}/{i}/")) for i, head in enumerate(heads)]
+            for session, heads in header["records"].items()
+        },
+        undo=tuple(Undo(tensors=file.tensors(f"undo_{i}.safetensors"), **one) for i, one in enumerate(header["undo"])),
+        kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
+        seen=_below(kept, "seen/"),
+    )
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

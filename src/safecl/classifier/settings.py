@@ -41,11 +41,8 @@ def resolve(values: Mapping[str, Any]) -> ModelSettings:
     name = method_name(given)
     method, kind = with_default_kinds(name, given.pop("method", {})), method_settings()[name]
     try:
-        chosen = kind.model_validate(method)
+        return ModelSettings.model_validate({**given, "method": kind.model_validate(method)})
     except ValidationError as error:
-        inside = [{**one, "loc": ("method", name, *one["loc"])} for one in error.errors()]
-        raise sentence(cast("list[ErrorDetails]", inside), "", name, ModelSettings) from error
-    try:
-        return ModelSettings.model_validate({**given, "method": chosen})
-    except ValidationError as error:
-        raise sentence(error.errors(), "", name, ModelSettings) from error
+        place = () if error.title == ModelSettings.__name__ else ("method", name)
+        errors = [{**one, "loc": (*place, *one["loc"])} for one in error.errors()]
+        raise sentence(cast("list[ErrorDetails]", errors), "", name, ModelSettings) from error

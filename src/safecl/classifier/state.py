@@ -8,20 +8,18 @@ The same additions in the same order give the same bits, so a session is taken b
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from safecl.backbone.backbone import Backbone
 from safecl.classifier.settings import Memory, ModelSettings
 from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.heads.tensors import rounded
-from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
-from safecl.streams.pictures.images import Label
 
 REPLAYED = 512  # pictures of sessions that cannot be rolled back whose features may stand in for a Gram matrix
 
@@ -42,9 +40,8 @@ class Added:
 
     def only(self, rows: Tensor) -> "Added":
         """The pictures at ``rows``."""
-        return Added(
-            self.head, self.features[rows], self.targets[rows], None if self.scale is None else self.scale[rows]
-        )
+        scale = None if self.scale is None else self.scale[rows]
+        return Added(self.head, self.features[rows], self.targets[rows], scale)
 
     def without(self, index: int) -> "Added":
         """Without the pictures of a class; those after it move up by one."""
@@ -98,9 +95,13 @@ class State:
 
 
 @contextmanager
-def recording(method: Method, memory: Memory) -> Iterator[list[Added]]:
-    """What is added to the ridge heads meanwhile; with ``features`` they are rounded to int8 before they are added."""
+def recording(method: Method, memory: Memory) -> Iterator[tuple[list[Added], dict[str, Tensor]]]:
+    """(what is added to the ridge heads meanwhile, the session's features (N, d) by head).
+
+    With ``features`` they are rounded to int8 before they are added.
+    """
     found: list[Added] = []
+    given: dict[str, Tensor] = {}
     made: dict[int, tuple[Tensor, Added]] = {}  # the same features may go into two heads
 
     def take(head: str, features: Tensor, targets: Tensor) -> Tensor:
@@ -116,12 +117,13 @@ def recording(method: Method, memory: Memory) -> Iterator[list[Added]]:
 
     heads = ridge_heads(method)
     for name, head in heads.items():
-        head.before_add = lambda features, targets, name=name: take(name, features, targets)
+        head.before_add = partial(take, name)
+        head.watch = partial(given.__setitem__, name)
     try:
-        yield found
+        yield found, given
     finally:
         for head in heads.values():
-            head.before_add = None
+            head.before_add = head.watch = None
 
 
 def ridge_heads(method: Method) -> dict[str, RidgeHead]:
@@ -143,35 +145,6 @@ def tensors_of(method: Method) -> dict[str, Tensor]:
     """The state of a method without its Gram matrices."""
     grams = {f"{name}.gram" for name in sizes_of(method)}
     return {name: tensor.detach() for name, tensor in method.state_dict().items() if name not in grams}
-
-
-def build(
-    settings: ModelSettings,
-    backbone: Backbone,
-    state: State,
-    classes: Sequence[Label],
-    sizes: Mapping[str, int],
-    *,
-    learning: bool,
-) -> Method:
-    """The method with this state. ``learning``: with its Gram matrices, which predictions do not need.
-
-    ``sizes``: the random features of statistics by name.
-    """
-    method = make_method(settings.method, backbone, settings.seed)
-    if not state.tensors:
-        return method
-    tensors = dict(state.tensors)
-    for name, size in sizes.items():
-        tensors[f"{name}.gram"] = torch.zeros(0, 0)
-        tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
-    for name, none in method.state_dict().items():
-        if name.startswith(method.learning):
-            tensors.setdefault(name, none)
-    method.restore(tensors, list(classes))
-    if learning:
-        set_grams(method, state)
-    return method
 
 
 def set_grams(method: Method, state: State) -> None:

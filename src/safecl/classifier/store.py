@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 HEADER = "model.json"
 SUFFIX = ".safecl"
-NEEDED = ("format", "frozen", "settings", "backbone", "transform", "classes", "history")
+NEEDED = ("format", "frozen", "settings", "backbone", "transform", "classes", "history", "calibration", "undo")
 Header: TypeAlias = dict[str, Any]
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
@@ -32,45 +32,23 @@ class ModelFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
-        name = str(self.path)
-        try:
-            with zipfile.ZipFile(self.path) as file:
-                self.sizes = {member.filename: member.file_size for member in file.infolist()}
-                sums = sorted((member.filename, member.CRC, member.file_size) for member in file.infolist())
-                text = file.read(HEADER)
-        except FileNotFoundError:
-            raise SafeclError(f"There is no model {name}; 'safecl learn FOLDER --model {name}' makes one.") from None
-        except IsADirectoryError:
-            raise SafeclError(f"{name} is a folder; give the model file, which 'safecl learn' makes.") from None
-        except (zipfile.BadZipFile, KeyError, NotImplementedError, EOFError, ValueError) as error:
-            raise SafeclError(f"{name} is no model file of safecl, or it is damaged ({_reason(error)}).") from None
-        except OSError as error:
-            raise SafeclError(f"The model {name} cannot be read ({error.strerror or error}).") from None
+        with _opened(self.path, f"{self.path} is no model file of safecl, or it is damaged") as file:
+            self.sizes = {member.filename: member.file_size for member in file.infolist()}
+            sums = sorted((member.filename, member.CRC, member.file_size) for member in file.infolist())
+            text = file.read(HEADER)
         self.digest = hashlib.blake2b(json.dumps(sums).encode(), digest_size=16).hexdigest()
-        self.header = _checked(text, name)
-
-    def __contains__(self, member: str) -> bool:
-        return member in self.sizes
+        self.header = _checked(text, str(self.path))
 
     def raw(self, member: str) -> bytes:
         """The bytes of a member; its checksum is compared."""
-        try:
-            with zipfile.ZipFile(self.path) as file:
-                return file.read(member)
-        except (zipfile.BadZipFile, KeyError, EOFError, ValueError, NotImplementedError) as error:
-            raise SafeclError(f"The model {self.path} is damaged in {member} ({_reason(error)}).") from None
-        except OSError as error:
-            raise SafeclError(f"The model {self.path} cannot be read ({error.strerror or error}).") from None
+        with _opened(self.path, f"The model {self.path} is damaged in {member}") as file:
+            return file.read(member)
 
     def tensors(self, member: str) -> "dict[str, Tensor]":
         """The tensors of a member."""
         from safecl.engine.checkpoint import decode
 
         return decode(self.raw(member), f"{member} of {self.path}")[0]
-
-
-def read_header(path: str | Path) -> Header:
-    return ModelFile(path).header
 
 
 def check_path(path: Path) -> None:
@@ -103,6 +81,22 @@ def locked(path: Path) -> contextlib.AbstractContextManager[None]:
     """The model at ``path``, as long as no other process is changing it."""
     busy = f"Another command is changing {path}; wait for it to end."
     return exclusive(path.with_name(f".{path.name}.lock"), busy, str(path), keep=False)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, damaged: str) -> Iterator[zipfile.ZipFile]:
+    """The zip at ``path``; what is wrong with it is one sentence, which begins with ``damaged`` where that is it."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise SafeclError(f"There is no model {path}; 'safecl learn FOLDER --model {path}' makes one.") from None
+    except IsADirectoryError:
+        raise SafeclError(f"{path} is a folder; give the model file, which 'safecl learn' makes.") from None
+    except (zipfile.BadZipFile, KeyError, NotImplementedError, EOFError, ValueError) as error:
+        raise SafeclError(f"{damaged} ({_reason(error)}).") from None
+    except OSError as error:
+        raise SafeclError(f"The model {path} cannot be read ({error.strerror or error}).") from None
 
 
 def _checked(text: bytes, name: str) -> Header:

@@ -1,10 +1,12 @@
 """A model learns a session: the next model, and what is worth knowing about it. The model before is left as it was."""
 
+import json
+import shutil
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from safecl.atomic import write_json
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import (
     MAX_JUDGED,
@@ -22,23 +25,21 @@ from safecl.classifier.calibrate import (
     probabilities,
     recalled,
     some,
-    watching,
 )
 from safecl.classifier.data import ready
-from safecl.classifier.history import counts as taught_before
-from safecl.classifier.history import step
+from safecl.classifier.history import after, counts, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, advance, recording, sizes_of
 from safecl.engine.device import make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
-from safecl.engine.progress import Progress, Quiet
+from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.streams.check import naming
-from safecl.streams.labels import check_name, label_problems, sorted_classes
+from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
 from safecl.streams.stream import Session
 
@@ -60,9 +61,9 @@ class Lesson:
     seconds: float
     epochs: int
     accuracy: float | None
-    confused: list[tuple[Label, Label, int]] = field(default_factory=list)  # true, answered, pictures
-    suspects: list[tuple[str, Label, Label, float]] = field(default_factory=list)  # picture, label, answered, how sure
-    warnings: list[str] = field(default_factory=list)
+    confused: list[tuple[Label, Label, int]]  # true, answered, pictures
+    suspects: list[tuple[str, Label, Label, float]]  # picture, label, answered, how sure
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -79,72 +80,53 @@ class Fresh:
         if not self.relabelled:
             return []
         names = naming(f"{where} (learned as {old}, now in {new})" for where, old, new in self.relabelled)
-        they = "was learned as another class and is" if len(self.relabelled) == 1 else (
-            "were learned as another class and are"
-        )  # fmt: skip
+        these = counted(len(self.relabelled), "picture that was", "pictures that were")
         return [
-            f"{counted(len(self.relabelled), 'picture')} {they} skipped: {names}. A model cannot take single pictures "
-            "back: roll the session back (safecl rollback), or forget the class and learn it again; --again learns "
-            "them as the new class, too."
+            f"Skipped {these} learned as another class: {names}. A model cannot take single pictures back: roll the "
+            "session back (safecl rollback), or forget the class and learn it again; --again learns them as the new "
+            "class, too."
         ]
 
 
 def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
     """What is new of ``pictures``, whose hashes are ``marks``."""
-    seen = {} if model is None else model.state.seen
-    if model is None or not seen:
-        return Fresh(pictures, marks, 0, [])
-    known: dict[int, set[int]] = {}
-    for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
-        known.setdefault(mark, set()).add(c)
-    classes, rows, relabelled = model.classes, [], []
+    known: dict[int, set[Label]] = {}
+    if model is not None and (seen := model.state.seen):
+        for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
+            known.setdefault(mark, set()).add(model.header["classes"][c])
+    rows, relabelled = [], []
     for i, mark in enumerate(marks.tolist()):
-        before = {classes[c] for c in known.get(mark, ())}
-        if not before:
+        if mark not in known:
             rows.append(i)
-        elif pictures.labels[i] not in before:
-            relabelled.append((pictures.where(i), min(before, key=str), pictures.labels[i]))
-    if len(rows) == len(marks):
-        return Fresh(pictures, marks, 0, [])
-    return Fresh(pictures.subset(rows), marks[rows], len(marks) - len(rows), relabelled)
+        elif pictures.labels[i] not in known[mark]:
+            relabelled.append((pictures.where(i), min(known[mark], key=str), pictures.labels[i]))
+    fresh = pictures if len(rows) == len(marks) else pictures.subset(rows)
+    return Fresh(fresh, marks[rows], len(marks) - len(rows), relabelled)
 
 
 def check_one_class(pictures: Pictures, marks: Tensor) -> None:
     """Refuse a picture that stands in two classes. ``marks``: the hashes of the pictures."""
     first: dict[int, int] = {}
-    pairs = []
-    for i, mark in enumerate(marks.tolist()):
-        j = first.setdefault(mark, i)
-        if pictures.labels[i] != pictures.labels[j]:
-            pairs.append((j, i))
+    firsts = [first.setdefault(mark, i) for i, mark in enumerate(marks.tolist())]
+    pairs = [pair for pair in enumerate(firsts) if len({pictures.labels[i] for i in pair}) == 2]
     if pairs:
-        (a, b), rest = pairs[0], len(pairs) - 1
-        more = f" (and {counted(rest, 'more pair')})" if rest else ""
+        named = (" and ".join(f"{pictures.where(i)} ({pictures.labels[i]})" for i in pair[::-1]) for pair in pairs)
         raise SafeclError(
-            f"The same picture is in two classes: {pictures.where(a)} ({pictures.labels[a]}) and {pictures.where(b)} "
-            f"({pictures.labels[b]}){more}; delete the wrong one and give the same command again."
+            f"The same picture is in two classes: {naming(named)}; delete the wrong one and give the same command "
+            "again."
         )
-
-
-def check_labels(known: Sequence[Label], labels: Sequence[Label], name: str) -> None:
-    """Refuse names that no class should have, and two that a person would read as one."""
-    for label in dict.fromkeys(labels):
-        check_name(label)
-    for sentence in label_problems([*known, *labels], name):
-        raise SafeclError(sentence)
 
 
 def teach(
     model: Model,
     backbone: Backbone,
     fresh: Fresh,
-    *,
     name: str,
-    home: Path | None = None,
-    device: str = "auto",
-    progress: Progress | None = None,
-    folder: Path | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    home: Path | None,
+    device: str,
+    progress: Progress,
+    folder: Path | None,
+    stop: Callable[[], bool],
 ) -> tuple[Model, Lesson]:
     """The model after a session of ``fresh`` pictures, and what is worth knowing about it.
 
@@ -158,13 +140,14 @@ def teach(
     views = ready(pictures, transform, home)
     classes = sorted_classes(pictures.labels)
     session = Session(method.sessions + 1, name, classes, views)
-    fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress or Quiet(), folder, stop)
+    fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress, folder, stop)
     before, identity = model.state, uuid.uuid4().hex[:12]
-    with recording(method, settings.memory) as added, watching(method) as given:
+    with recording(method, settings.memory) as (added, given):
         learn(method, session, fit)
-    counts, before_counts = Counter(pictures.labels), taught_before(model.header)
-    said = {key: len(model.header[key]) for key in ("classes", "history")}
-    said |= {"calibration": model.header["calibration"], **_lengths(before)}
+    learned_now, learned_before = Counter(pictures.labels), counts(model.header)
+    said: dict[str, Any] = {key: len(model.header[key]) for key in ("classes", "history")}
+    said |= {"kept": len(before.kept.get("targets", ())), "seen": len(before.seen.get("hashes", ()))}
+    said["calibration"] = model.header["calibration"]
     state = advance(before, method, identity, added, settings, said)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
@@ -172,57 +155,19 @@ def teach(
     state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
     judged = calibration["pictures"] if calibration else 0
     new = [label for label in classes if label not in set(model.classes)]
-    taught = {label: counts[label] + before_counts.get(label, 0) for label in classes}
-    lesson = Lesson(
-        name=name,
-        pictures=len(pictures),
-        skipped=fresh.skipped,
-        classes={label: counts[label] for label in classes},
-        new=new,
-        seconds=time.monotonic() - began,
-        epochs=train.epochs,
-        warnings=[*fresh.note(), *warnings(pictures, taught, method.classes, judged), *told.pop("warnings")],
-        **told,
-    )
-    entry = step(
-        "learn",
-        name,
-        id=identity,
-        pictures=lesson.pictures,
-        classes=[[label, counts[label]] for label in classes],
-        new=new,
-        epochs=train.epochs,
-        seconds=round(lesson.seconds, 1),
-        accuracy=lesson.accuracy,
-        confused=[list(pair) for pair in lesson.confused],
-        notes=method.notes,
-    )
-    header = {
-        **model.header,
-        "classes": list(method.classes),
-        "calibration": calibration,
-        "statistics": sizes_of(method),
-        "history": [*model.header["history"], entry],
-        "changed": entry["date"],
-    }
+    taught = {label: learned_now[label] + learned_before.get(label, 0) for label in classes}
+    told["warnings"] = [*fresh.note(), *warnings(pictures, taught, method.classes, judged), *told["warnings"]]
+    per_class, seconds = {label: learned_now[label] for label in classes}, time.monotonic() - began
+    lesson = Lesson(name, len(pictures), fresh.skipped, per_class, new, seconds, train.epochs, **told)
+    same = {key: getattr(lesson, key) for key in ("pictures", "new", "epochs", "accuracy")}
+    lists = {"classes": list(map(list, per_class.items())), "confused": list(map(list, lesson.confused))}
+    entry = step("learn", name, id=identity, seconds=round(seconds, 1), notes=method.notes, **same, **lists)
+    header = after(model.header, entry, method.classes, calibration, statistics=sizes_of(method))
     return Model(header, state), lesson
-
-
-def _lengths(state: State) -> dict[str, int]:
-    return {"kept": len(state.kept.get("targets", ())), "seen": len(state.seen.get("hashes", ()))}
 
 
 def _grown(rows: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.cat([rows[name], added]) if name in rows else added for name, added in more.items()}
-
-
-def _widened(kept: dict[str, Tensor], features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``kept`` with zeros for networks that were added after its pictures were seen."""
-    if not kept:
-        return kept
-    count = len(kept["targets"])
-    new = {name: rows.new_zeros(count, rows.shape[1]).half() for name, rows in features.items() if name not in kept}
-    return {**kept, **new}
 
 
 @torch.no_grad()
@@ -250,16 +195,19 @@ def _look_back(
 ) -> tuple[State, dict[str, Any] | None, dict[str, Any]]:
     """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
 
-    ``state``: with the pictures of the session among those seen. ``given``: by network, the features (N, d) of the
+    ``state``: with the pictures of the session among those seen. ``given``: by ridge head, the features (N, d) of the
     session's pictures that its learning has computed.
     """
     here = some(len(targets)) if len(targets) <= MAX_JUDGED else chosen(targets)[some(len(chosen(targets)))]
-    if method.heads and given.keys() == method.heads.keys():
-        features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in given.items()}
+    if method.heads and given.keys() >= set(method.heads.values()):
+        computed = {name: given[head] for name, head in method.heads.items()}
+        features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in computed.items()}
     else:
         features = embed(method, views, here.tolist(), transform, stop)
     own, keeping = targets[here], method.to_keep(features)
-    kept = _widened(state.kept, keeping) or {"targets": targets[:0]}
+    kept = state.kept or {"targets": targets[:0]}
+    for name, rows in keeping.items():  # zeros for networks that were added after the pictures were seen
+        kept = {name: torch.zeros(len(kept["targets"]), rows.shape[1]).half(), **kept}
     older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
     if len(older):
         before = recalled(method, kept, older)
@@ -303,17 +251,11 @@ def suspects(
 def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) -> list[str]:
     """A sentence on pictures of different classes that look the same."""
     f = F.normalize(features - features.mean(dim=0), dim=1)
-    alike = (
-        (f @ f.T > TWIN_COSINE)
-        & (targets[:, None] != targets[None])
-        & (torch.arange(len(f))[:, None] < torch.arange(len(f)))
-    )
-    pairs = alike.nonzero().tolist()
+    alike = ((f @ f.T > TWIN_COSINE) & (targets[:, None] != targets[None])).triu().nonzero()
+    pairs = [" and ".join(pictures.where(int(where[i])) for i in pair) for pair in alike.tolist()[:MAX_LISTED]]
     if not pairs:
         return []
-    a, b = (pictures.where(int(where[i])) for i in pairs[0])
-    more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
-    return [f"{a} and {b} look the same and are in two classes{more}: is one of them in the wrong folder?"]
+    return [f"Pictures of two classes look the same: {naming(pairs)}: is one of them in the wrong folder?"]
 
 
 def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[Label], judged: int) -> list[str]:
@@ -327,8 +269,7 @@ def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[
             f"{counted(len(few), 'class has', 'classes have')} {FEW_PICTURES} pictures or fewer "
             f"({naming(map(str, few))}): ten or more would be better."
         )
-    small = sum(min(pictures.size_of(i)) < SMALL_SIDE for i in spread(len(pictures)))
-    if small:
+    if any(min(pictures.size_of(i)) < SMALL_SIDE for i in spread(len(pictures))):
         told.append(f"Some pictures are smaller than {SMALL_SIDE} pixels, so there is little to see in them.")
     if judged < 19:
         told.append(
@@ -336,3 +277,22 @@ def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[
             "picture is unknown."
         )
     return told
+
+
+def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Make the folder in which a session is learned, or resume in it; what another command left there is dropped."""
+    file, identity = folder / "job.json", json.loads(json.dumps(identity))  # as it is read
+    try:
+        if folder.is_dir():
+            if json.loads(file.read_bytes()) == identity:
+                say("Resuming where the same command was stopped.")
+            else:
+                shutil.rmtree(folder)
+                say("Another command was stopped here before it was finished; what it had begun is dropped.")
+    except (OSError, ValueError):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(exist_ok=True)
+        write_json(file, identity)
+    except OSError as error:
+        raise SafeclError(f"{folder} cannot be written ({error.strerror or error}).") from error

@@ -63,13 +63,15 @@ def prepare(
 
     Example:  safecl data prepare cifar100 --from cifar-100-python.tar.gz --root data
     """
-    from safecl.errors import SafeclError
+    from safecl.errors import SafeclError, unknown
+    from safecl.streams.datasets import DATASETS
     from safecl.streams.datasets.download import download as fetch
     from safecl.streams.datasets.prepare import prepare as lay_out
-    from safecl.streams.settings import data_root
+    from safecl.streams.settings import canonical, data_root
 
-    dataset = _dataset(name)
-    place = data_root(root)
+    if canonical(name) not in DATASETS:
+        raise unknown("dataset", name, DATASETS)
+    dataset, place = DATASETS[canonical(name)], data_root(root)
     if source is None and not download:
         raise SafeclError(f"{dataset.title} has to come from somewhere: {dataset.fetch}")
     if source is None:
@@ -135,13 +137,3 @@ def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:
         if not word.startswith("stream."):
             raise SafeclError(f"{word!r} is not a setting of the stream, such as stream.unreadable=skip.")
     return parse_stream({**values, **parse_words(words or []).get("stream", {})})
-
-
-def _dataset(name: str) -> Any:
-    from safecl.errors import unknown
-    from safecl.streams.datasets import DATASETS
-    from safecl.streams.settings import canonical
-
-    if canonical(name) not in DATASETS:
-        raise unknown("dataset", name, DATASETS)
-    return DATASETS[canonical(name)]

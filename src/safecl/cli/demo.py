@@ -2,7 +2,6 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -17,7 +16,7 @@ from safecl.methods.catalog import method_settings
 from safecl.report.page import write_page
 from safecl.report.sentences import results
 from safecl.report.table import Cell, Column, Table, print_table
-from safecl.report.words import NONE
+from safecl.report.words import bare_percent
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 PLACE = Path("runs/demo")
@@ -63,16 +62,11 @@ def print_sessions(histories: dict[str, History], console: Console) -> None:
     rows = []
     safe, ranpac, tuned = (histories[method].lines for method in METHODS)
     for lines in zip(safe, ranpac, tuned, strict=True):
-        cells = [_percent(lines[0], "pooled", output) for output in ("slow", "fast")]
+        cells = [bare_percent(lines[0]["pooled"][output]) for output in ("slow", "fast")]
         for line, output in zip(lines, METHODS, strict=True):
-            cells += [_percent(line, "pooled", output), _percent(line, "forgetting", output)]
+            cells += [bare_percent(line[key][output]) for key in ("pooled", "forgetting")]
             cells.append(f"{line['seconds']['total']:.0f}")
         rows.append([Cell(text) for text in (str(lines[0]["session"]), str(lines[0]["classes_seen"]), *cells)])
     caption = "seen: classes; f: forgetting, points lost on earlier sessions; s: seconds"
     table = Table("Accuracy in percent on all classes seen so far", columns, rows)
     print_table(console, table, leads=2, caption=caption)
-
-
-def _percent(line: dict[str, Any], kind: str, output: str) -> str:
-    value = line[kind][output]
-    return NONE if value is None else f"{100 * value:.1f}"

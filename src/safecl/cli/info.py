@@ -1,23 +1,45 @@
-"""What ``safecl info`` says. Nothing heavy is imported: it answers at once."""
+"""What ``safecl info`` and ``safecl methods`` say. Without a backbone no torch is imported: they answer at once."""
 
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from huggingface_hub.constants import HF_HUB_CACHE
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 import safecl
-from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
-from safecl.errors import SafeclError
-from safecl.experiments.config import presets
-from safecl.lines import counted
+from safecl.backbone.settings import EMBEDDED, PAPER, BackboneSettings, embedded_weights
+from safecl.cli.terminal import print_facts
+from safecl.configure.layers import TAGS, method_groups
+from safecl.configure.sentences import all_keys
+from safecl.errors import SafeclError, unknown
+from safecl.experiments.config import RunSettings, load, presets
+from safecl.lines import counted, print_sentence, text_for
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
+from safecl.report.table import make_table, print_table
+from safecl.settings import flatten
 from safecl.streams.settings import FORMS, data_root, names
+
+SESSIONS, CLASSES = 10, 10  # what sizes are measured after
+ASIDE = 36  # columns for a key and its value, beside which its meaning stands
+NARROW = 70  # columns below which the meaning stands below
 
 
 def describe() -> list[tuple[str, str]]:
     """Version, devices, backbones and weights, streams, methods, folders."""
+    hub = Path(HF_HUB_CACHE)
+    downloaded = sorted(folder.name.removeprefix("models--timm--") for folder in hub.glob("models--timm--*"))
     return [
         ("safecl", f"{safecl.__version__} on Python {platform.python_version()}, torch {version('torch')}, "
                    f"timm {version('timm')}"),
@@ -25,7 +47,7 @@ def describe() -> list[tuple[str, str]]:
         ("backbones", embedded()),
         ("", "any timm ViT with a CLS token; the paper's:"),
         *(("", f"{name}: {model}") for name, model in PAPER.items()),
-        ("", f"downloaded: {', '.join(downloaded()) or 'none yet'}"),
+        ("", f"downloaded: {', '.join(downloaded) or 'none yet'}"),
         ("PET", ", ".join(PETS)),
         ("methods", ", ".join(method_settings())),
         ("presets", ", ".join(presets())),
@@ -34,7 +56,7 @@ def describe() -> list[tuple[str, str]]:
         ("settings", "safecl info --keys lists them all, safecl info --keys safe those of one method or preset"),
         ("runs", str(Path("runs").resolve())),
         ("datasets", f"{data_root().resolve()}  (SAFECL_DATA)"),
-        ("weights", f"{hub()}  (HF_HOME)"),
+        ("weights", f"{hub}  (HF_HOME)"),
     ]  # fmt: skip
 
 
@@ -67,12 +89,126 @@ def embedded() -> str:
         return f"{EMBEDDED}: {error}"
 
 
-def hub() -> Path:
-    from huggingface_hub.constants import HF_HUB_CACHE
+def print_methods(backbone: str | None, console: Console) -> None:
+    """A line for each method; with a backbone, also what it trains on that and how many bytes it keeps."""
+    sizes = measured(backbone) if backbone is not None else {}
+    words = ("kind", "protocols", "kept between sessions")
+    heads = ("method", *words[:2], *(("learnable", "bytes kept") if sizes else ()), words[2])
+    rows = [
+        [name, kind.kind, ", ".join(kind.protocols), *sizes.get(name, []), kind.keeps]
+        for name, kind in method_settings().items()
+    ]
+    caption = "safecl methods --backbone NAME counts learnable numbers and bytes on a backbone."
+    if sizes:
+        caption = (
+            f"With the values of each preset on {backbone}; learnable: without heads; both after {SESSIONS} sessions "
+            f"of {CLASSES} classes."
+        )
+    print_table(console, make_table("Methods", heads, rows, words), drop=["protocols", "kind"], caption=caption)
+    console.print()
+    papers = method_settings().items()
+    print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in papers])
 
-    return Path(HF_HUB_CACHE)
+
+def measured(backbone: str) -> dict[str, list[str]]:
+    """Learnable numbers and bytes kept, by method. No weights are fetched: sizes do not depend on them."""
+    from safecl.backbone.load import load_backbone
+    from safecl.methods.sizes import measure
+
+    network = load_backbone(BackboneSettings(name=backbone, weights=None if backbone == EMBEDDED else "random"))
+    found = {name: measure(load(name).method, network, SESSIONS, CLASSES) for name in method_settings()}
+    return {name: [f"{each.learnable:,}", f"{each.kept:,}"] for name, each in found.items()}
 
 
-def downloaded() -> list[str]:
-    """timm weights in the hub's cache."""
-    return sorted(folder.name.removeprefix("models--timm--") for folder in hub().glob("models--timm--*"))
+@dataclass(frozen=True)
+class Key:
+    """A setting. ``kinds``: of method, PET or stream that have it, where it is not in all of them."""
+
+    name: str
+    value: str
+    meaning: str
+    group: str
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> str:
+        return f"{self.group}: {', '.join(self.kinds)}" if self.kinds else self.group
+
+
+def print_keys(source: str | None, console: Console) -> None:
+    """All settings with their defaults; or those of one method or preset, with the values that it runs with."""
+    for head, keys in groupby(every_key(source), key=lambda key: key.head):
+        print_sentence(console, head, "bold")
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(width=ASIDE, overflow="fold")
+        grid.add_column(overflow="fold")
+        for key in keys:
+            if console.width >= NARROW:
+                grid.add_row(text_for(console, f"{key.name} = {key.value}"), text_for(console, key.meaning))
+            else:
+                console.print(text_for(console, f"{key.name} = {key.value}"))
+                console.print(Padding(text_for(console, key.meaning), (0, 0, 0, 4)))
+        console.print(grid)
+        console.print()
+
+
+def every_key(source: str | None = None) -> list[Key]:
+    """Group by group; in a group, what most kinds have comes first."""
+    if source is not None and source not in (*presets(), *method_settings()):
+        raise unknown("method or preset", source, {*presets(), *method_settings()})
+    settings = load(source) if source in presets() else load("safe", [f"method={source}"] if source else [])
+    active = flatten(settings.model_dump(mode="json")) if source else {}
+    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for key, field, owner in all_keys(RunSettings, settings.method.name if source else None):
+        group, _, name = key.rpartition(".")
+        if key == "preset" or key in method_groups() or isinstance(field.default, BaseModel) or TAGS.get(group) == name:
+            continue
+        full, kinds = f"method.{key}" if group in method_groups() else key, _kinds(owner)
+        chosen = active.get(f"{full.rpartition('.')[0]}.{TAGS.get(group)}")
+        default = "…" if field.is_required() else field.default
+        value = active[full] if full in active and (not kinds or chosen in kinds) else default
+        entry = (group or "run", key, typed(value), _meaning(field))
+        found.setdefault(entry, {}).update(dict.fromkeys(kinds))
+    keys = [Key(key, value, text, group, tuple(kinds)) for (group, key, value, text), kinds in found.items()]
+    groups = list(dict.fromkeys(["method", *(key.group for key in keys)]))
+    keys.sort(key=lambda key: (groups.index(key.group), -len(key.kinds), key.kinds))
+    return [*_choices(settings, source), *keys]
+
+
+def _choices(settings: RunSettings, source: str | None) -> Iterator[Key]:
+    """The words that choose a whole group."""
+    group = f"what safecl run {source or 'safe'} runs"
+    yield Key("method", settings.method.name, f"one of {', '.join(method_settings())}", group)
+    yield Key("stream", settings.stream.title, f"one of {', '.join((*names(), *FORMS))}", group)
+    yield Key("backbone", settings.backbone.name, "a timm ViT by its name, or a file of weights", group)
+    if "pet" in type(settings.method).model_fields:
+        yield Key("pet", settings.pet, f"one of {', '.join(PETS)}", group)
+
+
+def _kinds(owner: type[BaseModel]) -> tuple[str, ...]:
+    """Which kinds of method, PET or stream a settings class is for."""
+    for tag in sorted(set(TAGS.values()) & owner.model_fields.keys()):
+        kinds = get_args(owner.model_fields[tag].annotation)
+        if kinds:
+            return tuple(map(str, kinds))
+    return ()
+
+
+def _meaning(field: FieldInfo) -> str:
+    """What it is, and the words that may stand there."""
+    parts = (field.annotation, *get_args(field.annotation))
+    words = [str(value) for part in parts if get_origin(part) is Literal for value in get_args(part)]
+    text = field.description or ""
+    told = all(word in text for word in words)
+    return text if told else f"{text} ({', '.join(dict.fromkeys(words))})"
+
+
+def typed(value: Any) -> str:
+    """As one writes it in a word or a file."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else typed(one) for one in value)}]"
+    return str(value)

@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,10 @@ from safecl import __version__
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.models import add_commands
-from safecl.cli.terminal import accept_any_text, make_console, print_facts, say
+from safecl.cli.reproduce import reproduce
+from safecl.cli.sweep import Folder, sweep
+from safecl.cli.terminal import Quiet, accept_any_text, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
-
-if TYPE_CHECKING:
-    from safecl.engine.progress import Show
 
 app = typer.Typer(
     name="safecl",
@@ -38,13 +37,7 @@ add_commands(app)
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, e.g. pet=adapter seed=1.")]
-Folder = Annotated[Path | None, typer.Option(help="Where it is kept; below runs/ if not given.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start anew even if the folder holds this run already.")]
-On = Annotated[str, typer.Option(help="local: processes of this machine; ray: a Ray cluster.")]
-Jobs = Annotated[int | None, typer.Option(help="Runs at once; as many as fit if not given.")]
-Gpus = Annotated[float, typer.Option(help="What a run gets of a GPU; 0.5: two runs share one.")]
-Dry = Annotated[bool, typer.Option("--dry", help="List the runs and start none.")]
 
 
 @app.command()
@@ -100,63 +93,8 @@ def run(
             say(line)
 
 
-@app.command()
-def sweep(
-    config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or other values of the grid: seed=[0,1]."),
-    ] = None,
-    on: On = "local",
-    jobs: Jobs = None,
-    gpus: Gpus = 1.0,
-    folder: Folder = None,
-    objective: Annotated[
-        str | None, typer.Option(help="Mark the best by validation.final or validation.average.")
-    ] = None,
-    dry: Dry = False,
-    quiet: Quiet = False,
-) -> None:
-    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command resumes.
-
-    Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
-    """
-    from safecl.cli.sweep import sweep_command
-
-    show: Show = "quiet" if quiet else "auto"
-    raise typer.Exit(sweep_command(config, words or [], folder, on, jobs, gpus, objective, dry, show))
-
-
-@app.command()
-def reproduce(
-    target: Annotated[str, typer.Argument(help="Tables and figures of the paper, joined by commas; all; or list.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[DIR] [KEY=VALUE]…", help="DIR: with --scale assets. Settings of all runs."),
-    ] = None,
-    scale: Annotated[str, typer.Option(help="small, assets (with DIR) or paper.")] = "small",
-    preset: Annotated[str | None, typer.Option(help="SAFE's settings: safe, paper or published.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds; the scale's own number if not given.")] = None,
-    on: On = "local",
-    jobs: Jobs = None,
-    gpus: Gpus = 1.0,
-    folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
-    skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
-    trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
-    dry: Dry = False,
-    quiet: Quiet = False,
-) -> None:
-    """Make a table or figure of the paper: ours beside the paper's numbers. The same command resumes.
-
-    Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
-    """
-    from safecl.cli.reproduce import Options, list_targets, reproduce_command
-
-    if target == "list":
-        list_targets(make_console())
-        return
-    options = Options(scale, preset, seeds, on, jobs, gpus, folder, skip_missing, trial, dry, quiet)
-    raise typer.Exit(reproduce_command(target, words or [], options))
+app.command()(sweep)
+app.command()(reproduce)
 
 
 @app.command()
@@ -228,8 +166,7 @@ def info(
 
     Example:  safecl info   or   safecl info --keys   or   safecl info --keys safe
     """
-    from safecl.cli.info import describe
-    from safecl.cli.keys import print_keys
+    from safecl.cli.info import describe, print_keys
 
     if method is not None and not keys:
         raise SafeclError(f"safecl info {method} is not complete; write safecl info --keys {method} for its settings.")
@@ -246,7 +183,7 @@ def methods(
 
     Example:  safecl methods   or   safecl methods --backbone safecl_micro
     """
-    from safecl.cli.methods import print_methods
+    from safecl.cli.info import print_methods
 
     print_methods(backbone, make_console())
 
@@ -257,12 +194,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+
+
 @app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
+def _root(version: Annotated[bool, VERSION] = False) -> None:
     pass
 
 
@@ -280,8 +216,6 @@ def main() -> None:
     try:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="safecl")
-    except typer.Abort:
-        code = 130
     except SafeclError as error:
         say(f"safecl: {error}", err=True)
         code = 2
@@ -289,7 +223,7 @@ def main() -> None:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
         if code:
             command = error.ctx.command_path if getattr(error, "ctx", None) else "safecl"
-            say(f"safecl: {error.format_message()} See {command} --help.", err=True)
+            say(f"safecl: {error.format_message().rstrip('.')}. See {command} --help.", err=True)
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
         if error.errno is None or os.environ.get("SAFECL_DEBUG"):
@@ -301,7 +235,7 @@ def main() -> None:
         if os.environ.get("RANK", "0") == "0":  # of several processes only the first prints
             say("safecl: stopped; everything is saved, and the same command resumes from here.", err=True)
         code = 130
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         say("safecl: stopped.", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,23 +1,20 @@
 """What the commands on models say."""
 
 import csv
-import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safecl.classifier.answers import Answer
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.data import labelled, picture_files
-from safecl.cli.terminal import make_console, say
+from safecl.classifier.data import picture_files
+from safecl.cli.terminal import say
 from safecl.errors import SafeclError
-from safecl.lines import counted, spelt
-from safecl.report.table import NONE, make_table, print_table
+from safecl.lines import counted
+from safecl.report.table import NONE
 from safecl.streams.check import naming
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import File, FilePictures, printable
@@ -31,8 +28,7 @@ CHUNK = 256  # pictures that are classified at a time
 def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> Iterator[str]:
     """What a person wants to know after a session."""
     new = f", {len(lesson.new)} of them new" if len(lesson.new) < len(lesson.classes) else ""
-    were = "was learned before and is" if lesson.skipped == 1 else "were learned before and are"
-    skipped = f" ({lesson.skipped:,} {were} skipped)" if lesson.skipped else ""
+    skipped = f" ({lesson.skipped:,} skipped: learned before)" if lesson.skipped else ""
     yield (
         f"Learned {counted(len(lesson.classes), 'class')}{new} from {counted(lesson.pictures, 'picture')}"
         f"{skipped} in {lesson.seconds:.0f} s; {path} knows {len(model.classes_)} now."
@@ -47,55 +43,50 @@ def lesson_lines(lesson: "Lesson", model: ContinualClassifier, path: Path) -> It
         yield f"Note: {warning}"
 
 
-def predict_all(files: list[str], path: Path, unknown: float, form: str, explain: bool, device: str) -> bool:
+def predict_all(
+    words: list[str], model: ContinualClassifier, path: Path, unknown: float, form: str, explain: bool
+) -> bool:
     """Print an answer for every picture as soon as it is known; False if one could not be answered."""
-    model: Any = ContinualClassifier.load(path, device=device)  # type: ignore[arg-type]
     model.prepare()
     if len(model.classes_) == 1:
         say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
     learners = model.outputs[:-1] if explain else ()
-    shapes: dict[str, Any] = {"table": _table_lines, "jsonl": _json_lines, "csv": partial(_csv_lines, learners)}
+    more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
+    heads = ["picture", "label", "probability", "unknown", "error", *more]
+    table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     if form == "csv":
-        more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
-        _print(_joined("picture", "label", "probability", "unknown", "error", *more))
+        table.writeheader()
     bad: list[str] = []
-    names = iter(_named(files))
-    while chunk := list(islice(names, CHUNK)):
-        for name, answer in _answers(model, chunk, unknown, explain):
+    files = _files(words)
+    while chunk := list(islice(files, CHUNK)):
+        for file, answer in zip(chunk, _answers(model, chunk, unknown, explain), strict=True):
+            name = printable(file.path)
             if isinstance(answer, str):
-                bad.append(f"{printable(name)} ({answer})")
-            for line in shapes[form](printable(name), answer):
-                _print(line)
+                bad.append(f"{name} ({answer})")
+            if form == "csv":
+                table.writerow(_csv_row(name, answer, learners))
+            else:  # one line, however long: it may be read by another program
+                print(_json_line(name, answer) if form == "jsonl" else "\n".join(_table_lines(name, answer)))
+            sys.stdout.flush()
     if bad:
         these = counted(len(bad), "file or folder", "files or folders")
         say(f"safecl: {these} could not be answered: {naming(bad)}.", err=True)
     return not bad
 
 
-@dataclass(frozen=True)
-class _Unfit:
-    """A word that names no picture, and why."""
-
-    name: str
-    why: str
-
-
-def _named(words: Iterable[str]) -> Iterator[str | _Unfit]:
+def _files(words: Iterable[str]) -> Iterator[File]:
     for word in words:
         if word == "-":
-            yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+            yield from (File.at(line.rstrip("\n")) for line in sys.stdin if line.strip())
             continue
         try:
-            yield from picture_files(Path(word))
+            yield from picture_files(word)
         except SafeclError as error:
-            yield _Unfit(word, str(error).rstrip("."))
+            yield File(word, word, -1, 0, str(error).rstrip("."))
 
 
-def _answers(
-    model: ContinualClassifier, names: list[str | _Unfit], unknown: float, explain: bool
-) -> Iterator[tuple[str, Answer | str]]:
+def _answers(model: ContinualClassifier, files: list[File], unknown: float, explain: bool) -> Iterator[Answer | str]:
     """The answer to each picture, or why there is none."""
-    files = [File.at(name) for name in names if isinstance(name, str)]
     pictures = FilePictures(files, [""] * len(files))
     answers: dict[int, Answer | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
 
@@ -113,9 +104,7 @@ def _answers(
             except SafeclError as error:
                 answers.setdefault(i, error.reason if isinstance(error, UnreadableError) else str(error))
         ask()
-    rest = iter(range(len(files)))
-    for name in names:
-        yield (name.name, name.why) if isinstance(name, _Unfit) else (name, answers[next(rest)])
+    return (answers[i] for i in range(len(files)))
 
 
 def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
@@ -132,7 +121,7 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
         yield f"    {output}{weight}: {', '.join(f'{label} {100 * p:.0f} %' for label, p in top[:3])}"
 
 
-def _json_lines(name: str, answer: Answer | str) -> Iterator[str]:
+def _json_line(name: str, answer: Answer | str) -> str:
     said: dict[str, Any] = {"picture": name}
     if isinstance(answer, str):
         said["error"] = answer
@@ -140,60 +129,18 @@ def _json_lines(name: str, answer: Answer | str) -> Iterator[str]:
         said |= {"label": answer.label, "probability": round(answer.probability, 6), "unknown": answer.unknown}
         if answer.opinions:
             said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
-    yield json.dumps(said, ensure_ascii=False)
+    return json.dumps(said, ensure_ascii=False)
 
 
-def _csv_lines(learners: Sequence[str], name: str, answer: Answer | str) -> Iterator[str]:
+def _csv_row(name: str, answer: Answer | str, learners: Sequence[str]) -> dict[str, Any]:
     """Of each of the ``learners`` its class, its probability, and its weight in the answer."""
     if isinstance(answer, str):
-        yield _joined(name, "", "", "", answer, *[""] * 3 * len(learners))
-        return
-    cells: list[Any] = [name, answer.label, f"{answer.probability:.6f}", int(answer.unknown), ""]
+        return {"picture": name, "error": answer}
+    row = {"picture": name, "label": answer.label, "probability": f"{answer.probability:.6f}"}
+    row["unknown"] = int(answer.unknown)
     for learner in learners:
         label, p = answer.opinions[learner][0]
-        cells += [label, f"{p:.6f}", f"{answer.weights[learner]:.6f}" if learner in answer.weights else ""]
-    yield _joined(*cells)
-
-
-def _joined(*cells: Any) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(cells)
-    return line.getvalue()
-
-
-def _print(line: str) -> None:
-    """One line, however long: it may be read by another program."""
-    print(spelt(line, sys.stdout.encoding), flush=True)
-
-
-def evaluate_and_print(folder: str, path: Path, unknown: float, as_json: bool, page: Path | None, device: str) -> None:
-    from safecl.classifier.evaluate import evaluate
-    from safecl.classifier.page import write_page
-    from safecl.classifier.store import ModelFile
-
-    pictures, _ = labelled(folder)
-    model: Any = ContinualClassifier.load(path, device=device)  # type: ignore[arg-type]
-    found = evaluate(model, pictures, unknown)
-    if page is not None:
-        write_page(ModelFile(path), page, found)
-    if as_json:
-        _print(json.dumps(found, ensure_ascii=False))
-        return
-    if found["accuracy"] is not None:
-        say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
-        say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
-        say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
-    if found["unknown_pictures"]:
-        say(
-            f"{counted(found['unknown_pictures'], 'picture')} of classes that the model does not know: "
-            f"{100 * found['found']:.1f} % are called unknown."
-        )
-    worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
-    if worst:
-        rows = [[str(label), f"{100 * share:.1f} %", f"{count:,}"] for label, share, count in worst]
-        heads = ("class", "accuracy", "pictures")
-        print_table(make_console(), make_table("The classes with the lowest accuracy", heads, rows))
-    for true, said, count in found["confused"][:5]:
-        say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
-    if page is not None:
-        say(str(page))
+        row |= {learner: label, f"{learner}_probability": f"{p:.6f}"}
+        if learner in answer.weights:
+            row[f"{learner}_weight"] = f"{answer.weights[learner]:.6f}"
+    return row

@@ -1,22 +1,28 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
-from collections.abc import Sized
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
-from safecl.classifier.store import ModelFile, check_path, locked, read_header, rewrite_header
-from safecl.cli.terminal import make_console, say
+from safecl.classifier.store import ModelFile, check_path, locked, rewrite_header
+from safecl.cli.terminal import Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is if not given.")]
-FORMATS = ("table", "jsonl", "csv")
+Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: the best there is.")]
+Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
+# By method.answer.statistics: what is kept of the pictures of earlier sessions. No picture in any case.
+KEPT = {
+    "following": "sums over all pictures, and of the features the mean of each class and one covariance",
+    "stale": "sums over all pictures",
+    "shared": "sums over all pictures",
+}
 
 
 def learn(
@@ -25,16 +31,17 @@ def learn(
     backbone: Annotated[str | None, typer.Option(help="micro (the default), small, base, large; a timm name.")] = None,
     method: Annotated[str | None, typer.Option(help="How it learns; safe if not given (safecl methods).")] = None,
     pet: Annotated[str | None, typer.Option(help="Kind of tuning: ssf (the default), adapter, lora, …")] = None,
-    memory: Annotated[str | None, typer.Option(help="features: can forget a class wholly, and merge exactly.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the pictures; by their number if not given.")
+    memory: Annotated[
+        Literal["statistics", "features"] | None,
+        typer.Option(help="features: can forget a class wholly, and merge exactly."),
     ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures; chosen if not given.")] = None,
     keep: Annotated[int | None, typer.Option(min=0, help="Sessions that can be rolled back; 3 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of everything random; 0 if not given.")] = None,
     name: Annotated[str | None, typer.Option(help="A name for this session; the folder's if not given.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also pictures that were learned before.")] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, e.g. train.lr=0.02.")] = None,
-    device: Device = None,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Teach a model the pictures of a folder: makes MODEL, or adds to it. No old pictures are needed.
@@ -42,20 +49,25 @@ def learn(
     A stop or a failure leaves MODEL as it was; the same command resumes where it was stopped.
     Example:  safecl learn photos/monday --model pets.safecl
     """
-    if memory not in (None, "statistics", "features"):
-        raise SafeclError(f"--memory is statistics or features, not {memory}.")
     from safecl.configure.words import parse_words
 
     settings = parse_words(set_ or [])
-    _check_new(folder, model, settings)
-    from safecl.classifier.files import learn_file
+    if not Path(folder).expanduser().exists():  # mistakes that can be seen before anything heavy is imported
+        raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
+    if model.exists():
+        ModelFile(model)
+        if settings:
+            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
+    else:
+        check_path(model.expanduser())
+    from safecl.classifier.classifier import learn_file
     from safecl.cli.model_words import lesson_lines
     from safecl.engine.progress import make_progress
 
     lesson, classifier = learn_file(
-        folder, model, make_progress("quiet" if quiet else "auto"), name=name, again=again, backbone=backbone,
-        method=method, pet=pet, memory=memory, epochs=epochs, keep=keep, seed=seed, settings=settings or None,
-        device=device,
+        folder, model, make_progress("quiet" if quiet else "auto"), name=name, again=again, device=device,
+        backbone=backbone, method=method, pet=pet, memory=memory, epochs=epochs, keep=keep, seed=seed,
+        settings=settings or None,
     )  # fmt: skip
     for line in lesson_lines(lesson, classifier, model):
         say(line)
@@ -66,23 +78,22 @@ def predict(
     *,
     model: ModelOption,
     unknown: Unknown = 0.05,
-    format_: Annotated[str, typer.Option("--format", "-f", help="table, jsonl or csv.")] = "table",
+    form: Annotated[Literal["table", "jsonl", "csv"], typer.Option("--format", "-f", help="Of the answers.")] = "table",
     explain: Annotated[bool, typer.Option("--explain", help="Also what each learner says.")] = False,
-    device: Device = None,
-) -> None:
+    device: Device = "auto",
+) -> int:
     """Say what is on pictures. Any number of them: a folder, or a list of files on standard input.
 
     Example:  safecl predict new/ --model pets.safecl   or   find . -name '*.jpg' | safecl predict - -m pets.safecl
     """
-    if format_ not in FORMATS:
-        raise SafeclError(f"--format is one of {', '.join(FORMATS)}, not {format_}.")
     if not files:
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
     ModelFile(model)
+    from safecl.classifier.classifier import ContinualClassifier
     from safecl.cli.model_words import predict_all
 
-    if not predict_all(files, model, unknown, format_, explain, device or "auto"):
-        raise typer.Exit(2)
+    classifier = ContinualClassifier.load(model, device=device)
+    return 0 if predict_all(files, classifier, model, unknown, form, explain) else 2
 
 
 def evaluate(
@@ -90,41 +101,101 @@ def evaluate(
     model: ModelOption,
     unknown: Unknown = 0.05,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
-    device: Device = None,
+    page: Page = None,
+    device: Device = "auto",
 ) -> None:
     """Measure a model on labelled pictures: accuracy, calibration of its probabilities, unknown classes.
 
     Example:  safecl eval photos/test --model pets.safecl
     """
-    ModelFile(model)
-    from safecl.cli.model_words import evaluate_and_print
+    file = ModelFile(model)
+    from safecl.classifier import answers
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.classifier.data import labelled
+    from safecl.classifier.page import write_page
+    from safecl.report.table import make_table, print_table
 
-    evaluate_and_print(folder, model, unknown, json_, page, device or "auto")
+    pictures, _ = labelled(folder)
+    found = answers.evaluate(ContinualClassifier.load(model, device=device), pictures, unknown)
+    if page is not None:
+        write_page(file, page, found)
+    if json_:
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    if found["accuracy"] is not None:
+        say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
+        say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
+        say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
+    if found["unknown_pictures"]:
+        strange = counted(found["unknown_pictures"], "picture")
+        say(f"{strange} of classes that the model does not know: {100 * found['found']:.1f} % are called unknown.")
+    worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
+    if worst:
+        rows = [[str(label), f"{100 * share:.1f} %", f"{count:,}"] for label, share, count in worst]
+        heads = ("class", "accuracy", "pictures")
+        print_table(make_console(), make_table("The classes with the lowest accuracy", heads, rows))
+    for true, said, count in found["confused"][:5]:
+        say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
+    if page is not None:
+        say(str(page))
 
 
 def inspect(
     model: ModelArgument,
-    page: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    page: Page = None,
     json_: Annotated[bool, typer.Option("--json", help="All that the file says of itself.")] = False,
 ) -> None:
     """Say what a model knows: classes, when each was learned and from how many pictures, sizes, history.
 
     Example:  safecl inspect pets.safecl   or   safecl inspect pets.safecl --page pets.html
     """
-    import json
+    from safecl.classifier.history import class_table, history_table
+    from safecl.classifier.page import write_page
+    from safecl.report.table import print_table
 
     file = ModelFile(model)
     if json_:
         print(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
     elif page is not None:
-        from safecl.classifier.page import write_page
-
         say(str(write_page(file, page)))
     else:
-        from safecl.cli.model_tables import print_model
+        console = make_console()
+        print_facts(console, facts(file))
+        console.print()
+        print_table(console, class_table(file.header))
+        caption = "accuracy: leave-one-out accuracy, over the pictures of all classes so far"
+        print_table(console, history_table(file.header), drop=("seconds", "date"), caption=caption)
 
-        print_model(file, make_console())
+
+def facts(file: ModelFile) -> list[tuple[str, str]]:
+    """What ``inspect`` says first: lines of a key and what there is."""
+    from safecl.classifier.history import counts
+    from safecl.report import words
+
+    header, settings = file.header, file.header["settings"]
+    pet, calibration = settings["method"].get("pet", {}).get("kind"), header["calibration"]
+    backbone, pictures = header["backbone"], sum(counts(header).values())
+    undo = sum(one["whole"] for one in header["undo"])
+    told = "not yet: too few pictures, or made from a run"
+    if calibration:
+        told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
+        told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"
+    kept = KEPT.get(settings["method"].get("answer", {}).get("statistics"), "")
+    if size := header.get("memory_bytes"):
+        kept += f", {words.size(size)}"
+    learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
+    back = f"; {counted(undo, 'session')} can be rolled back" if undo else ""
+    return [
+        ("model", f"{file.path}, {words.size(file.path.stat().st_size)}{' (frozen)' if header['frozen'] else ''}"),
+        ("classes", f"{len(header['classes'])}{learned}"),
+        ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
+        ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
+        ("calibrated", told),
+        ("memory", settings["memory"] + back),
+        *([("keeps", kept)] if kept and not header["frozen"] else []),
+        ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
+        ("inside", ", ".join(f"{name} {words.size(count)}" for name, count in file.sizes.items())),
+    ]
 
 
 def rename(
@@ -136,7 +207,7 @@ def rename(
 
     Example:  safecl rename pets.safecl cat tabby
     """
-    from safecl.classifier.rename import as_label, renamed
+    from safecl.classifier.history import as_label, renamed
 
     with locked(ModelFile(model).path):
         file = ModelFile(model)
@@ -152,9 +223,9 @@ def forget(
 
     Example:  safecl forget pets.safecl hamster
     """
-    from safecl.classifier.rename import find
+    from safecl.classifier.history import find
 
-    find(read_header(model), label)  # before anything heavy is imported: a wrong name is answered at once
+    find(ModelFile(model).header, label)  # before anything heavy is imported: a wrong name is answered at once
     from safecl.classifier.classifier import ContinualClassifier
 
     with locked(model):
@@ -169,55 +240,46 @@ def rollback(model: ModelArgument) -> None:
 
     Example:  safecl rollback pets.safecl
     """
-    from safecl.classifier.history import check_not_frozen, check_rollback
+    from safecl.classifier.history import check_rollback
 
     with locked(ModelFile(model).path):
-        header = read_header(model)
-        check_not_frozen(header)
-        check_rollback(header)
+        header = ModelFile(model).header
+        check_rollback(header, sum(one["whole"] for one in header["undo"]))
         from safecl.classifier.classifier import ContinualClassifier
 
         classifier = ContinualClassifier.load(model, device="cpu")
-        last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1:]
+        last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1]
         classifier.rollback()
         classifier.save(model)
-    session = "".join(f"{entry['name']!r} ({counted(entry['pictures'], 'picture')})" for entry in last)
-    say(f"{model} is as it was before {session}; it knows {_classes(classifier.classes_)}.")
+    session = f"{last['name']!r} ({counted(last['pictures'], 'picture')})"
+    say(f"{model} is as it was before {session}; it knows {counted(len(classifier.classes_), 'class')}.")
 
 
 def merge(
     one: Annotated[Path, typer.Argument(metavar="A", help="A model.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another one that began with the same session.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model to make of both.")],
+    out: Out,
 ) -> None:
     """Make one model of two that were taught apart from a common beginning.
 
     Example:  safecl merge north.safecl south.safecl -o both.safecl
     """
-    for path in (one, other):
-        ModelFile(path)
-        _check_other(out, path)
-    check_path(out)
+    _check_out(out, one, other)
     from safecl.classifier.classifier import ContinualClassifier
 
     with locked(out):
         a, b = (ContinualClassifier.load(path, device="cpu") for path in (one, other))
         both = a.merged(b)
         both.save(out)
-    say(f"{out} knows {_classes(both.classes_)}.")
+    say(f"{out} knows {counted(len(both.classes_), 'class')}.")
 
 
-def freeze(
-    model: ModelArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The small file to write.")],
-) -> None:
+def freeze(model: ModelArgument, out: Out) -> None:
     """Write a small file that only predicts.
 
     Example:  safecl freeze pets.safecl -o pets-frozen.safecl
     """
-    ModelFile(model)
-    _check_other(out, model)
-    check_path(out)
+    _check_out(out, model)
     from safecl.classifier.model import Model
 
     Model.open(model).save(out, frozen=True)
@@ -235,11 +297,12 @@ def export_run(
     if model.exists():
         raise SafeclError(f"{model} is there already; choose another name.")
     check_path(model)
-    from safecl.classifier.from_run import model_of_run
+    from safecl.classifier.model import model_of_run
 
     made = model_of_run(run)
     made.save(model)
-    say(f"{model} knows {_classes(made.classes)}; its probabilities are not calibrated until it learns more.")
+    known = counted(len(made.classes), "class")
+    say(f"{model} knows {known}; its probabilities are not calibrated until it learns more.")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -250,23 +313,9 @@ def add_commands(app: typer.Typer) -> None:
     app.command("export-run")(export_run)
 
 
-def _classes(classes: Sized) -> str:
-    return counted(len(classes), "class", "classes")
-
-
-def _check_other(out: Path, source: Path) -> None:
-    """Refuse to write over what is read."""
-    if out.expanduser().resolve() == source.expanduser().resolve():
-        raise SafeclError(f"{out} would be written over itself; give another file as --out.")
-
-
-def _check_new(folder: str, model: Path, settings: dict[str, Any]) -> None:
-    """The mistakes that can be seen before anything heavy is imported."""
-    if not Path(folder).expanduser().exists():
-        raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
-    if model.exists():
-        ModelFile(model)
-        if settings:
-            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
-    else:
-        check_path(model.expanduser())
+def _check_out(out: Path, *sources: Path) -> None:
+    """Refuse sources that are no models, and to write over one of them or where no model can be."""
+    for source in sources:
+        if out.expanduser().resolve() == ModelFile(source).path.resolve():
+            raise SafeclError(f"{out} would be written over itself; give another file as --out.")
+    check_path(out)

@@ -1,19 +1,15 @@
 """``safecl reproduce``: the paper's tables and figures, ours beside the paper's numbers."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
-from safecl.cli.sweep import check_place, list_cells
-from safecl.cli.terminal import make_console
+from safecl.cli.sweep import Dry, Gpus, Jobs, On, list_cells
+from safecl.cli.terminal import Quiet, make_console
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.reproduce.plan import all_cells, make_jobs
-from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_scale, read_target
-from safecl.experiments.sweep.plan import Plan
 from safecl.lines import counted, print_sentence
 from safecl.report import words as said
 from safecl.report.table import make_table, print_table
@@ -21,82 +17,82 @@ from safecl.report.table import make_table, print_table
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
     from safecl.experiments.reproduce.reproduce import Made, Reproduction
-    from safecl.experiments.sweep.sweep import On
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of the command, in its order."""
+def reproduce(
+    target: Annotated[str, typer.Argument(help="Tables and figures of the paper, joined by commas; all; or list.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DIR] [KEY=VALUE]…", help="DIR: with --scale assets. Settings of all runs."),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="small, assets (with DIR) or paper.")] = "small",
+    preset: Annotated[str | None, typer.Option(help="SAFE's settings: safe, paper or published.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; the scale's own number if not given.")] = None,
+    on: On = "local",
+    jobs: Jobs = None,
+    gpus: Gpus = 1.0,
+    folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
+    skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
+    dry: Dry = False,
+    quiet: Quiet = False,
+) -> int:
+    """Make a table or figure of the paper: ours beside the paper's numbers. The same command resumes.
 
-    scale: str
-    preset: str | None
-    seeds: int | None
-    on: str
-    jobs: int | None
-    gpus: float
-    folder: Path
-    skip_missing: bool
-    trial: bool
-    dry: bool
-    quiet: bool
+    Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
+    """
+    from safecl.experiments.reproduce.plan import all_cells, make_jobs
+    from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_scale, read_target
+    from safecl.experiments.sweep.plan import Plan
 
-
-def list_targets(console: Console) -> None:
-    """What can be made."""
-    rows = [[target.name, target.source, target.title] for target in map(read_target, names())]
-    heads = ("target", "in the paper", "what")
-    print_table(console, make_table("Targets of safecl reproduce", heads, rows, words=heads))
-    print_sentence(console, "safecl reproduce all makes every one of them; runs that they share are made once.")
-
-
-def reproduce_command(target: str, words: Sequence[str], options: Options) -> int:
-    """Check, estimate, run, and print the tables; the exit code is 1 where a run has failed."""
-    check_place(options.on, options.jobs, options.gpus)
+    console = make_console()
+    if target == "list":
+        rows = [[target.name, target.source, target.title] for target in map(read_target, names())]
+        heads = ("target", "in the paper", "what")
+        print_table(console, make_table("Targets of safecl reproduce", heads, rows, words=heads))
+        print_sentence(console, "safecl reproduce all makes every one of them; runs that they share are made once.")
+        return 0
     targets = names() if target == ALL else list(dict.fromkeys(target.split(",")))
     for name in targets:
         if name not in names():
             raise unknown("target", name, [*names(), ALL, "list"])
-    folders, given = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    folders, given = [word for word in words or [] if "=" not in word], [word for word in words or [] if "=" in word]
     if len(folders) > 1:
         raise SafeclError(f"{folders[1]!r} is one folder too many; settings are written key=value.")
-    scale = read_scale(options.scale, Path(folders[0]) if folders else None)
-    preset = options.preset or scale.preset
-    chosen = next((one for one in PRESETS if one == preset), None)
+    size = read_scale(scale, Path(folders[0]) if folders else None)
+    chosen = next((one for one in PRESETS if one == (preset or size.preset)), None)
     if chosen is None:
-        raise unknown("preset for --preset", preset, PRESETS)
-    found = make_jobs(targets, scale, chosen, given, options.seeds)
-    console = make_console()
-    if options.dry:
+        raise unknown("preset for --preset", preset or size.preset, PRESETS)
+    found = make_jobs(targets, size, chosen, given, seeds)
+    if dry:
         if cells := all_cells(found):
-            list_cells(Plan(f"reproduce {target}", cells), options.folder / "runs", console)
+            list_cells(Plan(f"reproduce {target}", cells), folder / "runs", console)
         return 0
     from safecl.experiments.reproduce.reproduce import Reproduction  # torch, which a wrong word does without
 
-    work = Reproduction(found, scale, chosen, options.folder, given, options.seeds, options.trial)
+    work = Reproduction(found, size, chosen, folder, given, seeds, trial)
     missing = work.missing()
-    if missing and not options.skip_missing:
+    if missing and not skip_missing:
         lines = [f"  {sentence} (for {counted(len(cells), 'run')})" for sentence, cells in missing.items()]
-        raise SafeclError("\n".join([f"{counted(len(missing), 'thing')} missing, and nothing was started:", *lines,
-                                     "  --skip-missing runs what does not need them."]))  # fmt: skip
+        start = f"{counted(len(missing), 'thing')} missing, and nothing was started:"
+        raise SafeclError("\n".join([start, *lines, "  --skip-missing runs what does not need them."]))
     without = {name for cells in missing.values() for name in cells}
-    if not options.quiet:
-        announce(work, without, options, console)
-    extra = [word for key, value in (("--preset", options.preset), ("--seeds", options.seeds)) if value is not None
-             for word in (key, str(value))]  # fmt: skip
-    command = shlex.join(["safecl", "reproduce", target, *words, "--scale", options.scale, *extra])
-    on: On = "ray" if options.on == "ray" else "local"
-    show: Show = "quiet" if options.quiet else "auto"
-    work.run(without, on=on, jobs=options.jobs, gpus=options.gpus, show=show, command=command)
-    for made in work.make(missing, lambda text: None if options.quiet else print_sentence(console, text)):
+    if not quiet:
+        announce(work, without, jobs, gpus, console)
+    extra = [f"--{key}={value}" for key, value in (("preset", preset), ("seeds", seeds)) if value is not None]
+    command = shlex.join(["safecl", "reproduce", target, *(words or []), "--scale", scale, *extra])
+    show: Show = "quiet" if quiet else "auto"
+    work.run(without, on=on, jobs=jobs, gpus=gpus, show=show, command=command)
+    for made in work.make(missing, lambda text: None if quiet else print_sentence(console, text)):
         print_made(made, console)
-    if options.trial:
+    if trial:
         started = f"{len(work.cells) - len(without) - len(work.failed)} of {counted(len(work.cells), 'run')}"
         print_sentence(console, f"\n{started} took one step of one session; the numbers mean nothing.")
     print_sentence(console, f"All tables and figures: {work.place / 'index.html'}")
     return 1 if work.failed else 0
 
 
-def announce(work: "Reproduction", without: set[str], options: Options, console: Console) -> None:
+def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: float, console: Console) -> None:
     """How many runs, how long and how much disk, before anything starts."""
     from safecl.experiments.reproduce.reproduce import free_disk
 
@@ -108,7 +104,7 @@ def announce(work: "Reproduction", without: set[str], options: Options, console:
     if not waiting or work.trial:
         print_sentence(console, f"{start}.")
         return
-    found, free = work.estimate(waiting, options.jobs, options.gpus), free_disk(work.folder)
+    found, free = work.estimate(waiting, jobs, gpus), free_disk(work.folder)
     basis = "by the runs that are done" if found.measured else "by a timed forward pass"
     enough = "" if found.bytes < free else ", which is less: free some, or choose another --folder"
     print_sentence(

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from safecl.cli.keys import typed
+from safecl.cli.info import typed
 from safecl.cli.terminal import print_facts
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
@@ -38,20 +38,8 @@ def list_runs(root: Path, console: Console) -> None:
             rows.append([name, *[words.NONE] * 10, "damaged" if started else "not begun"])
             if started:
                 said.append(f"{name} is damaged: {error}")
-    heads = [
-        "run",
-        "method",
-        "preset",
-        "stream",
-        "PET",
-        "seed",
-        "sessions",
-        "final",
-        "learned",
-        "average",
-        "time",
-        "state",
-    ]
+    texts = ("method", "preset", "stream", "PET")
+    heads = ["run", *texts, "seed", "sessions", "final", "learned", "average", "time", "state"]
     meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
     drop = ["sessions", "preset", "method", "learned", "average", "stream", "time", "PET", "seed"]
     if any(row[8] != words.NONE for row in rows):
@@ -60,7 +48,7 @@ def list_runs(root: Path, console: Console) -> None:
         heads.remove("learned")
         drop.remove("learned")
         rows = [row[:8] + row[9:] for row in rows]
-    table = make_table(f"Runs in {root}", heads, rows, words=("method", "preset", "stream", "PET", "state"))
+    table = make_table(f"Runs in {root}", heads, rows, words=(*texts, "state"))
     print_table(console, table, drop=drop, meanings=meanings)
     for sentence in said:
         print_sentence(console, sentence)

@@ -1,48 +1,60 @@
 """``safecl sweep``: the runs of a sweep, its progress, and its table."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from safecl.cli.terminal import make_console
-from safecl.engine.progress import Show
-from safecl.errors import SafeclError, unknown
-from safecl.experiments.sweep.plan import Plan, check_objective, make_plan
+from safecl.cli.terminal import Quiet, make_console
 from safecl.report.table import Table, make_table, print_table
 
-PLACES = ("local", "ray")
+if TYPE_CHECKING:
+    from safecl.engine.progress import Show
+    from safecl.experiments.sweep.plan import Plan
+
+Folder = Annotated[Path | None, typer.Option(help="Where it is kept; below runs/ if not given.")]
+On = Annotated[Literal["local", "ray"], typer.Option(help="local: processes of this machine; ray: a Ray cluster.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Runs at once; as many as fit if not given.")]
+Gpus = Annotated[float, typer.Option(min=0.01, max=1, help="What a run gets of a GPU; 0.5: two runs share one.")]
+Dry = Annotated[bool, typer.Option("--dry", help="List the runs and start none.")]
 
 
-def sweep_command(
-    source: str,
-    words: Sequence[str],
-    folder: Path | None = None,
-    on: str = "local",
-    jobs: int | None = None,
-    gpus: float = 1.0,
-    objective: str | None = None,
-    dry: bool = False,
-    show: Show = "auto",
+def sweep(
+    config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or other values of the grid: seed=[0,1]."),
+    ] = None,
+    on: On = "local",
+    jobs: Jobs = None,
+    gpus: Gpus = 1.0,
+    folder: Folder = None,
+    objective: Annotated[str | None, typer.Option(help="Mark the best by validation.final or .average.")] = None,
+    dry: Dry = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Run a sweep and print its table; the exit code is 1 where a run has failed."""
-    check_place(on, jobs, gpus)
+    """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command resumes.
+
+    Example:  safecl sweep compare   or   safecl sweep mine.yaml seed=[0,1] --jobs 4
+    """
+    from safecl.experiments.sweep.plan import check_objective, make_plan
+
     if objective is not None:
         check_objective(objective)
-    plan = make_plan(source, words, objective)  # before anything heavy is imported: a wrong word is answered at once
+    plan = make_plan(config, words or [], objective)  # before torch is imported: a wrong word is answered at once
     place, console = folder or Path("runs") / plan.name, make_console()
     if dry:
         list_cells(plan, place, console)
         return 0
-    from safecl.experiments.sweep.sweep import On, run_sweep
+    from safecl.experiments.sweep.sweep import run_sweep
 
-    options = [] if folder is None else ["--folder", str(folder)]
-    command = shlex.join(["safecl", "sweep", source, *words, *options])
-    where: On = "ray" if on == "ray" else "local"
-    result = run_sweep(plan, place, on=where, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
+    command = shlex.join(["safecl", "sweep", config, *(words or []), *(["--folder", str(folder)] if folder else [])])
+    show: Show = "quiet" if quiet else "auto"
+    result = run_sweep(plan, place, on=on, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
     print_results(result.table, len(result.results.labels), objective, console)
     for title, sentence in result.failed.items():
         console.print(Text(f"{title} failed: {sentence}"))
@@ -51,17 +63,7 @@ def sweep_command(
     return 1 if result.failed else 0
 
 
-def check_place(on: str, jobs: int | None, gpus: float) -> None:
-    """Refuse what cannot be meant by --on, --jobs and --gpus."""
-    if on not in PLACES:
-        raise unknown("place for --on", on, PLACES)
-    if jobs is not None and jobs < 1:
-        raise SafeclError(f"--jobs {jobs} is wrong: at least one run must run at a time.")
-    if not 0 < gpus <= 1:
-        raise SafeclError(f"--gpus {gpus:g} is wrong: a run takes a GPU or a part of one, like 0.5.")
-
-
-def list_cells(plan: Plan, folder: Path, console: Console) -> None:
+def list_cells(plan: "Plan", folder: Path, console: Console) -> None:
     """What would run, and what of it is there already; nothing is started."""
     rows = []
     for cell in plan.cells:

@@ -3,12 +3,15 @@
 import os
 import sys
 from collections.abc import Iterable
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from safecl.lines import plain, print_sentence, spelt, text_for
 
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
 WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from safecl.cli.keys import every_key
+from safecl.cli.info import every_key
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import keys
 from safecl.experiments.config import RunSettings, load

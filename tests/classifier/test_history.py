@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from safecl.classifier.rename import as_label, renamed
+from safecl.classifier.history import as_label, renamed
 from safecl.errors import SafeclError
 
 
