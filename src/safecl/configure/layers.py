@@ -77,10 +77,7 @@ def canonical(values: Mapping[str, Any]) -> Values:
 
 
 def overlay(base: Values, top: Values) -> Values:
-    """``top`` over ``base``. Where ``top`` chooses another kind of a group, what ``base`` says of the old kind goes.
-
-    Another method keeps the groups (PET, heads) of the old one that it has as well.
-    """
+    """``top`` over ``base``, without what ``base`` says of another kind; a new method keeps the groups it has too."""
     values = dict(base)
     for key, value in top.items():
         old = values.get(key)

@@ -25,7 +25,6 @@ class Identities:
         self._data: dict[Any, dict[str, Any]] = {}
 
     def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
-        """``stream``: in place of the one that the settings name."""
         backbone, opened, resolved, _ = build(settings, stream, pictures=self._pictures, weights=self._weights)
         key = settings.stream if stream is None else stream, settings.seed, settings.method.joint, backbone.size
         if key not in self._data:
@@ -34,10 +33,7 @@ class Identities:
 
 
 def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity] | None = None) -> set[str]:
-    """The names of the cells whose run below ``folder`` is finished. One of other pictures or weights is refused.
-
-    Where pictures or weights can no longer be read, a finished run stands as it is: none can be added to it.
-    """
+    """Names of finished runs. Other pictures or weights are refused; where none can be read, a finished run stands."""
     identities = Identities()
     identify = identify or (lambda cell: identities.of(cell.settings))
     done: set[str] = set()

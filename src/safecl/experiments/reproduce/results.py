@@ -96,7 +96,6 @@ def _mean(cells: Sequence[Shown], printed: float | None) -> Shown:
 
 
 def _whole_mean(values: Sequence[float | None]) -> float | None:
-    """None where a value is missing."""
     known = [value for value in values if value is not None]
     return mean(known) if known and len(known) == len(values) else None
 
