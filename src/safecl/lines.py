@@ -49,10 +49,7 @@ def text_for(console: "Console", text: str, style: str = "") -> Text:
 
 
 def print_sentence(console: "Console", text: str, style: str = "") -> None:
-    """Print a sentence in lines of whole words; a number stays with its unit and its error.
-
-    A word that is longer than a line, such as a path, has a line of its own and is left whole, unlike rich's.
-    """
+    """Print a sentence in lines of whole words, however long; a number stays with its unit and its error."""
     lines: list[str] = []
     for paragraph in UNIT.sub(NBSP, spelt(text, console.encoding)).split("\n"):
         line = ""

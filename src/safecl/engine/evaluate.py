@@ -73,10 +73,7 @@ class Answers:
 
 @torch.no_grad()
 def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what: str) -> Answers:
-    """The answers to ``collections``; ``what`` names it for progress.
-
-    Every process looks at its share of the pictures; the answers are gathered, each picture's once.
-    """
+    """The answers to ``collections``, gathered from each process's share; ``what`` names it for progress."""
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels]).long()
     weighed: list[str] = []
