@@ -247,15 +247,10 @@ def warn_omitted(names: Sequence[str], noun: str, why: str) -> None:
 def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:
     """Groups of pictures with the same content; of files, only those of one size and ending are read as a whole."""
     groups: Iterable[list[One]] = [list(everything)]
-    for key in (_size, _tail, lambda one: one[0].digest(one[1])):
+    for key in (lambda one: getattr(file_of(*one), "size", -1), _tail, lambda one: one[0].digest(one[1])):
         cut = [(group, where) for group in groups for where in positions(map(key, group)).values()]
         groups = [[group[i] for i in where] for group, where in cut if len(where) > 1]
     return groups
-
-
-def _size(one: One) -> int:
-    file = file_of(*one)
-    return -1 if file is None else file.size
 
 
 def _tail(one: One) -> bytes:

@@ -86,9 +86,8 @@ def class_sessions(
             if label not in known:
                 raise unknown(f"class of {data.name} named by stream.order,", label, known)
         chosen = [known[str(label)] for label in order]
-        if len(set(chosen)) != len(chosen):
-            twice = next(label for i, label in enumerate(chosen) if label in chosen[:i])
-            raise SafeclError(f"stream.order names the class {twice!r} twice.")
+        if twice := [label for label, where in positions(chosen).items() if len(where) > 1]:
+            raise SafeclError(f"stream.order names the class {twice[0]!r} twice.")
     return class_incremental(data.train, data.test, chosen, first if first is not None else step, step)
 
 

@@ -62,13 +62,11 @@ def spelt(name: str) -> tuple[ImageFont.FreeTypeFont, str]:
     """A font with all letters of ``name``; where there is none, letters that are missing become escapes."""
     name = " ".join(name.split())
     usual = font_folder() / "DejaVuSans.ttf"
-    if not (missing := set(name) - letters(usual)):
-        return face(usual), name
-    for path in wide_fonts():
-        if set(name) <= letters(path):
-            return face(path), name
-    escaped = (c.encode("ascii", "backslashreplace").decode() if c in missing else c for c in name)
-    return face(usual), "".join(escaped)
+    missing = set(name) - letters(usual)
+    found = next((path for path in wide_fonts() if set(name) <= letters(path)), None) if missing else usual
+    if found is None:
+        name = "".join(c.encode("ascii", "backslashreplace").decode() if c in missing else c for c in name)
+    return ImageFont.truetype(str(found or usual), POINTS), name
 
 
 @cache
@@ -84,8 +82,3 @@ def letters(path: Path) -> frozenset[str]:
         return frozenset(map(chr, FT2Font(str(path)).get_charmap()))
     except (OSError, RuntimeError):  # a file that FreeType cannot read
         return frozenset()
-
-
-@cache
-def face(path: Path) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(str(path), POINTS)

@@ -220,9 +220,7 @@ def class_incremental(train: Pictures, test: Pictures, order: Sequence[Label], f
     """Sessions of new classes: ``first`` of them, then ``step`` each time, then what is left."""
     if first < 1 or step < 1:
         raise SafeclError(f"A session needs a class: stream.first={first} and stream.step={step} must be 1 or more.")
-    bounds = [0, min(first, len(order))]
-    while bounds[-1] < len(order):
-        bounds.append(min(bounds[-1] + step, len(order)))
+    bounds = [0, *range(first, len(order), step), len(order)]
     where_train, where_test = positions(train.labels), positions(test.labels)
     parts = []
     for start, stop in pairwise(bounds):

@@ -11,8 +11,9 @@ import torch
 from safecl.errors import SafeclError
 from safecl.streams.catalog import open_stream
 from safecl.streams.drawn import drawing
+from safecl.streams.drawn.characters import POOL, PRETRAINING_POOL
 from safecl.streams.drawn.drawing import FACES, STYLES, draw
-from safecl.streams.drawn.glyphs import DOMAINS, POOL, PRETRAINING_POOL, GlyphPictures, glyphs
+from safecl.streams.drawn.glyphs import DOMAINS, GlyphPictures, glyphs
 from safecl.streams.pictures.images import Transform
 
 SMALL = {"classes": 6, "sessions": 3, "train": 4, "test": 2}

@@ -8,19 +8,14 @@ from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.drawn.characters import POOL, PRETRAINING_POOL
+from safecl.streams.drawn.characters import POOL
 from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
 from safecl.streams.pictures.images import Label, Pictures, Transform, join
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import Part, Stream, class_incremental, class_order
 
-__all__ = ["DOMAINS", "POOL", "PRETRAINING_POOL", "GlyphPictures", "glyphs"]
-
-# Rendering styles of the domain-incremental form, in the order of its sessions.
-DOMAINS = tuple(style for style in STYLES if style != "scene")
-
-# The number of the first test picture, above that of any training picture.
-_FIRST_TEST = 1_000_000
+DOMAINS = tuple(style for style in STYLES if style != "scene")  # of the domain-incremental form, in their order
+_FIRST_TEST = 1_000_000  # the number of the first test picture, above that of any training picture
 
 
 class GlyphPictures(Pictures):

@@ -149,10 +149,11 @@ class Selection(Pictures):
         indices: Sequence[int] | np.ndarray | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        labels = [label for member in members for label in member.labels]
+        one = len(members) == 1  # no copy of all labels for a few of them
+        labels = members[0].labels if one else [label for member in members for label in member.labels]
         self.members, self.check = tuple(members), check
         self.indices = np.arange(len(labels)) if indices is None else np.asarray(indices, dtype=np.int64)
-        self.labels = [labels[i] for i in self.indices]
+        self.labels = [labels[i] for i in self.indices.tolist()]
         self._starts = list(accumulate(map(len, members), initial=0))
 
     def subset(self, indices: Sequence[int]) -> Pictures:

@@ -4,9 +4,8 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from torch import Tensor
 
@@ -15,8 +14,7 @@ from safecl.streams.pictures.images import Pictures, Transform
 View: TypeAlias = Literal["plain", "canvas"]
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """``indices``: positions in the collection. ``pictures``: uint8 (n, 3, side, side). ``shapes``: of canvases."""
 
     indices: list[int]

@@ -5,9 +5,8 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect, warn_omitted
@@ -19,8 +18,7 @@ TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that exists is the test split
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A picture file and the folders between the top and itself."""
 
     folders: tuple[str, ...]
@@ -79,10 +77,7 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
 
 
 def scan(top: Path) -> Iterator[Found]:
-    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle.
-
-    Warns in the end of pictures in formats that are not read.
-    """
+    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle."""
     unread: list[str] = []
     yield from _scan(os.fspath(top), (), (), unread)
     why = "of a kind that is not read, unlike JPEG and PNG"

@@ -25,10 +25,7 @@ class Row(NamedTuple):
 
 
 def read_manifest(path: str | Path, kind: Literal["csv", "parquet"] = "csv", **rules: Unpack[Rules]) -> Collection:
-    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words.
-
-    ``rules``: see ``collect``, which draws a test split where the table has none.
-    """
+    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words."""
     table = Path(path).expanduser()
     if not table.is_file():
         raise SafeclError(f"There is no table {table}; give a CSV or Parquet file with the columns path and label.")
