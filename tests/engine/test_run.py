@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,11 @@ def go(make_backbone: Callable[..., Backbone], make_stream: MakeStream) -> Calla
         fresh: bool = False,
         of: Backbone = backbone,
         settings: Any = None,
+        flip: float = 0.5,
         **options: Any,
     ) -> tuple[Any, Method]:
         stream = make_stream(sessions, **options)
+        stream.transform = replace(stream.transform, flip=flip)
         kind, tiny = (
             method_settings()[name],
             {"pet": pet_settings("adapter", bottleneck=4), "ridge": RidgeSettings(size=20)},
@@ -437,6 +440,7 @@ def stopped_after_one(go: Callable[..., tuple[Any, Method]], folder: Path, monke
         ({"test": 3}, "session 1 had 4 test pictures and now has 6"),
         ({"seed": 1}, "training pictures of session 1 have changed"),
         ({"settings": {"train": {"epochs": 2}}}, "train.epochs=1 (now 2)"),
+        ({"flip": 0.0}, "other views of the pictures: {"),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )

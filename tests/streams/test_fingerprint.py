@@ -13,7 +13,7 @@ from PIL import Image
 
 from safecl.streams.drawn.glyphs import GlyphPictures
 from safecl.streams.pictures.cache import cached
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import MAX_TRACED, File, FilePictures
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join
 from safecl.streams.sources.arrays import Images, from_hugging_face, from_torch
 from safecl.streams.sources.folder import read_folder
@@ -93,24 +93,33 @@ class Sampled(FilePictures):
         super().__init__([File(f"c/{i}.png", f"c/{i}.png", 100 + i, i) for i in range(count)], ["c"] * count)
         self.seen: list[int] = []
 
-    def read(self, index: int) -> bytes:
+    def read(self, index: int, last: int | None = None) -> bytes:
         self.seen.append(index)
         return b"x"
 
 
-@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
-def test_at_most_64_pictures_are_read_and_they_are_spread_evenly(count: int) -> None:
+def test_one_replaced_file_of_equal_size_is_noticed(tmp_path: Path) -> None:
+    for i in range(300):
+        (tmp_path / "c").mkdir(exist_ok=True)
+        Image.new("L", (4, 4), i % 251).save(tmp_path / "c" / f"{i:03d}.bmp")
+    before = of_folder(tmp_path)
+    Image.new("L", (4, 4), 255).save(tmp_path / "c" / "001.bmp")
+    assert of_folder(tmp_path) != before
+
+
+@pytest.mark.parametrize("count", [0, 1, MAX_TRACED - 1, MAX_TRACED, MAX_TRACED + 1, 10_000])
+def test_the_pictures_that_are_read_are_bounded_and_spread_evenly(count: int) -> None:
     pictures = Sampled(count)
     pictures.fingerprint()
     seen = pictures.seen
-    assert len(seen) == len(set(seen)) == min(count, 64)
+    assert len(seen) == len(set(seen)) == min(count, MAX_TRACED)
     if count > 1:
         gaps = np.diff(seen)
         assert seen[0] == 0 and seen[-1] == count - 1 and gaps.max() - gaps.min() <= 1
     half = pictures.subset(range(count // 2))
     pictures.seen = []
     half.fingerprint()
-    assert len(pictures.seen) == min(count // 2, 64) and all(i < count // 2 for i in pictures.seen)
+    assert len(pictures.seen) == min(count // 2, MAX_TRACED) and all(i < count // 2 for i in pictures.seen)
 
 
 def test_a_subset_has_the_fingerprint_of_the_same_pictures_on_their_own(top: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from safecl.settings import flatten
@@ -20,11 +21,17 @@ MAX_NAMED = 5  # differences or classes in a sentence
 
 def identity(settings: Mapping[str, Any], backbone: "Backbone", stream: "Stream") -> Identity:
     """JSON: what ``settings`` decide, the backbone's weights by hash, each session's classes, counts and pictures."""
-    return of_parts(settings, backbone, {"protocol": stream.protocol, "sessions": stream.fingerprint()})
+    return of_parts(settings, backbone, data_of(stream))
+
+
+def data_of(stream: "Stream") -> dict[str, Any]:
+    """What is read, and in which views: of a stream that a program made, no setting says so."""
+    views = {key: value for key, value in asdict(stream.transform).items() if key != "size"}  # which is the backbone's
+    return {"protocol": stream.protocol, "views": views, "sessions": stream.fingerprint()}
 
 
 def of_parts(settings: Mapping[str, Any], backbone: "Backbone", data: Mapping[str, Any]) -> Identity:
-    """The same from the fingerprint of a stream."""
+    """The same from what ``data_of`` gives."""
     weights = {"name": backbone.name, "size": backbone.size, "weights": backbone.digest}
     decided = {key: value for key, value in deciding(settings).items() if key not in PLACES}
     again: Identity = json.loads(json.dumps({"settings": decided, "backbone": weights, **data}))  # tuples are lists
@@ -52,6 +59,8 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     for key, what in (("name", "another backbone than"), ("size", "another size of"), ("weights", "other weights of")):
         if old.get(key) != new[key]:
             return f"{what} {new['name']}"
+    if before.get("views") != now["views"]:
+        return f"other views of the pictures: {before.get('views')}, now {now['views']}"
     if before.get("protocol") != now["protocol"]:
         return f"a stream of the protocol {before.get('protocol')}, not {now['protocol']}"
     return _data_difference(before.get("sessions", []), now["sessions"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from safecl.backbone.load import load_backbone
 from safecl.engine.folder import read_json
-from safecl.engine.identity import FILE, Identity, difference, of_parts
+from safecl.engine.identity import FILE, Identity, data_of, difference, of_parts
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
@@ -28,7 +28,7 @@ class Identities:
         backbone, opened, resolved, _ = build(settings, stream, pictures=self._pictures, weights=self._weights)
         key = settings.stream if stream is None else stream, settings.seed, settings.method.joint, backbone.size
         if key not in self._data:
-            self._data[key] = {"protocol": opened.protocol, "sessions": opened.fingerprint()}
+            self._data[key] = data_of(opened)
         return of_parts(resolved, backbone, self._data[key])
 
 
