@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report import figures
 from safecl.report.export import all_tables, distinct, saved, slug, write_files
+from safecl.report.panels import curves
 from safecl.report.runs import read_run
 from safecl.report.table import Cell, Column, Table, as_csv, as_latex
 
@@ -37,7 +37,7 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
 
 def test_the_same_figure_gives_the_same_bytes() -> None:
     for kind in ("svg", "png"):
-        first, second = (saved(figures.accuracy_curves([]), kind) for _ in range(2))
+        first, second = (saved(curves([])["wide"].figure(), kind) for _ in range(2))
         assert first == second
 
 

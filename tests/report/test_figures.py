@@ -1,30 +1,33 @@
 """Single figures can be drawn to any format, and leave matplotlib as they found it."""
 
 import io
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import matplotlib as mpl
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safecl.report import figures, training_figures
+from safecl.report import figures
+from safecl.report.drawing import canvas
 from safecl.report.export import all_figures
+from safecl.report.panels import Panel
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, folded
 
 
 def drawn(runs: list[Run]) -> list[Figure]:
-    series = all_series(runs)
-    return [
-        figures.accuracy_curves(series),
-        figures.session_bars(series),
-        figures.matrix(series[0]),
-        *(figures.validation_curves(one) for one in series if one.validation),
-        training_figures.kept_curves(series[:1]),
-        *(figure for _, figure in all_figures(runs)),
-    ]
+    return [figure for _, figure in all_figures(runs)]
+
+
+def axes_of(draw: Callable[..., None], *data: Any) -> Axes:
+    with canvas((4, 3)) as (_, (axes,)):
+        draw(axes, *data)
+    return axes
 
 
 def test_each_figure_saves(make_run: Any) -> None:
@@ -35,9 +38,21 @@ def test_each_figure_saves(make_run: Any) -> None:
             assert buffer.tell() > 1000
 
 
-def test_nothing_finished_draws_empty_figures(make_run: Any) -> None:
-    for figure in drawn([read_run(make_run(done=0))]):
-        figure.savefig(io.BytesIO(), format="png", dpi=20)
+def test_of_a_run_with_nothing_finished_nothing_is_drawn(make_run: Any) -> None:
+    assert drawn([read_run(make_run(done=0))]) == []
+
+
+def test_the_legend_of_a_file_covers_no_line_and_its_title_is_no_formula() -> None:
+    figure = Panel("$5", "file", partial(lines, count=9), "").figure()
+    (axes,), (legend,) = figure.axes, figure.legends
+    figure.canvas.draw()
+    assert axes.get_title() == "$5" and not axes.title.get_parse_math()
+    assert legend.get_window_extent().y1 <= axes.get_window_extent().y0 and len(legend.get_texts()) == 9
+
+
+def lines(axes: Axes, count: int) -> None:
+    for i in range(count):
+        axes.plot([0, 1], [i, i], label=str(i))
 
 
 def test_drawing_changes_no_settings(make_run: Any) -> None:
@@ -48,7 +63,7 @@ def test_drawing_changes_no_settings(make_run: Any) -> None:
 
 def test_curves_are_the_pooled_accuracies(make_run: Any) -> None:
     run = read_run(make_run())
-    lines = {line.get_label(): line for line in figures.accuracy_curves(all_series([run])).axes[0].lines}
+    lines = {line.get_label(): line for line in axes_of(figures.accuracy_curves, all_series([run])).lines}
     assert set(lines) == {"SAFE", "Slow", "Fast"}
     assert list(lines["SAFE"].get_ydata()) == [line.pooled["safe"] for line in run.metrics]
 
@@ -59,7 +74,7 @@ def test_matrix_has_a_cell_for_each_measurement(make_run: Any) -> None:
         (read_run(make_run("domain", protocol="domain", sessions=4)), 16),
     ]
     for run, cells in shapes:
-        assert len(figures.matrix(all_series([run])[0]).axes[0].patches) == cells
+        assert len(axes_of(figures.matrix, all_series([run])[0]).patches) == cells
 
 
 def test_steps_written_twice_by_a_resumed_run_are_drawn_once(make_run: Any) -> None:
@@ -71,17 +86,17 @@ def test_steps_written_twice_by_a_resumed_run_are_drawn_once(make_run: Any) -> N
 
 def test_every_term_has_a_line_and_phases_of_a_kind_share_a_figure(make_run: Any) -> None:
     run = read_run(make_run())
-    assert training_figures.phases(run) == ["slow", "fast"]
-    (axes,) = training_figures.loss_curves(run, "fast").axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["total", "cls", "diag"]
+    assert figures.phases(run) == ["slow", "fast"]
+    axes = axes_of(figures.loss_curves, run, "fast")
+    assert axes.get_legend_handles_labels()[1] == ["total", "cls", "diag"]
     for i, line in enumerate(run.losses):
         run.losses[i] = line.model_copy(update={"phase": f"pilot{i % 3 + 1}"})
-    assert training_figures.phases(run) == ["pilot"]
+    assert figures.phases(run) == ["pilot"]
 
 
 def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -> None:
     run = read_run(make_run())
-    parts = training_figures.time_parts(run)
+    parts = figures.time_parts(run)
     assert list(parts) == ["slow", "fast", "statistics", "evaluate"]
     for place, line in enumerate(run.metrics):
         assert sum(seconds[place] for _, seconds in parts.values()) == pytest.approx(line.seconds["total"])
@@ -89,7 +104,7 @@ def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -
 
 def test_the_band_of_a_curve_is_one_standard_deviation_of_the_seeds(make_run: Any) -> None:
     runs = [read_run(make_run(f"s{seed}", seed=seed, method="ranpac")) for seed in (0, 1, 2)]
-    (axes,) = figures.accuracy_curves(folded(runs)).axes
+    axes = axes_of(figures.accuracy_curves, folded(runs))
     (band,) = axes.collections
     last = [run.metrics[-1].pooled["ranpac"] for run in runs]
     heights = [y for x, y in band.get_paths()[0].vertices if x == 5]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from safecl.report.drawing import inline_svg
-from safecl.report.page import DETAILED, DRAWN, write_page
+from safecl.report.page import write_page
+from safecl.report.panels import DETAILED, DRAWN
 
 from .conftest import Reader, write_run
 

@@ -10,11 +10,10 @@ from safecl.cli.info import typed
 from safecl.cli.terminal import print_facts
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
-from safecl.report import run_tables, sentences, words
+from safecl.report import sentences, tables, words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, run_names
 from safecl.report.table import make_table, print_table
-from safecl.report.tables import accuracy_tables
 from safecl.settings import flatten
 
 
@@ -72,13 +71,13 @@ def show_run(folder: Path, console: Console) -> None:
         "kept": f"{words.count(run.parameters.stored)} numbers",
         "device": f"{facts.device} ({facts.hardware})",
         "started": facts.started,
-        "command": facts.command if isinstance(facts.command, str) else " ".join(facts.command or []),
+        "command": run.command,
     }
     print_facts(console, [(key, value) for key, value in about.items() if value])
     console.print()
     if run.metrics:
-        decided, costs = run_tables.decisions(run, "What was decided"), run_tables.costs(run, "Time and memory")
-        for table in (*accuracy_tables(series), *([decided] if decided else []), costs):
+        decided, costs = tables.decisions(run, "What was decided"), tables.costs(run, "Time and memory")
+        for table in filter(None, (*tables.accuracy_tables(series), decided, costs)):
             print_table(console, table)
         for sentence in sentences.caveats([run]):
             print_sentence(console, sentence)
@@ -87,7 +86,7 @@ def show_run(folder: Path, console: Console) -> None:
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
     """The runs' numbers side by side, and the settings in which they differ: first those that all of them have."""
     runs = [read_run(folder) for folder in folders]
-    for table in accuracy_tables(all_series(runs)):
+    for table in tables.accuracy_tables(all_series(runs)):
         print_table(console, table)
     for sentence in sentences.caveats(runs):
         print_sentence(console, sentence)

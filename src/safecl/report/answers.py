@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import mean
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +13,23 @@ from safecl.report.runs import Features, Prediction, Run
 MIN_MAPPED = 30  # pictures that a map needs
 
 
-@dataclass(frozen=True)
-class Confusion:
-    """Answers among some classes: ``counts[i][j]`` pictures of class i were answered with class j.
-
-    ``elsewhere[i]``: of class i, those that were answered with any other class.
-    """
+class Confusion(NamedTuple):
+    """``counts[i][j]`` of the ``tested[i]`` pictures of class i were answered with class j."""
 
     labels: list[str]
     counts: list[list[int]]
-    elsewhere: list[int]
+    tested: list[int]
 
 
-@dataclass(frozen=True)
-class Weight:
-    """The mean weights of the learners in the answers to a class, in the order of learning."""
+class Weight(NamedTuple):
+    """The mean weight of the fast learner in the answers to a class."""
 
     label: str
     session: int
-    weights: dict[str, float]
+    fast: float
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(NamedTuple):
     """Features of one network in two dimensions, (n, 2); ``near``: share whose nearest neighbour is of their class."""
 
     network: str
@@ -57,39 +51,26 @@ def pairs(run: Run) -> list[tuple[str, str, int]]:
 
 def confusion(run: Run, most: int = 10) -> Confusion | None:
     """The answers among the classes of the most frequent confusions; None where every answer is right."""
-    labels: list[str] = []
+    chosen: set[str] = set()
     for label, other, _ in pairs(run):
-        new = [one for one in dict.fromkeys((label, other)) if one not in labels]
-        if len(labels) + len(new) > most:
+        if len(chosen | {label, other}) > most:
             break
-        labels += new
-    if not labels:
-        return None
-    order = {label: i for i, label in enumerate(dict.fromkeys(one.label for one in run.predictions))}
-    labels.sort(key=lambda label: order.get(label, len(order)))
-    place = {label: i for i, label in enumerate(labels)}
-    counts, elsewhere = [[0] * len(labels) for _ in labels], [0] * len(labels)
-    for one in run.predictions:
-        if one.label in place:
-            answer = said(run, one)
-            if answer in place:
-                counts[place[one.label]][place[answer]] += 1
-            else:
-                elsewhere[place[one.label]] += 1
-    return Confusion(labels, counts, elsewhere)
+        chosen |= {label, other}
+    tested = Counter(one.label for one in run.predictions)
+    labels = [*(label for label in tested if label in chosen), *sorted(chosen - set(tested))]
+    answers = Counter((one.label, said(run, one)) for one in run.predictions)
+    counts = [[answers[label, other] for other in labels] for label in labels]
+    return Confusion(labels, counts, [tested[label] for label in labels]) if labels else None
 
 
 def weights(run: Run) -> list[Weight]:
-    """How much each learner counts in the answers to each class; empty where nothing is weighed."""
-    found: dict[tuple[int, str], dict[str, list[float]]] = {}
+    """How much the fast learner counts in the answers to each class; empty where nothing is weighed."""
+    found: dict[tuple[int, str], list[float]] = {}
     for one in run.predictions:
-        for output, value in one.weights.items():
-            if value is not None:
-                found.setdefault((one.session, one.label), {}).setdefault(output, []).append(value)
-    return [
-        Weight(label, session, {output: mean(values) for output, values in by.items()})
-        for (session, label), by in found.items()
-    ]
+        value = one.weights.get("fast")
+        if value is not None:
+            found.setdefault((one.session, one.label), []).append(value)
+    return [Weight(label, session, fmean(values)) for (session, label), values in found.items()]
 
 
 def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
@@ -103,21 +84,15 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     from sklearn.manifold import TSNE  # half a second, which most pages do without
 
     labels, result = np.array(features.labels), []
-    order = sorted(
-        features.networks,
-        key=lambda name: (name != "backbone", run.facts.outputs.index(name) if name in run.facts.outputs else 0),
-    )
-    for name in order:
-        found = features.networks[name]
-        if name == "backbone" and any(_same(features, other.features) for other in known):
+    for name in dict.fromkeys(["backbone", *run.facts.outputs, *features.networks]):
+        found = features.networks.get(name)
+        if found is None or (name == "backbone" and any(_same(features, other.features) for other in known)):
             continue
         distances = np.square(found[:, None] - found[None]).sum(axis=2)
         np.fill_diagonal(distances, np.inf)
         near = float((labels[distances.argmin(axis=1)] == labels).mean())
-        points = TSNE(
-            perplexity=min(30.0, (len(found) - 1) / 3), init="pca", max_iter=500, random_state=0
-        ).fit_transform(found)
-        result.append(Map(name, points, near))
+        drawn = TSNE(perplexity=min(30.0, (len(found) - 1) / 3), init="pca", max_iter=500, random_state=0)
+        result.append(Map(name, drawn.fit_transform(found), near))
     return result
 
 
@@ -125,14 +100,12 @@ def no_map(run: Run) -> str:
     """Why there is no map of a finished run's features; empty where there is one."""
     if run.features is None:
         return "no features were kept with the run" if run.ended else ""
-    if len(run.features.labels) < MIN_MAPPED or len(set(run.features.labels)) < 2:
-        return f"a map needs {MIN_MAPPED} test pictures and two classes"
-    return ""
+    few = len(run.features.labels) < MIN_MAPPED or len(set(run.features.labels)) < 2
+    return f"a map needs {MIN_MAPPED} test pictures and two classes" if few else ""
 
 
 def _same(one: Features, other: Features | None) -> bool:
     """Whether both have the same backbone features of the same pictures."""
-    if other is None or one.labels != other.labels:
+    if other is None or one.labels != other.labels or "backbone" not in other.networks:
         return False
-    before, after = one.networks["backbone"], other.networks.get("backbone")
-    return after is not None and before.shape == after.shape and bool((before == after).all())
+    return np.array_equal(one.networks["backbone"], other.networks["backbone"])

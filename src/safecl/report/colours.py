@@ -1,5 +1,7 @@
 """The colours of figures and pages. Those of the light page become CSS variables that the dark page sets anew."""
 
+from collections.abc import Iterable
+from itertools import cycle
 from typing import NamedTuple
 
 
@@ -43,10 +45,9 @@ def theme() -> str:
     return " ".join(f"{variable(light)}: light-dark({light}, {dark});" for light, dark in DARK.items())
 
 
-def paired(names: list[str]) -> dict[str, Colour]:
+def paired(names: Iterable[str]) -> dict[str, Colour]:
     """A colour for each name: its own where it has one, else one that no other name here has, as far as they reach."""
-    own = {name: COLOURS[name] for name in names if name in COLOURS}
-    others = [colour for colour in PALETTE if colour not in own.values()] or list(PALETTE)
-    rest = [name for name in names if name not in own]
-    spare = {name: others[i % len(others)] for i, name in enumerate(rest)}
-    return {name: own.get(name) or spare[name] for name in names}
+    distinct = dict.fromkeys(names)
+    own = {name: COLOURS[name] for name in distinct if name in COLOURS}
+    others = cycle([colour for colour in PALETTE if colour not in own.values()] or PALETTE)
+    return {name: own.get(name) or next(others) for name in distinct}

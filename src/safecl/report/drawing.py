@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import math
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 
 import matplotlib as mpl
@@ -20,32 +22,27 @@ DPI = 200  # of a figure that is a PNG file
 DECIMALS = re.compile(r"(\.\d\d)\d+")  # two are enough for a place on a screen
 
 
-def style() -> AbstractContextManager[None]:
-    """Settings that matplotlib reads while a figure is built; the user's matplotlibrc has no say."""
-    ours = {
-        "font.size": 11,
-        "text.parse_math": False,  # a folder named "$5" is no formula
-        "text.color": INK,
-        "axes.labelcolor": INK,
-    }
-    return mpl_style.context(["default", ours])
+@contextmanager
+def canvas(size: Size, panes: int = 1, across: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure of ``panes`` quiet axes: no box, a pale grid behind the data, the background left to the page.
 
-
-def new_figure(size: Size) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, dress(figure.add_subplot())
-
-
-def dress(axes: Axes) -> Axes:
-    """Quiet axes: no box, a pale grid behind the data. The background is left to the page."""
-    axes.figure.patch.set_visible(False)
-    axes.patch.set_visible(False)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-    axes.tick_params(color=GRID, labelcolor=INK, length=0)
-    axes.grid(True, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return axes
+    It is built without pyplot and changes no global state; the user's matplotlibrc has no say.
+    """
+    ours = {"font.size": 11, "text.color": INK, "axes.labelcolor": INK, "axes.titlecolor": INK}
+    ours |= {"legend.frameon": False, "text.parse_math": False}  # a folder named "$5" is no formula
+    with mpl_style.context(["default", ours]):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.patch.set_visible(False)
+        down = math.ceil(panes / across)
+        every = [figure.add_subplot(down, across, place) for place in range(1, panes + 1)]
+        for axes in every:
+            axes.patch.set_visible(False)
+            axes.spines[["top", "right", "left"]].set_visible(False)
+            axes.spines["bottom"].set_color(GRID)
+            axes.tick_params(color=GRID, labelcolor=INK, length=0)
+            axes.grid(True, color=GRID, linewidth=0.8)
+            axes.set_axisbelow(True)
+        yield figure, every
 
 
 def percent_axis(axes: Axes, bottom: float = 0.0) -> None:
@@ -84,5 +81,4 @@ def inline_svg(figure: Figure, label: str, key: str) -> Markup:
     width, height = (round(72 * inches, 2) for inches in figure.get_size_inches())
     body = re.sub(r"<[^>]*>", lambda tag: DECIMALS.sub(r"\1", tag[0]), re.sub(r"\n\s*", "\n", body))
     # Every user text went through matplotlib's own XML escaping; the label is escaped here.
-    opening = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">'
-    return Markup(opening + body)
+    return Markup(f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}">{body}')

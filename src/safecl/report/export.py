@@ -3,19 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from matplotlib.figure import Figure
 
 from safecl.atomic import write_bytes
-from safecl.report import figures, panels, run_tables
+from safecl.report import panels, tables
 from safecl.report.drawing import saved
-from safecl.report.page import choose, read_runs
+from safecl.report.page import read_runs
 from safecl.report.runs import Run
 from safecl.report.table import Table, as_csv, as_latex
-from safecl.report.tables import accuracy_tables
-from safecl.report.templates import make_folder
+from safecl.report.templates import make_folder, write
 
 T = TypeVar("T")
 
@@ -28,9 +29,7 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     for name, figure in distinct(all_figures(runs)):
         written += save(figure, target / name)
     for name, table in distinct(all_tables(runs)):
-        for kind, text in (("csv", as_csv(table)), ("tex", as_latex(table))):
-            written.append(target / f"{name}.{kind}")
-            write_bytes(written[-1], text.encode())
+        written += [write(target / f"{name}.csv", as_csv(table)), write(target / f"{name}.tex", as_latex(table))]
     return written
 
 
@@ -44,36 +43,30 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     """The figures of a page by file name, with titles and legends of their own."""
-    choice = choose(runs)
-    shown, detailed = [one for one in choice.best if one.pooled], choice.detailed
-    if shown:
-        yield "accuracy", figures.accuracy_curves([one for one in choice.series if one.pooled])
-        yield "sessions", figures.session_bars([one for one in choice.barred if one.pooled])
-    single = [*panels.matrices(shown), *panels.validations(shown), *panels.kept(shown), *panels.losses(detailed)]
-    single += [*panels.times(detailed), *panels.aggregation(detailed), *panels.confusions(detailed)]
-    for panel in (*single, *(panel for _, maps, _ in panels.feature_maps(detailed) for panel in maps)):
-        yield slug(panel.file), panel.draw()
+    choice = panels.choose(runs)
+    drawn = panels.all_panels(choice)
+    if drawn.pop("bars"):
+        curves = panels.curves([one for one in choice.series if one.pooled])["narrow"]
+        yield "accuracy", replace(curves, size=(5.6, 3.2)).figure()
+        yield "sessions", panels.session_bars(choice.barred)
+    maps = [maps for _, maps, _ in panels.feature_maps(choice.detailed)]
+    for panel in chain.from_iterable([*drawn.values(), *maps]):
+        yield slug(panel.file), panel.figure()
 
 
 def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:
     """The tables of a page by file name."""
-    choice = choose(runs)
-    for table in accuracy_tables(choice.listed):
+    choice = panels.choose(runs)
+    for table in tables.accuracy_tables(choice.listed):
         yield slug(table.title), table
     begun = [one for one in choice.mains if one.run.metrics]
     if begun:
-        yield "costs", run_tables.kept(begun)
-    yield "versions", run_tables.environments([(one.run, one.name) for one in choice.mains])
-    makers = {"decisions": run_tables.decisions, "confused": run_tables.confused, "classes": run_tables.by_class}
+        yield "costs", tables.kept(begun)
+    yield "versions", tables.environments([(one.run, one.name) for one in choice.mains])
     for run, title in choice.detailed:
-        for kind, make in makers.items():
-            made = make(run, title)
-            if made is not None:
+        for kind, make in tables.OF_A_RUN.items():
+            if made := make(run, title):
                 yield f"{kind}-{slug(title)}", made
-        if run.losses:
-            yield f"losses-{slug(title)}", run_tables.losses(run, title)
-        if run.metrics:
-            yield f"time-{slug(title)}", run_tables.costs(run, title)
 
 
 def slug(text: str) -> str:

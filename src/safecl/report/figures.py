@@ -1,142 +1,269 @@
-"""The figures of accuracies: each function returns a matplotlib Figure, ready for ``savefig`` as PNG, PDF or SVG.
-
-Figures are built without pyplot, so that drawing one changes no global state.
-"""
+"""The figures of runs: each function draws one into the axes that it is given."""
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from safecl.report.colours import HEAT, INK, ON_STRONG, ON_WEAK
-from safecl.report.drawing import Size, dress, new_figure, percent_axis, session_axis, style
+from safecl.report import words
+from safecl.report.answers import Confusion, Map, Weight
+from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour, paired
+from safecl.report.drawing import percent_axis, session_axis
+from safecl.report.runs import Run
 from safecl.report.series import Series
 
+MAX_POINTS = 300  # of a loss curve: more cannot be seen, and would be written out one by one
+NAME = 14  # characters of a class's name on an axis
+TOTAL = "total"
+Points = Sequence[tuple[int, float]]
 
-def accuracy_curves(series: Sequence[Series], size: Size = (7, 4), bare: bool = False) -> Figure:
+
+def accuracy_curves(axes: Axes, series: Sequence[Series]) -> None:
     """Accuracy on everything seen, after each session: methods as thick lines, their parts as thin ones.
 
     The band around the mean over several seeds is one standard deviation wide on each side.
     """
-    with style():
-        figure, axes = new_figure(size)
-        lowest = 1.0
-        for one in sorted(series, key=lambda one: one.main):  # the main lines lie on top
-            sessions, values = [t for t, _ in one.pooled], [value for _, value in one.pooled]
-            band = one.band() if one.main else []
-            lowest = min([lowest, *values, *(least for _, least, _ in band)])
-            if band:
-                places, least, most = zip(*band, strict=True)
-                axes.fill_between(places, least, most, color=one.colour.light, alpha=0.16, linewidth=0)
-            width, marker = (2.6, 6.5) if one.main else (1.2, 4.0)
-            dashes = "-" if one.main else (0, (5, 2))
-            axes.plot(
-                sessions, values, color=one.colour.light, linewidth=width, linestyle=dashes,
-                marker=one.colour.marker, markersize=marker, label=one.name, clip_on=False,
-            )  # fmt: skip
-        lowest = max(lowest, 0.0)
-        sessions_total = max((one.run.total for one in series), default=1)
-        percent_axis(axes, bottom=0.0 if lowest < 0.4 else math.floor(lowest * 10 - 1) / 10)
-        session_axis(axes, sessions_total)
-        axes.set_xlim(0.8, sessions_total + 0.2)
-        axes.set_xlabel("sessions learned")
-        if series and not bare:
-            axes.legend(frameon=False)
-        return figure
+    lowest = 1.0
+    for one in sorted(series, key=lambda one: one.main):  # the main lines lie on top
+        band = one.band() if one.main else []
+        lowest = min([lowest, *(value for _, value in one.pooled), *(least for _, least, _ in band)])
+        if band:
+            places, least, most = zip(*band, strict=True)
+            axes.fill_between(places, least, most, color=one.colour.light, alpha=0.16, linewidth=0)
+        width, marker, dashes = (2.6, 6.5, "-") if one.main else (1.2, 4.0, (0, (5, 2)))
+        _line(axes, one.pooled, one.colour, one.name, linewidth=width, markersize=marker, linestyle=dashes)
+    _accuracy_axes(axes, lowest, max((one.run.total for one in series), default=1))
 
 
-def session_bars(series: Sequence[Series], size: Size = (3.6, 2.6), bare: bool = False) -> Figure:
-    """For each series a panel, for each session a bar: what is known of it at the end.
+def validation_curves(axes: Axes, one: Series) -> None:
+    """Accuracy on the test pictures and on held-out training pictures, after each session."""
+    _line(axes, one.pooled, one.colour, "test")
+    _line(axes, one.validation, one.colour, "validation", linestyle=(0, (2, 2)))
+    _accuracy_axes(axes, min((value for _, value in (*one.pooled, *one.validation)), default=0.0), one.run.total)
+    axes.legend(handlelength=3)
+
+
+def session_bars(axes: Axes, one: Series) -> None:
+    """For each session a bar: what is known of it at the end.
 
     The outline is what was known right after the session was learned, so the empty part is what was forgotten.
     Sessions that are still to come (domain-incremental streams measure them too) are hatched.
     """
-    columns = min(3, len(series)) or 1
-    lines = math.ceil(len(series) / columns) or 1
-    with style():
-        figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained")
-        for place, one in enumerate(series, start=1):
-            axes = dress(figure.add_subplot(lines, columns, place))
-            _bars(axes, one)
-            if not bare:
-                axes.set_title(one.name, color=INK)
-        return figure
-
-
-def matrix(series: Series, size: Size = (3.6, 3.4), bare: bool = False) -> Figure:
-    """The matrix R: row t, column i is the accuracy on session i's test pictures after learning session t."""
-    with style():
-        figure, axes = new_figure(size)
-        total = max([series.run.total, *(len(row) for row in series.rows.values())])
-        for session, row in series.rows.items():
-            for i, value in enumerate(row, start=1):
-                if value is not None:
-                    _cell(axes, i, session, value, annotate=total <= 10)
-        axes.set(xlim=(0.5, total + 0.5), ylim=(total + 0.5, 0.5), aspect="equal")
-        axes.grid(False)
-        session_axis(axes, total)
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
-        axes.set(xlabel="tested on session", ylabel="after session")
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        axes.tick_params(length=0)
-        if not bare:
-            axes.set_title(series.name, color=INK)
-        return figure
-
-
-def validation_curves(one: Series, size: Size = (3.6, 2.6), bare: bool = False) -> Figure:
-    """Accuracy on the test pictures and on held-out training pictures, after each session."""
-    with style():
-        figure, axes = new_figure(size)
-        for points, dashes, name in ((one.pooled, "-", "test"), (one.validation, (0, (2, 2)), "validation")):
-            sessions, values = [t for t, _ in points], [value for _, value in points]
-            axes.plot(
-                sessions, values, color=one.colour.light, linestyle=dashes, linewidth=2, marker=one.colour.marker,
-                markersize=5, label=name, clip_on=False,
-            )  # fmt: skip
-        lowest = min((value for _, value in (*one.pooled, *one.validation)), default=0.0)
-        percent_axis(axes, bottom=0.0 if lowest < 0.4 else math.floor(lowest * 10 - 1) / 10)
-        session_axis(axes, one.run.total)
-        axes.set_xlabel("sessions learned")
-        axes.legend(frameon=False, handlelength=3)
-        if not bare:
-            axes.set_title(one.name, color=INK)
-        return figure
-
-
-def _bars(axes: Axes, one: Series) -> None:
-    last = one.rows.get(one.run.done, [])
+    last, colour = one.rows.get(one.run.done, []), one.colour.light
     for i, value in enumerate(last, start=1):
         if value is None:
             continue
-        learned = one.rows.get(i, [])
-        peak = learned[i - 1] if len(learned) >= i else None
+        peak = one.accuracy(i, i)
         if peak is None:
-            axes.bar(i, value, width=0.72, facecolor="none", edgecolor=one.colour.light, hatch="////", alpha=0.5)
+            axes.bar(i, value, width=0.72, facecolor="none", edgecolor=colour, hatch="////", alpha=0.5)
         else:
-            axes.bar(i, peak, width=0.72, facecolor="none", edgecolor=one.colour.light, linewidth=1, alpha=0.75)
-            axes.bar(i, value, width=0.72, color=one.colour.light)
+            axes.bar(i, peak, width=0.72, facecolor="none", edgecolor=colour, linewidth=1, alpha=0.75)
+            axes.bar(i, value, width=0.72, color=colour)
         if len(last) <= 10:
             top = peak if peak is not None and value < peak < value + 0.12 else value  # never across the outline
-            axes.annotate(
-                f"{100 * value:.0f}", (i, top), xytext=(0, 2), textcoords="offset points",
-                ha="center", va="bottom", fontsize=9,
-            )  # fmt: skip
+            place: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            axes.annotate(f"{100 * value:.0f}", (i, top), fontsize=9, **place)
     percent_axis(axes)
     axes.set_ylim(0, 1.08)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     session_axis(axes, one.run.total)
     axes.grid(False, axis="x")
-    axes.set_xlabel("classes of session" if one.run.facts.stream.protocol != "domain" else "domain")
+    axes.set_xlabel("classes of session" if not one.run.domain else "domain")
 
 
-def _cell(axes: Axes, column: int, row: int, value: float, annotate: bool) -> None:
-    strength = 0.08 + 0.92 * min(max(value, 0.0), 1.0) ** 1.6  # steeper near the top, where good methods differ
-    axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, facecolor=HEAT, alpha=strength, linewidth=0))
-    if annotate:
-        colour = ON_STRONG if strength > 0.68 else ON_WEAK
-        axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=10)
+def matrix(axes: Axes, series: Series) -> None:
+    """The matrix R: row t, column i is the accuracy on session i's test pictures after learning session t."""
+    total = max([series.run.total, *(len(row) for row in series.rows.values())])
+    for session, row in series.rows.items():
+        for i, value in enumerate(row, start=1):
+            if value is not None:
+                strength = 0.08 + 0.92 * min(max(value, 0.0), 1.0) ** 1.6  # steeper near the top, where methods differ
+                _cell(axes, i, session, strength, f"{100 * value:.0f}" if total <= 10 else "")
+    _cell_axes(axes, 1, total, "tested on session", "after session")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+
+
+def confusion_matrix(axes: Axes, found: Confusion) -> None:
+    """Rows: the class of a picture; columns: what it was answered with. Right answers are outlined."""
+    for i, row in enumerate(found.counts):
+        for j, times in enumerate(row):
+            strength = 0.06 + 0.94 * (times / found.tested[i]) ** 0.7 if times else 0.03
+            _cell(axes, j, i, strength, str(times) if times else "", outlined=i == j)
+    names = [words.short(label, NAME) for label in found.labels]
+    _cell_axes(axes, 0, len(names) - 1, "answered with", "picture of")
+    axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
+    axes.set_yticks(range(len(names)), names)
+
+
+def weight_bars(axes: Axes, found: Sequence[Weight]) -> None:
+    """The mean weight of the fast learner by class, in the order of learning, from one half up or down.
+
+    The vertical lines part the sessions.
+    """
+    colours = [COLOURS["fast" if one.fast > 0.5 else "slow"].light for one in found]
+    axes.bar(range(len(found)), [one.fast - 0.5 for one in found], bottom=0.5, width=0.8, color=colours)
+    for i, one in enumerate(found):
+        if i == 0 or one.session != found[i - 1].session:
+            _session_mark(axes, i - 0.5, one.session)
+    axes.axhline(0.5, color=INK, linewidth=1)
+    furthest = max(abs(one.fast - 0.5) for one in found)
+    percent_axis(axes)
+    axes.set_ylim(0.5 - max(1.25 * furthest, 0.02), 0.5 + max(1.25 * furthest, 0.02))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if furthest > 0.04 else 1, symbol=" %"))
+    axes.set_xlim(-0.5, len(found) - 0.5)
+    axes.set_ylabel("weight of the fast learner")
+    if len(found) <= 30:
+        names = [words.short(one.label, NAME) for one in found]
+        axes.set_xticks(range(len(found)), names, rotation=90 if max(map(len, names)) > 2 else 0)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+        axes.set_xlabel("classes in the order of learning")
+    axes.grid(False, axis="x")
+
+
+def feature_map(axes: Axes, found: Map, labels: Sequence[str]) -> None:
+    """A point for each test picture, a colour and a marker for each class."""
+    for name, colour in paired(labels).items():
+        x, y = found.points[[label == name for label in labels]].T
+        how: dict[str, Any] = {"color": colour.light, "marker": colour.marker, "label": words.short(name, NAME)}
+        axes.scatter(x, y, s=30, linewidth=0, alpha=0.85, **how)
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=GRID)
+
+
+def loss_curves(axes: Axes, run: Run, phase: str) -> None:
+    """The training loss and its terms over all steps of a kind of phase; the vertical lines start a session."""
+    offset, session, named, colours = 0, 0, set[str](), loss_colours(run, phase)
+    for part in run.loss_parts():
+        if kind_of_phase(part[0].phase) != phase:
+            continue
+        if part[0].session != session:
+            session = part[0].session
+            _session_mark(axes, offset, session)
+        for term, colour in colours.items():
+            values = [(offset + line.step, line.loss if term == TOTAL else line.terms.get(term)) for line in part]
+            points = [(step, value) for step, value in values if value is not None]
+            points = points[:: max(1, math.ceil(len(points) / MAX_POINTS))]
+            if not points:
+                continue
+            if term == TOTAL:
+                _line(axes, points, colour, None, linewidth=0.8, alpha=0.35, marker="")
+            how = {"linewidth": 2.2 if term == TOTAL else 1.3, "marker": "o" if len(points) == 1 else ""}
+            _line(axes, _smooth(points), colour, None if term in named else term, **how)
+            named.add(term)
+        offset += part[-1].step + 1
+    axes.set(xlabel="steps", ylabel="loss")
+    axes.margins(x=0.01)
+    axes.grid(False, axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
+def loss_colours(run: Run, phase: str) -> dict[str, Colour]:
+    """The terms of a kind of phase with their colours; the total first, alone where there is a single term."""
+    terms = dict.fromkeys(term for line in run.losses if kind_of_phase(line.phase) == phase for term in line.terms)
+    main = COLOURS.get(run.facts.method, SPARE[0])
+    others = cycle(colour for colour in PALETTE if colour != main)
+    return {TOTAL: main, **(dict(zip(terms, others, strict=False)) if len(terms) > 1 else {})}
+
+
+def phases(run: Run) -> list[str]:
+    """The kinds of phases that were trained: what is kept first, pilots last."""
+    kinds = dict.fromkeys(kind_of_phase(line.phase) for line in run.losses)
+    return sorted(kinds, key=lambda kind: kind == "pilot")
+
+
+def kind_of_phase(phase: str) -> str:
+    """``pilot`` for ``pilot2``: phases of a kind have one name and one figure."""
+    return phase.rstrip("0123456789")
+
+
+def time_bars(axes: Axes, run: Run) -> None:
+    """For each session a bar of its seconds: training phases, statistics and evaluation."""
+    below = [0.0] * len(run.metrics)
+    for name, (colour, seconds) in time_parts(run).items():
+        sessions = [line.session for line in run.metrics]
+        axes.bar(sessions, seconds, bottom=below, width=0.72, color=colour.light, label=name)
+        below = [start + more for start, more in zip(below, seconds, strict=True)]
+    session_axis(axes, run.total)
+    axes.set(xlabel="session", ylabel="seconds")
+    axes.grid(False, axis="x")
+
+
+def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
+    """By kind of phase or stage: its colour, and its seconds in each session. The phases stand in place of "fit"."""
+    trained: list[dict[str, float]] = []
+    stages: list[dict[str, float]] = []
+    for line in run.metrics:
+        found: dict[str, float] = {}
+        for phase in line.phases:
+            kind = kind_of_phase(phase.phase)
+            found[kind] = found.get(kind, 0.0) + (phase.seconds or 0.0)
+        gone = ("total", "fit") if found else ("total",)
+        trained.append(found)
+        stages.append({name: value or 0.0 for name, value in line.seconds.items() if name not in gone})
+    colours = paired([name for line in (*trained, *stages) for name in line])
+    lines = [found | rest for found, rest in zip(trained, stages, strict=True)]
+    return {name: (colour, [line.get(name, 0.0) for line in lines]) for name, colour in colours.items()}
+
+
+def kept_curves(axes: Axes, series: Sequence[Series]) -> None:
+    """Bytes kept between sessions, after each session."""
+    for one in series:
+        points = [(line.session, line.bytes_kept) for line in one.run.metrics if line.bytes_kept is not None]
+        _line(axes, points, one.colour, one.name)
+    session_axis(axes, max(one.run.total for one in series))
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.size(value)))
+    axes.set_xlabel("sessions learned")
+
+
+def _line(axes: Axes, points: Points, colour: Colour, label: str | None, **how: Any) -> None:
+    how = {"linewidth": 2, "marker": colour.marker, "markersize": 5, **how}
+    axes.plot([x for x, _ in points], [y for _, y in points], color=colour.light, label=label, clip_on=False, **how)
+
+
+def _accuracy_axes(axes: Axes, lowest: float, sessions: int) -> None:
+    percent_axis(axes, bottom=0.0 if lowest < 0.4 else math.floor(lowest * 10 - 1) / 10)
+    session_axis(axes, sessions)
+    axes.set_xlim(0.8, sessions + 0.2)
+    axes.set_xlabel("sessions learned")
+
+
+def _session_mark(axes: Axes, place: float, session: int) -> None:
+    """A vertical line where a session starts, with its number."""
+    axes.axvline(place, color=GRID, linewidth=1)
+    how: dict[str, Any] = {"xytext": (3, -2), "textcoords": "offset points", "va": "top", "fontsize": 9}
+    axes.annotate(str(session), (place, 1), xycoords=("data", "axes fraction"), color=INK, **how)
+
+
+def _cell(axes: Axes, column: int, row: int, strength: float, text: str, outlined: bool = False) -> None:
+    corner, side = (column - 0.47, row - 0.47), 0.94
+    axes.add_patch(Rectangle(corner, side, side, facecolor=HEAT, alpha=strength, linewidth=0))
+    if outlined:
+        axes.add_patch(Rectangle(corner, side, side, facecolor="none", edgecolor=HEAT, linewidth=1))
+    colour = ON_STRONG if strength > 0.65 else ON_WEAK
+    axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=10)
+
+
+def _cell_axes(axes: Axes, first: int, last: int, columns: str, rows: str) -> None:
+    """For cells in as many rows as columns, the first row on top."""
+    axes.set(
+        xlim=(first - 0.5, last + 0.5), ylim=(last + 0.5, first - 0.5), aspect="equal", xlabel=columns, ylabel=rows
+    )
+    axes.grid(False)
+    axes.spines["bottom"].set_visible(False)
+
+
+def _smooth(points: Points, keep: float = 0.8) -> list[tuple[int, float]]:
+    """An exponential moving average that starts unbiased."""
+    result, mean, weight = [], 0.0, 0.0
+    for step, value in points:
+        mean, weight = keep * mean + (1 - keep) * value, keep * weight + (1 - keep)
+        result.append((step, mean / weight))
+    return result

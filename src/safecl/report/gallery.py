@@ -1,66 +1,21 @@
-"""The pictures of a page: read from the run folders, and one card where runs show the same picture."""
+"""The pictures of a page: read from the run folders as data: addresses, empty where a file is gone."""
 
 import base64
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from safecl.errors import SafeclError
-from safecl.report.answers import pairs
-from safecl.report.runs import Example, Run
+from safecl.report.answers import pairs, said
+from safecl.report.runs import Example, Run, read_bytes
 from safecl.report.series import Series
 
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What outputs of a run said about a picture: those that said the same have one answer.
-
-    ``surer_than``: of the method's own answer, the share of its other answers with a smaller margin.
-    """
-
-    names: list[str]
-    prediction: str
-    right: bool
-    surer_than: float | None
-
-
-@dataclass
-class Card:
-    """A test picture (a data: address, empty where the file is gone) with all answers to it."""
-
-    picture: str
-    label: str
-    session: int | None
-    answers: list[Answer] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class BadClass:
-    """A class with a low accuracy; ``mistakes``: pictures (as in ``Card``) and the classes they are confused with."""
-
-    label: str
-    right: int
-    tested: int
-    mistakes: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A class and the one it is confused with: how often, its mistakes, and a picture of the other class."""
-
-    label: str
-    other: str
-    times: int
-    tested: int
-    mistakes: list[str]
-    like: str
-
-
-def cards(series: Sequence[Series]) -> list[Card]:
-    """One card for each distinct picture that was drawn by chance, in the order of the runs."""
-    result: dict[tuple[str, str, int | None, str], Card] = {}
+def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
+    """One card with all answers for each distinct picture that was drawn by chance, in the order of the runs."""
+    result: dict[tuple[str, str, int | None, str], dict[str, Any]] = {}
     for run in {id(one.runs[0]): one.runs[0] for one in series}.values():  # of the first seed
         mine = [one for one in series if one.runs[0] is run]
         for example in run.examples:
@@ -69,51 +24,47 @@ def cards(series: Sequence[Series]) -> list[Card]:
             picture = _data_address(run, example)
             # Without a picture there is nothing to recognise a twin by: the file's own name keeps it apart.
             key = (picture, example.label, example.session, "" if picture else f"{run.folder}/{example.file}")
-            card = result.setdefault(key, Card(picture, example.label, example.session))
-            card.answers += _answers(example, mine)
+            card = result.setdefault(key, {"picture": picture, "label": example.label, "session": example.session})
+            card.setdefault("answers", []).extend(_answers(example, mine))
     return list(result.values())
 
 
-def bad_classes(run: Run) -> list[BadClass]:
-    """The classes that the run's examples show the mistakes of, in their order."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for example in run.examples:
-        if example.why == "worst":
-            said = example.predictions.get(run.facts.main, "")
-            found.setdefault(example.label, []).append((_data_address(run, example), said))
+def bad_classes(run: Run) -> list[dict[str, Any]]:
+    """The classes that the run's examples show the mistakes of: pictures with the classes they are confused with."""
     tested = Counter(one.label for one in run.predictions)
-    right = Counter(one.label for one in run.predictions if one.predicted.get(run.facts.main) == one.label)
-    return [BadClass(label, right[label], tested[label], mistakes) for label, mistakes in found.items()]
+    right = Counter(one.label for one in run.predictions if said(run, one) == one.label)
+    found: dict[str, dict[str, Any]] = {}
+    for example in (one for one in run.examples if one.why == "worst"):
+        label, answer = example.label, example.predictions.get(run.facts.main, "")
+        about = {"label": label, "right": right[label], "tested": tested[label], "mistakes": []}
+        found.setdefault(label, about)["mistakes"].append((_data_address(run, example), answer))
+    return list(found.values())
 
 
-def confused_pairs(run: Run) -> list[Pair]:
-    """The pairs that the run's examples show, the most frequent first."""
-    shown: dict[tuple[str, str], list[str]] = {}
-    like: dict[str, str] = {}
-    for example in run.examples:
-        if example.why == "pair":
-            key = example.label, example.predictions.get(run.facts.main, "")
-            shown.setdefault(key, []).append(_data_address(run, example))
-        elif example.why == "like":
-            like.setdefault(example.label, _data_address(run, example))
+def confused_pairs(run: Run) -> list[dict[str, Any]]:
+    """The pairs that the run's examples show: how often, the mistakes, and a picture of the other class."""
     tested = Counter(one.label for one in run.predictions)
     times = {(label, other): count for label, other, count in pairs(run)}
-    return [
-        Pair(label, other, times.get((label, other), 0), tested[label], pictures, like.get(other, ""))
-        for (label, other), pictures in shown.items()
-    ]
+    like = {one.label: _data_address(run, one) for one in reversed(run.examples) if one.why == "like"}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for example in (one for one in run.examples if one.why == "pair"):
+        key = label, other = example.label, example.predictions.get(run.facts.main, "")
+        about = {"label": label, "other": other, "times": times.get(key, 0), "tested": tested[label], "mistakes": []}
+        found.setdefault(key, {**about, "like": like.get(other, "")})["mistakes"].append(_data_address(run, example))
+    return list(found.values())
 
 
-def _answers(example: Example, series: Sequence[Series]) -> list[Answer]:
-    """The answers of a run's series, the method's own first."""
-    names: dict[str, list[str]] = {}
-    sure: dict[str, float | None] = {}
+def _answers(example: Example, series: Sequence[Series]) -> list[dict[str, Any]]:
+    """What a run's outputs said, the method's own first: those that said the same have one answer."""
+    found: dict[str, dict[str, Any]] = {}
     for one in series:
         if one.output in example.predictions:
-            said = example.predictions[one.output]
-            names.setdefault(said, []).append(one.name)
-            sure[said] = example.surer_than if one.main else sure.get(said)
-    return [Answer(some, said, said == example.label, sure[said]) for said, some in names.items()]
+            answer = example.predictions[one.output]
+            about = {"names": [], "prediction": answer, "right": answer == example.label, "surer_than": None}
+            found.setdefault(answer, about)["names"].append(one.name)
+            if one.main:
+                found[answer]["surer_than"] = example.surer_than
+    return list(found.values())
 
 
 def _data_address(run: Run, example: Example) -> str:
@@ -122,9 +73,5 @@ def _data_address(run: Run, example: Example) -> str:
     # A folder from elsewhere must not make the page carry files from outside it.
     if kind is None or not path.is_relative_to(run.folder.resolve()):
         raise SafeclError(f"{run.folder / 'examples.json'} is damaged: {example.file!r} is no picture in that folder.")
-    try:
-        return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
+    data = read_bytes(path)
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" if data else ""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,8 +39,6 @@ class SessionFacts(Part):
 
 
 class StreamFacts(Part):
-    """The stream; ``protocol`` is "class" or "domain"."""
-
     name: str
     protocol: str = "class"
     sessions: list[SessionFacts] = []
@@ -50,8 +49,6 @@ class BackboneFacts(Part):
 
 
 class ParameterFacts(Part):
-    """How many numbers a method trains and keeps."""
-
     learnable: int | None = None
     stored: int | None = None
 
@@ -141,10 +138,7 @@ class Example(Part):
 
 
 class Prediction(Part):
-    """The answers to one test picture after the last session (a line of predictions.jsonl).
-
-    ``weights``: how much each learner counts in the method's own answer, where it weighs them.
-    """
+    """The answers to a test picture (a line of predictions.jsonl), and how much each learner counts in the method's."""
 
     session: int
     label: Label
@@ -181,7 +175,7 @@ class Run:
 
     @property
     def done(self) -> int:
-        return self.metrics[-1].session if self.metrics else 0
+        return self.last.session if self.last else 0
 
     @property
     def total(self) -> int:
@@ -197,10 +191,13 @@ class Run:
     @property
     def parameters(self) -> ParameterFacts:
         """As counted after the newest session; a run notes them in its facts only when it ends."""
-        last, facts = self.last.parameters if self.last else ParameterFacts(), self.facts.parameters
-        pairs = ((last.learnable, facts.learnable), (last.stored, facts.stored))
-        learnable, stored = (facts if counted is None else counted for counted, facts in pairs)
-        return ParameterFacts(learnable=learnable, stored=stored)
+        newest = self.last.parameters.model_dump(exclude_none=True) if self.last else {}
+        return self.facts.parameters.model_copy(update=newest)
+
+    @property
+    def classes(self) -> int:
+        """How many have been learned."""
+        return self.last.classes_seen if self.last else 0
 
     @property
     def tested(self) -> int:
@@ -210,8 +207,12 @@ class Run:
     @property
     def learned_pictures(self) -> int:
         """How many of them are of what was learned."""
-        counts = self.last.test_counts if self.last else []
-        return sum(counts[: self.done] if self.facts.stream.protocol == "domain" else counts)
+        return sum(self.last.test_counts[: self.done if self.domain else None]) if self.last else 0
+
+    @property
+    def domain(self) -> bool:
+        """Whether the stream is domain-incremental, so that domains to come are tested as well."""
+        return self.facts.stream.protocol == "domain"
 
     @property
     def seconds(self) -> float:
@@ -238,7 +239,7 @@ class Run:
     @cached_property
     def examples(self) -> list[Example]:
         path = self.folder / "examples.json"
-        return _checked(TypeAdapter(list[Example]), _bytes(path) or b"[]", path)
+        return _checked(TypeAdapter(list[Example]), read_bytes(path) or b"[]", path)
 
     @cached_property
     def features(self) -> Features | None:
@@ -250,17 +251,23 @@ class Run:
             with safe_open(path, "numpy") as file:
                 networks = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
                 labels = [str(label) for label in json.loads((file.metadata() or {})["labels"])]
+            if any(len(found) != len(labels) for found in networks.values()):
+                raise ValueError("as many features as labels are needed")
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise SafeclError(f"{path} is damaged: it does not hold features with their labels.") from error
         except OSError as error:
             raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
-        if any(len(found) != len(labels) for found in networks.values()):
-            raise SafeclError(f"{path} is damaged: it does not hold as many features as labels.")
         return Features(labels, networks)
 
     @property
+    def command(self) -> str:
+        """As one would type it."""
+        command = self.facts.command or ""
+        return command if isinstance(command, str) else shlex.join(command)
+
+    @property
     def facts_text(self) -> str:
-        return _bytes(self.folder / "facts.json").decode("utf-8", "replace")
+        return read_bytes(self.folder / "facts.json").decode("utf-8", "replace")
 
 
 def read_run(folder: Path) -> Run:
@@ -268,27 +275,27 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
     if not (folder / "facts.json").is_file():
-        found = (file.parent for pattern in ("*/facts.json", "*/*/facts.json") for file in sorted(folder.glob(pattern)))
-        inside = next(found, None)
-        if inside is not None:
-            raise SafeclError(
-                f"{folder} holds no run itself but runs inside it, such as {inside}; safecl runs {folder} lists them."
-            )
-        raise SafeclError(f"{folder} holds no run: {folder / 'facts.json'} is missing.")
+        inside = sorted(folder.glob("*/facts.json")) or sorted(folder.glob("*/*/facts.json"))
+        more = (
+            f" itself but runs inside it, such as {inside[0].parent}; safecl runs {folder} lists them."
+            if inside
+            else ""
+        )
+        raise SafeclError(f"{folder} holds no run" + (more or f": {folder / 'facts.json'} is missing."))
     # A resumed run may have written a session twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
     failed = folder / "failed.json"
     return Run(
         folder=folder,
-        facts=_checked(TypeAdapter(Facts), _bytes(folder / "facts.json"), folder / "facts.json"),
+        facts=_checked(TypeAdapter(Facts), read_bytes(folder / "facts.json"), folder / "facts.json"),
         metrics=[metrics[session] for session in sorted(metrics)],
         ended=(folder / "summary.json").exists(),
-        failed=_checked(TypeAdapter(dict[str, str]), _bytes(failed) or b"{}", failed).get("error", ""),
-        config=_bytes(folder / "resolved.yaml").decode("utf-8", "replace"),
+        failed=_checked(TypeAdapter(dict[str, str]), read_bytes(failed) or b"{}", failed).get("error", ""),
+        config=read_bytes(folder / "resolved.yaml").decode("utf-8", "replace"),
     )
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """What a file holds; nothing where there is none."""
     try:
         return path.read_bytes()
@@ -299,20 +306,17 @@ def _bytes(path: Path) -> bytes:
 
 
 def _lines(path: Path, kind: type[T]) -> Iterator[T]:
-    """The JSON lines of a file; a last line torn by a kill is omitted, one torn elsewhere is an error."""
+    """The JSON lines of a file; a last one without a line break was torn by a kill and is omitted."""
     adapter = TypeAdapter(kind)
     # Split the bytes: a tear may fall inside a character, and a label may hold Unicode line breaks.
-    lines = [(n, raw) for n, raw in enumerate(_bytes(path).split(b"\n"), start=1) if raw.strip()]
-    for number, raw in lines:
+    lines = read_bytes(path).split(b"\n")
+    for number, raw in enumerate(lines, start=1):
         try:
-            yield _checked(adapter, raw, path, f"line {number}, ")
-        except Torn:
-            if number != lines[-1][0]:
+            if raw.strip():
+                yield _checked(adapter, raw, path, f"line {number}, ")
+        except SafeclError:
+            if number < len(lines):
                 raise
-
-
-class Torn(SafeclError):
-    """A text that is no JSON."""
 
 
 def _checked(adapter: TypeAdapter[T], raw: bytes, path: Path, where: str = "") -> T:
@@ -321,5 +325,5 @@ def _checked(adapter: TypeAdapter[T], raw: bytes, path: Path, where: str = "") -
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole"
-        message = f"{path} is damaged: {where}{field}: {first['msg'][0].lower()}{first['msg'][1:]}."
-        raise (Torn if first["type"] == "json_invalid" else SafeclError)(message) from error
+        message = f"{where}{field}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        raise SafeclError(f"{path} is damaged: {message}.") from error

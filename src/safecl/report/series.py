@@ -13,11 +13,27 @@ NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 SEED = re.compile(r"^seed:.*\n?", flags=re.MULTILINE)
 
 
+class Curve:
+    """(session, mean over the runs of a number) after each finished session that has one; read from a series."""
+
+    def __init__(self, number: Callable[[Metrics, str], float | None]) -> None:
+        self.number = number
+
+    def __get__(self, one: "Series", owner: object = None) -> list[tuple[int, float]]:
+        result = []
+        for session in range(1, one.run.done + 1):
+            found = [self.number(line, one.output) for line in one.lines(session)]
+            middle = mean(found)
+            result += [] if middle is None else [(session, middle)]
+        return result
+
+
 @dataclass(frozen=True)
 class Series:
     """One output of runs that differ in their seed alone: every number is the mean over those that have begun.
 
-    ``main`` marks the output that the method answers with.
+    ``main`` marks the output that the method answers with. Accuracies are on all that was tested, or on what was
+    learned (``seen``): another number only where domains to come are tested as well.
     """
 
     runs: tuple[Run, ...]
@@ -26,54 +42,32 @@ class Series:
     colour: Colour
     main: bool
 
+    pooled = Curve(lambda line, output: line.pooled.get(output))
+    seen = Curve(lambda line, output: (line.seen or line.pooled).get(output))
+    validation = Curve(lambda line, output: (line.validation or Validation()).pooled.get(output))
+    lost = Curve(lambda line, output: line.forgetting.get(output) if line.session > 1 else None)
+    seconds = Curve(lambda line, _: line.seconds.get("total"))
+
     @property
     def run(self) -> Run:
         """The least advanced of those that have begun, so that there is a mean after each of its sessions."""
         return min(self.runs, key=lambda run: run.done or run.total + 1)
 
     @property
-    def pooled(self) -> list[tuple[int, float]]:
-        """(session, accuracy on all that was tested) after each finished session."""
-        return self._curve(lambda line: line.pooled.get(self.output))
-
-    @property
-    def seen(self) -> list[tuple[int, float]]:
-        """(session, accuracy on what was learned): another number only where domains to come are tested as well."""
-        return self._curve(lambda line: (line.seen or line.pooled).get(self.output))
-
-    @property
-    def validation(self) -> list[tuple[int, float]]:
-        """(session, accuracy on the held-out training pictures of all sessions so far), where there are any."""
-        return self._curve(lambda line: (line.validation or Validation()).pooled.get(self.output))
-
-    @property
-    def lost(self) -> list[tuple[int, float]]:
-        """(session, forgetting) after each finished session but the first."""
-        return self._curve(lambda line: line.forgetting.get(self.output) if line.session > 1 else None)
-
-    @property
-    def seconds(self) -> list[tuple[int, float]]:
-        """(session, seconds that it took)."""
-        return self._curve(lambda line: line.seconds.get("total"))
-
-    @property
     def final(self) -> float | None:
-        """Accuracy on all that was tested after the newest session."""
         return dict(self.pooled).get(self.run.done)
 
     @property
     def final_seen(self) -> float | None:
-        """Accuracy on what was learned, after the newest session."""
         return dict(self.seen).get(self.run.done)
 
     @property
     def average(self) -> float | None:
-        """The mean over sessions of the accuracy on all that was tested."""
+        """The mean over sessions."""
         return mean(value for _, value in self.pooled)
 
     @property
     def average_seen(self) -> float | None:
-        """The mean over sessions of the accuracy on what was learned."""
         return mean(value for _, value in self.seen)
 
     @property
@@ -84,33 +78,29 @@ class Series:
     @property
     def backward(self) -> float | None:
         """BWT: the mean over earlier sessions of the accuracy now minus that right after each; once all are learned."""
-        rows, done = self.rows, self.run.done
-        if done < self.run.total or done < 2:
-            return None
-        pairs = [(_at(rows, done, i), _at(rows, i, i)) for i in range(1, done)]
-        return mean(now - then for now, then in pairs if now is not None and then is not None)
+        pairs = [(self.accuracy(self.run.done, i), self.accuracy(i, i)) for i in self._earlier]
+        return mean(None if now is None or then is None else now - then for now, then in pairs)
 
     @property
     def forward(self) -> float | None:
         """FWT: the mean accuracy on sessions right before they were learned, above a guess among the classes then."""
-        rows, done = self.rows, self.run.done
-        if done < self.run.total or done < 2:
-            return None
-        gains = []
-        for line in self.run.metrics[:-1]:
-            before = _at(rows, line.session, line.session + 1)
-            if before is None or not line.classes_seen:
-                return None
-            gains.append(before - 1 / line.classes_seen)
-        return mean(gains)
+        seen = {line.session: line.classes_seen for line in self.run.metrics}
+        gains = [(self.accuracy(i, i + 1), seen.get(i)) for i in self._earlier]
+        found = [before - 1 / classes for before, classes in gains if before is not None and classes]
+        return mean(found) if len(found) == len(gains) else None
+
+    @property
+    def _earlier(self) -> range:
+        """The sessions before the last one, once all are learned."""
+        return range(1, self.run.done if self.run.done == self.run.total else 1)
 
     @property
     def rows(self) -> dict[int, list[float | None]]:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         result = {}
         for session in range(1, self.run.done + 1):
-            columns = zip(*(line.accuracy.get(self.output, []) for line in self._lines(session)), strict=False)
-            result[session] = [mean(value for value in column if value is not None) for column in columns]
+            columns = zip(*(line.accuracy.get(self.output, []) for line in self.lines(session)), strict=False)
+            result[session] = [mean(column) for column in columns]
         return result
 
     def deviation(self, kind: str) -> float | None:
@@ -123,28 +113,23 @@ class Series:
         """(session, mean − deviation, mean + deviation) of ``pooled``, where there are two seeds or more."""
         result = []
         for session, middle in self.pooled:
-            found = [v for line in self._lines(session) if (v := line.pooled.get(self.output)) is not None]
+            found = [v for line in self.lines(session) if (v := line.pooled.get(self.output)) is not None]
             if len(found) > 1:
                 result.append((session, middle - stdev(found), middle + stdev(found)))
         return result
 
-    def _lines(self, session: int) -> list[Metrics]:
+    def lines(self, session: int) -> list[Metrics]:
         return [line for run in self.runs for line in run.metrics if line.session == session]
 
-    def _curve(self, value: Callable[[Metrics], float | None]) -> list[tuple[int, float]]:
-        """(session, mean over the runs) where there is a value."""
-        sessions = range(1, self.run.done + 1)
-        found = [(t, mean(v for line in self._lines(t) if (v := value(line)) is not None)) for t in sessions]
-        return [(session, middle) for session, middle in found if middle is not None]
+    def accuracy(self, after: int, session: int) -> float | None:
+        """On the test pictures of ``session``, after learning the session ``after``."""
+        row = self.rows.get(after, [])
+        return row[session - 1] if len(row) >= session else None
 
 
-def _at(rows: dict[int, list[float | None]], after: int, session: int) -> float | None:
-    row = rows.get(after, [])
-    return row[session - 1] if len(row) >= session else None
-
-
-def mean(values: Iterable[float]) -> float | None:
-    found = list(values)
+def mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are there."""
+    found = [value for value in values if value is not None]
     return fmean(found) if found else None
 
 
@@ -158,6 +143,13 @@ def stream_key(run: Run) -> tuple[str, ...]:
     """Runs with the same key are on the same stream, so that their accuracies can be compared."""
     stream = run.facts.stream
     return (stream.name, stream.protocol, *(session.name for session in stream.sessions))
+
+
+def by_stream(series: Iterable[Series]) -> dict[tuple[str, ...], list[Series]]:
+    streams: dict[tuple[str, ...], list[Series]] = {}
+    for one in series:
+        streams.setdefault(stream_key(one.run), []).append(one)
+    return streams
 
 
 def all_series(runs: Sequence[Run]) -> list[Series]:
@@ -219,25 +211,20 @@ def _sides(run: Run) -> list[str]:
 
 
 def _differences(runs: Sequence[Run]) -> list[str]:
-    tellings = [
-        {
-            "preset": run.facts.preset or "none",
-            "stream": run.facts.stream.name,
-            "backbone": run.facts.backbone.name,
-            "PET": run.facts.pet or "none",
-            "seed": str(run.facts.seed),
-        }
-        for run in runs
-    ]
-    keys = [key for key in tellings[0] if len({telling[key] for telling in tellings}) > 1]
-    words = [", ".join(f"{key} {telling[key]}" for key in keys) for telling in tellings]
-    if len(set(words)) == len(runs):
-        return words
-    for depth in (1, 2):  # the folder's name, or with that of the folder it is in
-        folders = ["/".join(run.folder.parts[-depth:]) for run in runs]
-        if len(set(folders)) == len(runs):
-            return folders
-    return [f"run {i}" for i in range(1, len(runs) + 1)]
+    """What tells runs apart: settings, else the folder's name, or with that of the folder it is in, else a number."""
+    facts = [run.facts for run in runs]
+    told = {
+        "preset": [one.preset or "none" for one in facts],
+        "stream": [one.stream.name for one in facts],
+        "backbone": [one.backbone.name for one in facts],
+        "PET": [one.pet or "none" for one in facts],
+        "seed": [str(one.seed) for one in facts],
+    }
+    differ = {key: values for key, values in told.items() if len(set(values)) > 1}
+    settings = [", ".join(f"{key} {values[i]}" for key, values in differ.items()) for i in range(len(runs))]
+    folders = [["/".join(run.folder.parts[-depth:]) for run in runs] for depth in (1, 2)]
+    unique = (names for names in (settings, *folders) if len(set(names)) == len(runs))
+    return next(unique, [f"run {i}" for i in range(1, len(runs) + 1)])
 
 
 def _colour(key: str, taken: Sequence[Series], own: set[Colour]) -> Colour:

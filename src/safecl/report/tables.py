@@ -1,13 +1,25 @@
-"""The tables of accuracies: at the end, and after each session."""
+"""The tables of runs: accuracies, decisions, confusions, losses, time, memory, versions."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from safecl.report import sentences, words
-from safecl.report.runs import Metrics
-from safecl.report.series import Series, display, run_names, stream_key
+from safecl.report.answers import pairs, said
+from safecl.report.runs import Metrics, Run
+from safecl.report.series import Series, by_stream, display, run_names, stream_key
 from safecl.report.table import Cell, Column, Table, make_table, numbers
+from safecl.settings import flatten
 
 MAX_BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
+MAX_CONFUSED = 12  # pairs of classes
+# What a method notes of its decisions: the head of the column, and a word for yes and one for no.
+DECISIONS = {
+    "pilots": ("Pilots", "trained", "none"),
+    "transfer": ("Transfer loss", "used", "not used"),
+    "kept": ("Tuning kept", "", ""),
+    "released": ("L_cos", "dropped", "used"),
+    "average": ("Weight of the session", "", ""),
+}
 
 
 def accuracy_tables(series: Sequence[Series]) -> list[Table]:
@@ -18,39 +30,30 @@ def accuracy_tables(series: Sequence[Series]) -> list[Table]:
 
 
 def at_the_end(series: Sequence[Series]) -> Table:
-    """One row for each series: the measures that papers give."""
+    """One row for each series: the measures that papers give; a column only where one has a number."""
     rows: list[list[Cell]] = []
-    finals: dict[tuple[str, ...], list[float]] = {}  # of each stream
-    for one in series:
-        if one.main and one.final is not None:
-            finals.setdefault(stream_key(one.run), []).append(one.final)
-    domains = [one.run.facts.stream.protocol == "domain" for one in series]
+    streams = by_stream(one for one in series if one.main and one.final is not None)
+    domains = [one.run.domain for one in series]
     several = any(len(one.runs) > 1 for one in series)
     for one, domain in zip(series, domains, strict=True):
-        rivals = finals.get(stream_key(one.run), [])
-        best = one.main and len(rivals) > 1 and one.final == max(rivals)
-        learned = one.average_seen if domain else None
-        held = dict(one.validation).get(one.run.done)
-        cells = [Cell(one.name), Cell(sentences.measured(one), best, value=one.final, spread=_spread(one))]
+        rivals = streams.get(stream_key(one.run), [])
+        best = one.main and len(rivals) > 1 and one.final == max(rival.final or 0.0 for rival in rivals)
+        cells = [Cell(one.name), Cell(sentences.measured(one), best, value=one.final, spread=sentences.spread(one))]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
-        cells += numbers(words.percent, one.average, learned)
+        cells += numbers(words.percent, one.average, one.average_seen if domain else None)
         cells += numbers(words.points, one.forgetting, one.backward, one.forward)
-        cells += [Cell(sentences.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)]
-        rows.append(cells)
+        held = dict(one.validation).get(one.run.done)
+        rows.append([*cells, Cell(sentences.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
-    leads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
-    leads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
-    told = [i for i in range(len(leads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
-    heads, kept = [leads[i] for i in told], [[row[i] for i in told] for row in rows]
-    return make_table("At the end", heads, kept, words=["Preset"])
+    heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
+    heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
+    told = [i for i in range(len(heads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
+    return make_table("At the end", [heads[i] for i in told], [[row[i] for i in told] for row in rows], ["Preset"])
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
     """Runs on the same stream stand in one table; each other stream has its own."""
-    streams: dict[tuple[str, ...], list[Series]] = {}
-    for one in series:
-        streams.setdefault(stream_key(one.run), []).append(one)
-    result = []
+    result, streams = [], by_stream(series)
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
         many = sum(one.main for one in ones) > MAX_BESIDE
@@ -62,14 +65,6 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
         if any(one.validation for one in ones):
             result.append(make(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
     return result
-
-
-def _spread(one: Series) -> float | None:
-    """What stands behind the ± of a final accuracy."""
-    deviation = one.deviation("final")
-    if deviation is not None or one.final is None or not one.run.tested:
-        return deviation
-    return words.standard_error(one.final, one.run.tested)
 
 
 def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
@@ -114,3 +109,116 @@ def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str
         row += numbers(words.points, dict(block[-1].lost).get(session.session))
         row += numbers(words.duration, dict(block[-1].seconds).get(session.session))
     return row
+
+
+def decisions(run: Run, name: str) -> Table | None:
+    """What the method noted of its decisions in each session; None if it noted nothing."""
+    noted = [flatten(line.notes) for line in run.metrics]
+    keys = list(dict.fromkeys(key for notes in noted for key in notes))
+    # Of keys that are not known here, their own words.
+    heads = [DECISIONS[key][0] if key in DECISIONS else key.replace("_", " ").replace(".", ": ") for key in keys]
+    rows = [
+        [Cell(str(line.session)), *(_decision(key, notes.get(key)) for key in keys)]
+        for line, notes in zip(run.metrics, noted, strict=True)
+    ]
+    return make_table(name, ["Session", *map(words.upper_first, heads)], rows) if keys else None
+
+
+def _decision(key: str, value: object) -> Cell:
+    if isinstance(value, bool):
+        _, yes, no = DECISIONS.get(key, (key, "yes", "no"))
+        return Cell(yes if value else no, value=float(value))
+    if isinstance(value, int | float):
+        return Cell(words.percent(float(value)) if key in DECISIONS else f"{value:.4g}", value=float(value))
+    if isinstance(value, list | tuple):
+        return Cell(", ".join(_decision("", one).text for one in value))
+    return Cell(words.NONE if value is None else str(value))
+
+
+def confused(run: Run, name: str) -> Table | None:
+    """The pairs of classes that the method's own answer confuses most often; None where there is none."""
+    tested = Counter(one.label for one in run.predictions)
+    rows = [
+        [Cell(label, label=True), Cell(other, label=True), Cell(f"{times} of {tested[label]}", value=times)]
+        for label, other, times in pairs(run)[:MAX_CONFUSED]
+    ]
+    return make_table(name, ["Class", "Confused with", "How often"], rows, words=["Confused with"]) if rows else None
+
+
+def by_class(run: Run, name: str) -> Table | None:
+    """The accuracy on each class, the worst first; None where nothing was tested."""
+    answers: dict[str, Counter[str]] = {}
+    for one in run.predictions:
+        answers.setdefault(one.label, Counter())[said(run, one)] += 1
+    rows = []
+    for label, given in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
+        wrong = [(times, other) for other, times in given.items() if other != label]
+        pictures, share = given.total(), given[label] / given.total()
+        cells = [Cell(label, label=True), Cell(words.accuracy(share, pictures), value=share)]
+        cells += numbers(words.count, pictures)
+        rows.append([*cells, Cell(max(wrong)[1], label=True) if wrong else Cell(words.NONE)])
+    heads = ["Class", "Accuracy", "Test pictures", "Most often confused with"]
+    return make_table(name, heads, rows, words=heads[3:]) if rows else None
+
+
+def costs(run: Run, name: str) -> Table | None:
+    """Where a run's time and memory went; None where no session is finished."""
+    stages = list(dict.fromkeys(stage for line in run.metrics for stage in line.seconds))
+    rows = []
+    for line in run.metrics:
+        seconds = [line.seconds.get(stage) for stage in stages]
+        cells = [Cell(str(line.session)), *numbers(words.duration, *seconds)]
+        cells += numbers(words.count, line.images_per_second)
+        rows.append(cells + numbers(words.size, line.peak_memory, line.bytes_kept))
+    heads = ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"]
+    return make_table(name, heads, rows) if rows else None
+
+
+def kept(series: Sequence[Series]) -> Table:
+    """What each method trains and keeps, and what it took: time and peak over all sessions."""
+    rows = []
+    for one in series:
+        run, first, last = one.run, one.run.metrics[0], one.run.metrics[-1]
+        peak = max((line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None)
+        cells = [Cell(one.name), *numbers(words.count, run.parameters.learnable, run.parameters.stored)]
+        cells += numbers(words.size, first.bytes_kept, last.bytes_kept, peak)
+        rows.append(cells + numbers(words.duration, sum(value for _, value in one.seconds)))
+    heads = ["Run", "Learnable numbers", "Numbers kept", "Kept after session 1", "Kept at the end"]
+    heads += ["Peak memory", "Time"]
+    return make_table("Parameters, bytes kept, time", heads, rows)
+
+
+def environments(named: Sequence[tuple[Run, str]]) -> Table:
+    """Versions and hardware; runs with the same ones share a column."""
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for run, name in named:
+        facts = run.facts
+        about = {"safecl": facts.version, **facts.libraries, "git revision": facts.git or ""}
+        about |= {"device": facts.device, "hardware": facts.hardware, "precision": facts.precision}
+        about |= {"processes": str(facts.processes) if facts.processes > 1 else ""}
+        found.setdefault(tuple(about.items()), []).append(name)
+    columns = [dict(items) for items in found]
+    heads = [", ".join(names[:3]) + (" …" if names[3:] else "") for names in found.values()]
+    heads = ["Value"] if len(found) == 1 else heads
+    keys = dict.fromkeys(key for column in columns for key, value in column.items() if value)
+    rows = [[key, *(column.get(key) or words.NONE for column in columns)] for key in keys]
+    return make_table("Versions and hardware", ["", *heads], rows, words=heads)
+
+
+def losses(run: Run, name: str) -> Table | None:
+    """Each phase's loss at its first and last logged step, and the terms of the last; None where none was logged."""
+    terms = list(dict.fromkeys(term for line in run.losses for term in line.terms))
+    rows = []
+    for part in run.loss_parts():
+        ends = [part[0].loss, part[-1].loss, *(part[-1].terms.get(term) for term in terms)]
+        rows.append([Cell(f"{part[0].session} {part[0].phase}"), Cell(str(part[-1].step)), *numbers(_loss, *ends)])
+    heads = ["Session, phase", "Steps", "First", "Last", *(f"Last {term}" for term in terms)]
+    return make_table(f"{name}: loss", heads, rows) if rows else None
+
+
+def _loss(value: float | None) -> str:
+    return words.NONE if value is None else f"{value:.4g}"
+
+
+# The tables of a single run, by the beginnings of their files' names.
+OF_A_RUN = {"decisions": decisions, "confused": confused, "classes": by_class, "losses": losses, "time": costs}

@@ -27,12 +27,7 @@ def accuracy(value: float | None, pictures: int) -> str:
     """An accuracy with its standard error: 0.782, 500 → "78.2 ± 1.8 %"."""
     if value is None or not pictures:
         return NONE
-    return f"{100 * value:.1f}{NBSP}{spread(value, pictures)}{NBSP}%"
-
-
-def spread(value: float | None, pictures: int) -> str:
-    """The standard error of an accuracy in percentage points: "± 1.8"."""
-    return "" if value is None or not pictures else f"±{NBSP}{100 * standard_error(value, pictures):.1f}"
+    return f"{100 * value:.1f}{NBSP}±{NBSP}{100 * standard_error(value, pictures):.1f}{NBSP}%"
 
 
 def bare_percent(value: float | None) -> str:

@@ -1,13 +1,16 @@
-"""The figure of a target, and what it shows in words."""
+"""The figure of a target from our runs, and what it shows in words."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from PIL import Image, ImageOps
 
-from safecl.experiments.reproduce import figures
 from safecl.experiments.reproduce.overview import overview
 from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.probe import Probe
@@ -15,8 +18,16 @@ from safecl.experiments.reproduce.results import Line, series
 from safecl.experiments.reproduce.tables import texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
+from safecl.report.colours import COLOURS, GRID, INK, PALETTE
+from safecl.report.drawing import canvas
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream
+from safecl.streams.stream import Stream
+
+OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
+TILE = 64  # pixels of a picture in a contact sheet
+ACROSS, DOWN = 8, 4  # pictures in a contact sheet
+SMOOTHED = 5  # classes in the moving average of the weights
 
 
 @dataclass(frozen=True)
@@ -40,104 +51,187 @@ def draw(
     entries = [entry for entry in job.entries if any(cell.name in runs for cell in entry.runs)]
     if not entries:
         return None
-    if target.kind == "heatmap":
-        labels = [column.label for column in job.columns]
-        return Drawing(figures.heatmap(lines, labels, target.axes or ("", "")), _numbers(target.caption, labels, lines))
-    if target.kind == "parameters":
-        labels = [column.label for column in job.columns]
-        return Drawing(figures.parameters(lines), _numbers(target.caption, labels, lines))
     if target.kind == "sessions":
         return _sessions(target.caption, entries, runs, target.late)
     if target.kind == "weights":
         return _weights(target.caption, entries[0], runs, probe, target.late)
-    return _tsne(target.caption, entries, runs, probe) if target.kind == "tsne" else None
-
-
-def _numbers(caption: str, columns: Sequence[str], lines: Sequence[Line]) -> str:
-    """The caption and every number."""
+    if target.kind == "tsne":
+        return _tsne(target.caption, entries, runs, probe)
+    columns = [column.label for column in job.columns]
     told = [
         f"{line.label}: " + ", ".join(f"{c} {texts(cell)[0]}" for c, cell in zip(columns, line.cells, strict=True))
         for line in lines
     ]
-    return plain(f"{caption} {'; '.join(told)}.")
+    figure = _heatmap(lines, columns, target.axes or ("", "")) if target.kind == "heatmap" else _parameters(lines)
+    return Drawing(figure, plain(f"{target.caption} {'; '.join(told)}."))
+
+
+def _heatmap(lines: Sequence[Line], columns: Sequence[str], axes_names: tuple[str, str]) -> Figure:
+    """A cell per combination, with its accuracy; the mark: the paper's own choice."""
+    values = np.array([[np.nan if c.mean is None else c.mean for c in line.cells] for line in lines], dtype=float)
+    with canvas((1.6 + 1.1 * len(columns), 1.4 + 0.75 * len(lines))) as (figure, (axes,)):
+        drawn = axes.imshow(values, cmap="Blues", aspect="auto")
+        middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
+        for y, line in enumerate(lines):
+            for x, cell in enumerate(line.cells):
+                text = "–" if cell.mean is None else f"{cell.mean:.1f}"
+                mark = "" if cell.paper is None else f"\npaper {cell.paper:g}"
+                strong = cell.mean is not None and cell.mean > middle
+                axes.text(x, y, text + mark, ha="center", va="center", color="white" if strong else INK, fontsize=10)
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(lines)), [line.label for line in lines])
+        axes.set(xlabel=axes_names[1], ylabel=axes_names[0])
+        axes.grid(False)
+        figure.colorbar(drawn, ax=axes, label="final accuracy, %")
+    return figure
+
+
+def _parameters(lines: Sequence[Line]) -> Figure:
+    """Learnable numbers (log) against final accuracy; hollow: the paper's accuracy at our count."""
+    with canvas((8.0, 4.6)) as (figure, (axes,)):
+        for line in lines:
+            accuracy, count = line.cells[0], line.cells[1].mean
+            if count is None or accuracy.mean is None:
+                continue
+            x, colour = max(count, 1), OURS if line.label == "SAFE" else OTHERS
+            axes.scatter(x, accuracy.mean, s=70, color=colour, zorder=3)
+            axes.annotate(line.label, (x, accuracy.mean), xytext=(6, 4), textcoords="offset points", fontsize=10)
+            if accuracy.paper is not None:
+                axes.scatter(x, accuracy.paper, s=44, facecolors="none", edgecolors=colour, zorder=2)
+        axes.set_xscale("log")
+        axes.margins(x=0.12, y=0.12)
+        axes.set(xlabel="learnable numbers", ylabel="final accuracy, %  (filled: ours, hollow: paper)")
+    return figure
 
 
 def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], late: float) -> Drawing:
     """Bars by session, the mean over seeds; and which learner is better on early and on late classes."""
-    rows: dict[str, list[float | None]] = {}
-    ends: dict[str, list[list[float]]] = {}
+    ends: dict[str, list[list[float]]] = {}  # by output and seed: the accuracy on each session's classes at the end
     for entry in entries:
-        found = [runs[cell.name] for cell in entry.runs if cell.name in runs]
-        last = [[v or 0.0 for v in series(run, entry.row.output).rows[run.done]] for run in found]
-        rows[entry.row.label] = [mean(values) for values in zip(*last, strict=True)]
-        ends[entry.row.label] = last
-    told = "; ".join(
-        f"{name}: " + ", ".join("–" if v is None else f"{100 * v:.0f}" for v in values) for name, values in rows.items()
-    )
+        found = [series(runs[cell.name], entry.row.output) for cell in entry.runs if cell.name in runs]
+        ends[entry.row.label] = [[value or 0.0 for value in one.rows[one.run.done]] for one in found]
+    rows = {name: [mean(values) for values in zip(*seeds, strict=True)] for name, seeds in ends.items()}
+    told = [f"{name}: {', '.join(f'{100 * value:.0f}' for value in values)}" for name, values in rows.items()]
     sentences: tuple[str, ...] = ()
+    count = max(map(len, rows.values()))
     if {"Slow learner", "Fast learner"} <= ends.keys():
-        count = len(rows["Slow learner"])
-        first = count - max(1, round(late * count))
+        first = _first_late(count, late)
         sentences = (
             _advantage("early", "slow", ends["Slow learner"], ends["Fast learner"], slice(0, first)),
             _advantage("late", "fast", ends["Fast learner"], ends["Slow learner"], slice(first, count)),
         )
-    return Drawing(figures.sessions(rows), f"{caption} In percent, session by session: {told}.", sentences)
+    colours = {"Slow learner": COLOURS["slow"].light, "Fast learner": COLOURS["fast"].light, "SAFE": OURS}
+    with canvas((9.0, 4.0)) as (figure, (axes,)):
+        width = 0.8 / len(rows)
+        for number, (name, values) in enumerate(rows.items()):
+            places = np.arange(len(values)) + (number - (len(rows) - 1) / 2) * width
+            bars = axes.bar(places, values, width=0.92 * width, color=colours.get(name, OTHERS), label=name)
+            axes.bar_label(bars, [f"{100 * value:.0f}" for value in values], fontsize=8, padding=1)
+        axes.set_xticks(range(count), [str(i + 1) for i in range(count)])
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+        axes.set_ylim(0, 1.05)
+        axes.set(xlabel="session that the classes came from", ylabel="accuracy at the end")
+        axes.grid(False, axis="x")
+        axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+    return Drawing(figure, f"{caption} In percent, session by session: {'; '.join(told)}.", sentences)
+
+
+def _first_late(count: int, late: float) -> int:
+    """How many of ``count`` sessions are early; ``late``: the share of those that are not."""
+    return count - max(1, round(late * count))
 
 
 def _advantage(when: str, who: str, one: list[list[float]], other: list[list[float]], part: slice) -> str:
     """Whether a learner is better on some of the sessions, by how many points, and the spread over seeds."""
     gains = [100 * (mean(a[part]) - mean(b[part])) for a, b in zip(one, other, strict=True)]
-    spread = f" ± {np.std(gains, ddof=1):.2f} over {len(gains)} seeds" if len(gains) > 1 else " (1 seed)"
-    numbers = range(part.start + 1, part.stop + 1)
     verdict = "holds" if mean(gains) > 0 else "does not hold"
+    where = f"sessions {part.start + 1} to {part.stop}"
+    spread = f" ± {np.std(gains, ddof=1):.2f} over {len(gains)} seeds" if len(gains) > 1 else " (1 seed)"
     gain = f"{mean(gains):+.2f}".replace("-", "−")
-    where = f"sessions {numbers[0]} to {numbers[-1]}"
     return f"the {who} learner is better on {when} classes ({where}): {verdict}, by {gain} points{spread}"
 
 
 def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], probe: Probe, late: float) -> Drawing:
+    """The mean weight of each learner by class, in the order of learning; the vertical lines part the sessions."""
     found = [probe.weights(cell) for cell in entry.runs if cell.name in runs]
-    slow, fast = (np.mean([one[name] for one in found], axis=0).tolist() for name in ("slow", "fast"))
-    sessions = found[0]["session"]
-    starts = [i for i in range(1, len(sessions)) if sessions[i] != sessions[i - 1]]
-    count = max(sessions)
-    first = count - max(1, round(late * count))
-    parts = {
-        "early": [i for i, session in enumerate(sessions) if session <= first],
-        "late": [i for i, session in enumerate(sessions) if session > first],
-    }
+    means = {name: np.mean([one[name] for one in found], axis=0) for name in ("slow", "fast")}
+    sessions = np.array(found[0]["session"])
+    early = sessions <= _first_late(max(sessions), late)
     told = [
-        f"mean weight of the fast learner on {when} classes: {mean(fast[i] for i in places):.3f}"
-        for when, places in parts.items()
-        if places
+        f"mean weight of the fast learner on {when} classes: {means['fast'][places].mean():.3f}"
+        for when, places in (("early", early), ("late", ~early))
+        if places.any()
     ]
-    return Drawing(figures.weights(slow, fast, starts), f"{caption} {'; '.join(told)}.", tuple(told))
+    with canvas((9.0, 3.8)) as (figure, (axes,)):
+        for start in np.flatnonzero(np.diff(sessions)) + 1:
+            axes.axvline(start - 0.5, color=GRID, linewidth=1)
+        for name, values in means.items():
+            colour, half = COLOURS[name].light, SMOOTHED // 2
+            smooth = [values[max(0, i - half) : i + half + 1].mean() for i in range(len(values))]
+            axes.plot(values, color=colour, linewidth=1, alpha=0.45)
+            axes.plot(smooth, color=colour, linewidth=2.4, label=f"{name} learner")
+        axes.axhline(0.5, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.set(xlabel="class, in the order of learning", ylabel="mean aggregation weight")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.margins(x=0.01)
+        axes.legend(ncols=2)
+    return Drawing(figure, f"{caption} {'; '.join(told)}.", tuple(told))
 
 
 def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe: Probe) -> Drawing:
+    """A panel per network; filled circles: seen classes, crosses: unseen ones."""
     from sklearn.manifold import TSNE  # half a second, which other figures do without
 
-    panels, seen, unseen = [], [], []
-    for entry in entries:
-        cell = next(cell for cell in entry.runs if cell.name in runs)
-        found = probe.features(cell, entry.row.network or "backbone")
-        features = np.asarray(found["features"], dtype=np.float64)
-        features /= np.linalg.norm(features, axis=1, keepdims=True)
-        seen, unseen = found["seen"], found["unseen"]
-        perplexity = min(30.0, max(2.0, (len(features) - 1) / 4))
-        points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
-        panels.append((entry.row.label, np.asarray(points), found["labels"]))
-    classes = f"Seen: {', '.join(seen)}; unseen: {', '.join(unseen)}."
-    shown = ", ".join(name for name, _, _ in panels)
-    return Drawing(figures.tsne(panels, seen, unseen), f"{caption} Panels: {shown}. {classes}")
+    with canvas((4.0 * len(entries), 4.4), len(entries), len(entries)) as (figure, every):
+        for axes, entry in zip(every, entries, strict=True):
+            cell = next(cell for cell in entry.runs if cell.name in runs)
+            found = probe.features(cell, entry.row.network or "backbone")
+            features, labels = np.asarray(found["features"], dtype=np.float64), np.array(found["labels"])
+            features /= np.linalg.norm(features, axis=1, keepdims=True)
+            perplexity = min(30.0, max(2.0, (len(features) - 1) / 4))
+            points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
+            for number, label in enumerate([*found["seen"], *found["unseen"]]):
+                kind = "unseen" if label in found["unseen"] else "seen"
+                how: dict[str, Any] = {"s": 22, "linewidths": 0}
+                if kind == "unseen":
+                    how = {"s": 30, "linewidths": 1.4, "marker": "x"}
+                if axes is every[0]:
+                    how["label"] = f"{label} ({kind})"
+                colour = PALETTE[number % len(PALETTE)].light
+                axes.scatter(*points[labels == label].T, color=colour, alpha=0.9, **how)
+            axes.set(title=entry.row.label, xticks=[], yticks=[])
+        figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    classes = f"Seen: {', '.join(found['seen'])}; unseen: {', '.join(found['unseen'])}."
+    return Drawing(figure, f"{caption} Panels: {', '.join(entry.row.label for entry in entries)}. {classes}")
 
 
 def _datasets(job: Job, streams: Mapping[str, Cell]) -> Drawing | None:
+    """A contact sheet of each stream, below its name."""
     sheets = {}
     for label, cell in streams.items():
         stream = open_stream(cell.settings.stream, seed=cell.settings.seed)
-        sheets[job.streams[label].title] = figures.contact_sheet(stream)
+        sheets[job.streams[label].title] = _contact_sheet(stream)
     if not sheets:
         return None
-    return Drawing(figures.datasets(sheets), f"{job.target.caption} Shown: {', '.join(sheets)}.")
+    across = min(2, len(sheets))
+    with canvas((6.2 * across, 3.5 * math.ceil(len(sheets) / across)), len(sheets), across) as (figure, every):
+        for axes, (name, sheet) in zip(every, sheets.items(), strict=True):
+            axes.imshow(np.asarray(sheet))
+            axes.set_title(name)
+            axes.axis("off")
+    return Drawing(figure, f"{job.target.caption} Shown: {', '.join(sheets)}.")
+
+
+def _contact_sheet(stream: Stream) -> Image.Image:
+    """Training pictures of the stream, evenly from its sessions and their classes."""
+    picked: list[Image.Image] = []
+    each = math.ceil(ACROSS * DOWN / len(stream))
+    for session in stream:
+        firsts = {label: i for i, label in reversed([*enumerate(session.train.labels)])}  # of each class
+        places = dict.fromkeys([*sorted(firsts.values()), *range(len(session.train))])
+        picked += [session.train.decode(i).convert("RGB") for i in [*places][:each]]
+    sheet = Image.new("RGB", (ACROSS * TILE, DOWN * TILE), "white")
+    for place, picture in enumerate(picked[: ACROSS * DOWN]):
+        tile = ImageOps.fit(picture, (TILE - 2, TILE - 2))
+        sheet.paste(tile, (place % ACROSS * TILE + 1, place // ACROSS * TILE + 1))
+    return sheet
