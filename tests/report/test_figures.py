@@ -45,7 +45,7 @@ def test_of_a_run_with_nothing_finished_nothing_is_drawn(make_run: Any) -> None:
 def test_the_legend_of_a_file_covers_no_line_and_its_title_is_no_formula() -> None:
     figure = Panel("$5", "file", partial(lines, count=9), "").figure()
     (axes,), (legend,) = figure.axes, figure.legends
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     assert axes.get_title() == "$5" and not axes.title.get_parse_math()
     assert legend.get_window_extent().y1 <= axes.get_window_extent().y0 and len(legend.get_texts()) == 9
 

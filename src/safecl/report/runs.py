@@ -78,10 +78,9 @@ class Facts(Part):
 
 
 class Validation(Part):
-    """Accuracy on the held-out training pictures of each session, and over all of them."""
+    """Accuracy on the held-out training pictures of all sessions so far."""
 
     counts: list[int] = []
-    accuracy: dict[str, list[Number]] = {}
     pooled: dict[str, Number] = {}
 
 
@@ -156,16 +155,12 @@ class Features:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder as read; what an unfinished run does not have yet is empty or None.
-
-    ``ended``: whether there is a summary.json; its numbers are computed from the metrics, so nothing of it is read.
-    What only the figures of a single run need is read when it is first needed.
-    """
+    """A run's folder; what an unfinished run does not have yet is empty or None. What few pages need is read late."""
 
     folder: Path
     facts: Facts
     metrics: list[Metrics]
-    ended: bool
+    ended: bool  # whether there is a summary.json; its numbers are computed from the metrics
     failed: str
     config: str
 
@@ -210,8 +205,12 @@ class Run:
         return sum(self.last.test_counts[: self.done if self.domain else None]) if self.last else 0
 
     @property
+    def tests_ahead(self) -> bool:
+        """Whether sessions to come are tested as well."""
+        return self.last is not None and any(len(row) > self.done for row in self.last.accuracy.values())
+
+    @property
     def domain(self) -> bool:
-        """Whether the stream is domain-incremental, so that domains to come are tested as well."""
         return self.facts.stream.protocol == "domain"
 
     @property

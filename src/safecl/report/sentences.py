@@ -111,9 +111,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     found = []
     learned = [(run, run.last.classes_seen) for run in runs if run.last]
     if any(not run.tested for run, _ in learned):
-        found.append(
-            "There is no accuracy because there is no test picture: with one picture per class, none can be held out."
-        )
+        found.append("There is no accuracy without a test picture: with one picture per class, none can be held out.")
     if any(0 < run.tested < MIN_TESTED * classes for run, classes in learned):
         fewest = min(run.tested for run, _ in learned if run.tested)
         found.append(f"Only {words.plural(fewest, 'test picture')}: differences within ± may be chance.")
@@ -164,9 +162,9 @@ def remembered(series: Sequence[Series]) -> str:
     """What is left of the first session: the plainest way to say forgetting."""
     parts = []
     for one in series:
-        first, last = one.rows.get(1, []), one.rows.get(one.run.done, [])
-        if one.main and one.run.done > 1 and first and last and first[0] is not None and last[0] is not None:
-            parts.append(f"{words.inside(one.name)} {words.bare_percent(first[0])} → {words.percent(last[0])}")
+        first, last = one.accuracy(1, 1), one.accuracy(one.run.done, 1)
+        if one.run.done > 1 and first is not None and last is not None:
+            parts.append(f"{words.inside(one.name)} {words.bare_percent(first)} → {words.percent(last)}")
     return f"The first session, then and now: {words.listed(parts)}." if parts else ""
 
 
@@ -175,9 +173,8 @@ def tested(series: Sequence[Series]) -> str:
     domain = [one.run.domain for one in series]
     if domain and all(domain):
         return "the test pictures of all domains, also those to come"
-    return "the test pictures of everything learned so far" + (
-        " (of a domain-incremental stream: of all domains)" if any(domain) else ""
-    )
+    more = " (of a domain-incremental stream: of all domains)" if any(domain) else ""
+    return f"the test pictures of everything learned so far{more}"
 
 
 def _moment(run: Run) -> str:

@@ -71,11 +71,9 @@ def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
     """A row for each run, its own answer alone; a column for each session."""
     mains = [one for one in series if one.main]
     sessions = sorted({line.session for one in mains for line in one.run.metrics})
-    rows = []
-    for one in mains:
-        values = dict(getattr(one, kind))
-        found = [values.get(session) for session in sessions]
-        rows.append([Cell(one.name), *numbers(words.bare_percent, *found)])
+    rows = [
+        [Cell(one.name), *numbers(words.bare_percent, *map(dict(getattr(one, kind)).get, sessions))] for one in mains
+    ]
     return make_table(title, ["Session", *map(str, sessions)], rows)
 
 
@@ -166,8 +164,7 @@ def costs(run: Run, name: str) -> Table | None:
     stages = list(dict.fromkeys(stage for line in run.metrics for stage in line.seconds))
     rows = []
     for line in run.metrics:
-        seconds = [line.seconds.get(stage) for stage in stages]
-        cells = [Cell(str(line.session)), *numbers(words.duration, *seconds)]
+        cells = [Cell(str(line.session)), *numbers(words.duration, *map(line.seconds.get, stages))]
         cells += numbers(words.count, line.images_per_second)
         rows.append(cells + numbers(words.size, line.peak_memory, line.bytes_kept))
     heads = ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"]

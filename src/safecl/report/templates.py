@@ -25,7 +25,6 @@ class Tile:
     value: str
     name: str
     note: str
-    colour: str = ""
 
 
 def render(template: str, **values: Any) -> str:
