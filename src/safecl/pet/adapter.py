@@ -2,18 +2,16 @@
 
 import copy
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from safecl.backbone.layers import Attention, Prefix
-from safecl.backbone.view import shared_view
-from safecl.pet.blocks import blocks, plain_attention
+from safecl.backbone.layers import Attention
+from safecl.pet.blocks import plain_attention
 from safecl.pet.settings import AdapterSettings
-from safecl.randomness import generator
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
 
@@ -44,63 +42,59 @@ class Adapter(nn.Module):
         # s multiplies the weights, which are fewer than the activations.
         return F.linear(hidden, (self.scale * up.weight).to(x.dtype), (self.scale * up.bias).to(x.dtype))
 
+    def merged(self, dtype: torch.dtype) -> nn.Module:
+        """A copy for inference with the factor in the weights, rounded to the precision of the network."""
+        down, up = copy.deepcopy(self.down), copy.deepcopy(self.up)
+        for parameter in up.parameters():
+            parameter.mul_(self.scale)
+        return nn.Sequential(down, self.activation, up).to(dtype).requires_grad_(False)
+
 
 class AdaptedMlp(nn.Module):
     """x ↦ MLP(LN2(x)) + adapter(x): the adapter reads the residual stream before LN2."""
 
-    def __init__(self, norm: nn.Module, mlp: nn.Module, layer_scale: nn.Module, adapter: nn.Module) -> None:
+    adapter: Any
+
+    def __init__(self, norm: nn.Module, mlp: nn.Module, layer_scale: nn.Module, adapter: Adapter) -> None:
         super().__init__()
         self.norm, self.mlp, self.layer_scale, self.adapter = norm, mlp, layer_scale, adapter
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.layer_scale(self.mlp(self.norm(x)))
-        a: Tensor = self.adapter(x)
-        return y + a
+        y: Tensor = self.layer_scale(self.mlp(self.norm(x))) + self.adapter(x)
+        return y
+
+    def merged(self) -> nn.Module:
+        self.adapter = self.adapter.merged(next(self.mlp.parameters()).dtype)
+        return self
 
 
 class AdaptedAttention(Attention):
     """x ↦ ls1(attention(x)) + adapter(x) of x = LN1(tokens); the options are those of ``Attention``."""
 
-    def __init__(self, attention: Attention, layer_scale: nn.Module, adapter: nn.Module) -> None:
+    adapter: Any
+
+    def __init__(self, attention: Attention, layer_scale: nn.Module, adapter: Adapter) -> None:
         super().__init__(attention)
         self.layer_scale, self.adapter = layer_scale, adapter
 
-    def forward(
-        self,
-        x: Tensor,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        queries: int | None = None,
-        prefix: Prefix | None = None,
-    ) -> Tensor:
-        y: Tensor = self.layer_scale(super().forward(x, attn_mask, is_causal, queries, prefix))
-        a: Tensor = self.adapter(x[:, :queries])
-        return y + a
+    def forward(self, x: Tensor, *masks: Any, **options: Any) -> Tensor:
+        y: Tensor = self.layer_scale(super().forward(x, *masks, **options))
+        y = y + self.adapter(x[:, : options.get("queries")])
+        return y
+
+    def merged(self) -> nn.Module:
+        self.adapter = self.adapter.merged(self.qkv.weight.dtype)
+        return self
 
 
-def attach_adapter(pet: AdapterSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-    """An adapter beside every MLP or attention, by block."""
-    view, adapters = shared_view(vit), nn.ModuleDict()
-    for i, block in enumerate(blocks(view)[: pet.blocks]):
-        adapters[str(i)] = adapter = Adapter(view.embed_dim, pet, generator(seed, "pet", pet.kind, i))
-        # Block.forward stays timm's: the norm and the layer scale that the adapter is beside move inside.
-        if pet.place == "mlp":
-            block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
-            block.norm2, block.ls2 = nn.Identity(), nn.Identity()
-        else:
-            block.attn = AdaptedAttention(plain_attention(block), block.ls1, adapter)
-            block.ls1 = nn.Identity()
-    return view, adapters
-
-
-@torch.no_grad()
-def merge_adapter(view: VisionTransformer) -> None:
-    """Multiply the factor into the weights of every adapter and round these to the precision of the network."""
-    for owner in view.modules():
-        if isinstance(owner, AdaptedMlp | AdaptedAttention) and isinstance(owner.adapter, Adapter):
-            adapter = owner.adapter
-            down, up = copy.deepcopy(adapter.down), copy.deepcopy(adapter.up)
-            for parameter in up.parameters():
-                parameter.mul_(adapter.scale)
-            dtype = next((owner.mlp if isinstance(owner, AdaptedMlp) else owner.qkv).parameters()).dtype
-            owner.adapter = nn.Sequential(down, adapter.activation, up).to(dtype).requires_grad_(False)
+def attach_adapter(pet: AdapterSettings, block: Any, generator: torch.Generator) -> Adapter:
+    """An adapter beside the MLP or the attention of a block."""
+    adapter = Adapter(block.attn.qkv.in_features, pet, generator)
+    # Block.forward stays timm's: the norm and the layer scale that the adapter is beside move inside.
+    if pet.place == "mlp":
+        block.mlp = AdaptedMlp(block.norm2, block.mlp, block.ls2, adapter)
+        block.norm2, block.ls2 = nn.Identity(), nn.Identity()
+    else:
+        block.attn = AdaptedAttention(plain_attention(block), block.ls1, adapter)
+        block.ls1 = nn.Identity()
+    return adapter

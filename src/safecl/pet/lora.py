@@ -1,16 +1,13 @@
 """LoRA: a low-rank change of two of the query, key and value projections."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.view import shared_view
-from safecl.pet.blocks import blocks
 from safecl.pet.settings import LoraSettings
-from safecl.randomness import generator
 
 
 class LowRank(nn.Module):
@@ -29,17 +26,8 @@ class LowRank(nn.Module):
         parts = F.linear(x, self.down.to(x.dtype)).chunk(2, dim=-1)
         ups = (self.scale * self.up).to(x.dtype)
         one, other = (F.linear(part, up) for part, up in zip(parts, ups, strict=True))
-        return self._placed(one, other, dim=-1)
-
-    def matrix(self) -> Tensor:
-        """The change of the weight matrix: (3·d_attn, d)."""
-        one, other = (self.scale * self.up) @ self.down.reshape(2, -1, self.down.shape[1])
-        return self._placed(one, other, dim=0)
-
-    def _placed(self, one: Tensor, other: Tensor, dim: int) -> Tensor:
-        """The two changes where the qkv projection has them, with zeros for the third."""
         zeros = torch.zeros_like(one)
-        return torch.cat([one, zeros, other] if self.projections == "qv" else [zeros, one, other], dim=dim)
+        return torch.cat([one, zeros, other] if self.projections == "qv" else [zeros, one, other], dim=-1)
 
 
 class LoraLinear(nn.Module):
@@ -50,28 +38,20 @@ class LoraLinear(nn.Module):
         self.layer, self.lora = layer, lora
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.layer(x)
-        change: Tensor = self.lora(x)
-        return y + change
+        y: Tensor = self.layer(x) + self.lora(x)
+        return y
+
+    def merged(self) -> nn.Module:
+        """The layer with the change in its weight."""
+        change = self.lora(torch.eye(self.layer.in_features).to(self.lora.down)).T
+        weight = self.layer.weight + change.to(self.layer.weight.dtype)
+        self.layer.weight = nn.Parameter(weight, requires_grad=False)
+        return self.layer
 
 
-def attach_lora(pet: LoraSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-    """A low-rank change of every qkv projection, by block."""
-    view, lora = shared_view(vit), nn.ModuleDict()
-    for i, block in enumerate(blocks(view)[: pet.blocks]):
-        qkv, own = block.attn.qkv, generator(seed, "pet", pet.kind, i)
-        lora[str(i)] = change = LowRank(qkv.in_features, qkv.out_features, pet, own)
-        block.attn.qkv = LoraLinear(qkv, change)
-    return view, lora
-
-
-@torch.no_grad()
-def merge_lora(view: VisionTransformer) -> None:
-    """Add every low-rank change to the weight it belongs to; the output stays the same."""
-    for owner in list(view.modules()):
-        for name, child in list(owner.named_children()):
-            if isinstance(child, LoraLinear):
-                merged = child.layer
-                weight = merged.weight + child.lora.matrix().to(merged.weight.dtype)
-                merged.weight = nn.Parameter(weight, requires_grad=False)
-                setattr(owner, name, merged)
+def attach_lora(pet: LoraSettings, block: Any, generator: torch.Generator) -> LowRank:
+    """A low-rank change of the qkv projection of a block."""
+    qkv = block.attn.qkv
+    change = LowRank(qkv.in_features, qkv.out_features, pet, generator)
+    block.attn.qkv = LoraLinear(qkv, change)
+    return change

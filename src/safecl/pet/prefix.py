@@ -1,14 +1,13 @@
 """Prefix tuning: learnable keys and values before those of a block's attention."""
 
+from typing import Any
+
 import torch
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.layers import Attention
-from safecl.backbone.view import shared_view
-from safecl.pet.blocks import blocks, plain_attention
+from safecl.pet.blocks import plain_attention
 from safecl.pet.settings import PrefixSettings
-from safecl.randomness import generator
 
 
 class Prefixes(nn.Module):
@@ -46,11 +45,8 @@ class PrefixedAttention(Attention):
         return on_tokens + super().attend(q, keys, values, None, False)
 
 
-def attach_prefix(pet: PrefixSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
-    """Keys and values by block."""
-    view, prefixes = shared_view(vit), nn.ModuleDict()
-    for i, block in enumerate(blocks(view)[: pet.blocks]):
-        own = generator(seed, "pet", pet.kind, i)
-        prefixes[str(i)] = prefix = Prefixes(pet.length, block.attn.qkv.out_features // 3, own)
-        block.attn = PrefixedAttention(plain_attention(block), prefix, pet.compensate)
-    return view, prefixes
+def attach_prefix(pet: PrefixSettings, block: Any, generator: torch.Generator) -> Prefixes:
+    """Keys and values of a block."""
+    prefixes = Prefixes(pet.length, block.attn.qkv.out_features // 3, generator)
+    block.attn = PrefixedAttention(plain_attention(block), prefixes, pet.compensate)
+    return prefixes

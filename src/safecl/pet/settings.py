@@ -17,9 +17,7 @@ class AdapterSettings(Settings):
     learn_scale: bool = Field(False, description="train the factor of every block too")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout on the hidden units of the adapter")
     activation: Literal["relu", "gelu"] = Field("relu", description="between the two layers of the adapter")
-    place: Literal["mlp", "attention"] = Field(
-        "mlp", description="beside the MLP, reading its input before the norm, or beside attention, after the norm"
-    )
+    place: Literal["mlp", "attention"] = Field("mlp", description="beside the norm and the MLP, or beside attention")
     blocks: int | None = Field(None, gt=0, description="how many of the first blocks have it; all if not given")
 
 
@@ -54,9 +52,7 @@ class PrefixSettings(Settings):
 
     kind: Literal["prefix"] = "prefix"
     length: int = Field(10, gt=0, description="keys and values that a block gets")
-    compensate: bool = Field(
-        False, description="the weights of attention on the prefix sum to 1, as LAE has it; those on the tokens stay"
-    )
+    compensate: bool = Field(False, description="weights on the prefix sum to 1, and those on tokens stay (LAE)")
     blocks: int | None = Field(None, gt=0, description="how many of the first blocks have it; all if not given")
 
 

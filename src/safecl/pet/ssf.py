@@ -1,6 +1,6 @@
 """SSF: scale and shift the output of every linear and normalisation layer."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,6 @@ from safecl.backbone.kernels import (
     scale_gradients,
 )
 from safecl.backbone.layers import Gelu
-from safecl.backbone.view import shared_view
 from safecl.pet.blocks import blocks
 from safecl.pet.settings import SsfSettings
 from safecl.randomness import generator
@@ -36,10 +35,7 @@ class ScaleShift(nn.Module):
 
 
 class ScaledLayer(nn.Module):
-    """A frozen layer and its scale and shift as one layer: they are merged into the weights, not applied to the output.
-
-    That is a pass over the weights instead of one over the activations.
-    """
+    """A frozen layer whose scale and shift are merged into its weights: fewer numbers than the output has."""
 
     def __init__(self, layer: nn.Module, ssf: ScaleShift) -> None:
         super().__init__()
@@ -55,6 +51,15 @@ class ScaledLayer(nn.Module):
             y = self.ssf(layer(x))
         return y
 
+    def merged(self) -> nn.Module:
+        """The layer (linear or normalisation) with the scale and shift in its own weight and bias."""
+        if isinstance(self.layer, nn.Identity):  # the patch embedding has no norm
+            return self.ssf
+        layer = cast("nn.Linear", self.layer)
+        weight, bias = merged_weights(layer.weight, layer.bias, self.ssf.scale, self.ssf.shift)
+        layer.weight, layer.bias = (nn.Parameter(tensor.clone(), requires_grad=False) for tensor in (weight, bias))
+        return layer
+
 
 class ScaledMlp(nn.Module):
     """fc2(GELU(fc1(x))) of two scaled linear layers as one function: GELU(z) is not kept for the backward pass."""
@@ -69,6 +74,9 @@ class ScaledMlp(nn.Module):
         ]
         y: Tensor = _ScaledMlp.apply(x, *tensors[0], *tensors[1])  # type: ignore[no-untyped-call]
         return y
+
+    def merged(self) -> nn.Module:
+        return nn.Sequential(self.fc1.merged(), Gelu(), self.fc2.merged())
 
 
 class _ScaledLinear(torch.autograd.Function):
@@ -130,52 +138,28 @@ class _ScaledNorm(torch.autograd.Function):
         return by_x, None, None, *norm_scale_gradients(g, x, mean, spread, *frozen), None
 
 
-def attach_ssf(pet: SsfSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+def attach_ssf(pet: SsfSettings, view: VisionTransformer, seed: int) -> nn.ModuleDict:
     """A scale and a shift after each operation, by place."""
-    view, ssf = shared_view(vit), nn.ModuleDict()
+    ssf = nn.ModuleDict()
 
-    def follow(place: str, owner: nn.Module, name: str, width: int) -> None:
+    def follow(place: str, owner: nn.Module, name: str) -> None:
+        layer: Any = getattr(owner, name)
+        width = getattr(layer, "out_features", view.embed_dim)
         ssf[place] = after = ScaleShift(width, generator(seed, "pet", pet.kind, place), pet.deviation)
-        setattr(owner, name, ScaledLayer(getattr(owner, name), after))
+        setattr(owner, name, ScaledLayer(layer, after))
 
-    d = view.embed_dim
-    follow("patches", view.patch_embed, "norm", d)
+    follow("patches", view.patch_embed, "norm")
     for i, block in enumerate(blocks(view)):
-        follow(f"{i}_norm1", block, "norm1", d)
-        follow(f"{i}_qkv", block.attn, "qkv", block.attn.qkv.out_features)
-        follow(f"{i}_proj", block.attn, "proj", d)
-        follow(f"{i}_norm2", block, "norm2", d)
-        follow(f"{i}_fc1", block.mlp, "fc1", block.mlp.fc1.out_features)
-        follow(f"{i}_fc2", block.mlp, "fc2", d)
+        for owner, names in ((block, ("norm1", "norm2")), (block.attn, ("qkv", "proj")), (block.mlp, ("fc1", "fc2"))):
+            for name in names:
+                follow(f"{i}_{name}", owner, name)
         if _is_plain(block.mlp):
             block.mlp = ScaledMlp(block.mlp.fc1, block.mlp.fc2)
-    follow("norm", view, "norm", d)
-    return view, ssf
-
-
-@torch.no_grad()
-def merge_ssf(view: VisionTransformer) -> None:
-    """Multiply every scale and shift into the weights before it; the output stays the same."""
-    for owner in list(view.modules()):
-        for name, child in list(owner.named_children()):
-            if isinstance(child, ScaledMlp):
-                layers = [_with_scale(scaled.layer, scaled.ssf) for scaled in (child.fc1, child.fc2)]
-                setattr(owner, name, nn.Sequential(layers[0], Gelu(), layers[1]))
-            elif isinstance(child, ScaledLayer) and not isinstance(owner, ScaledMlp):
-                setattr(owner, name, _with_scale(child.layer, child.ssf))
+    follow("norm", view, "norm")
+    return ssf
 
 
 def _is_plain(mlp: Any) -> bool:
     """Two linear layers with an exact GELU between them, and nothing else."""
-    linear = all(isinstance(getattr(mlp, name).layer, nn.Linear) for name in ("fc1", "fc2"))
+    linear = all(isinstance(each.layer, nn.Linear) for each in (mlp.fc1, mlp.fc2))
     return type(mlp) is Mlp and type(mlp.act) is Gelu and isinstance(mlp.norm, nn.Identity) and linear
-
-
-def _with_scale(layer: Any, ssf: ScaleShift) -> nn.Module:
-    """``layer`` (linear or normalisation) with the scale and shift in its own weight and bias."""
-    if isinstance(layer, nn.Identity):  # the patch embedding has no norm: the scale and shift stay by themselves
-        return ssf
-    weight, bias = merged_weights(layer.weight, layer.bias, ssf.scale, ssf.shift)
-    layer.weight, layer.bias = (nn.Parameter(tensor.clone(), requires_grad=False) for tensor in (weight, bias))
-    alone: nn.Module = layer
-    return alone

@@ -7,7 +7,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from safecl.backbone.layers import Prefix
-from safecl.backbone.view import block_tokens, shared_view
+from safecl.backbone.view import block_tokens
 from safecl.pet.blocks import blocks
 from safecl.pet.settings import VptSettings
 
@@ -38,25 +38,21 @@ class PromptedBlock(nn.Module):
 
     def __init__(self, block: nn.Module, prompts: Prompts | None, drop: int) -> None:
         super().__init__()
-        self.block, self.prompts, self.drop = block, prompts, drop
+        self.block, self.prompts, self.drop = block, nn.Identity() if prompts is None else prompts, drop
 
     def forward(self, x: Tensor, **options: Any) -> Tensor:
-        y: Tensor = self.block(self._prompted(x), **options)
+        y: Tensor = self.block(self.prompts(x), **options)
         return y[:, : y.shape[1] - self.drop]
 
     def first_tokens(self, x: Tensor, count: int | None, prefix: Prefix | None) -> Tensor:
         """As ``safecl.backbone.view.block_tokens``; without a count, all but the dropped ones."""
-        y = block_tokens(self.block, self._prompted(x), count, prefix)
+        y = block_tokens(self.block, self.prompts(x), count, prefix)
         return y if count is not None else y[:, : y.shape[1] - self.drop]
 
-    def _prompted(self, x: Tensor) -> Tensor:
-        return x if self.prompts is None else self.prompts(x)
 
-
-def attach_vpt(pet: VptSettings, vit: VisionTransformer, seed: int) -> tuple[VisionTransformer, nn.ModuleDict]:
+def attach_vpt(pet: VptSettings, view: VisionTransformer) -> nn.ModuleDict:
     """Prompts by block: of every block (deep) or of the first (shallow)."""
-    view, prompts = shared_view(vit), nn.ModuleDict()
-    layers, deep = blocks(view), pet.kind == "vpt_deep"
+    prompts, layers, deep = nn.ModuleDict(), blocks(view), pet.kind == "vpt_deep"
     for i, block in enumerate(layers):
         own = None
         if deep or i == 0:
@@ -64,4 +60,4 @@ def attach_vpt(pet: VptSettings, vit: VisionTransformer, seed: int) -> tuple[Vis
         last = i == len(layers) - 1
         if own is not None or last:
             view.blocks[i] = PromptedBlock(block, own, pet.tokens if last else 0)
-    return view, prompts
+    return prompts
