@@ -29,6 +29,7 @@ from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
 from safecl.lines import counted
+from safecl.methods.catalog import method_settings
 from safecl.methods.method import Method
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -323,8 +324,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: dict[str, Any] = {"name": self.method}
         if self.pet is not None:
             method["pet"] = {"kind": self.pet}
-        if self.method == "safe" and SIZES.get(self.backbone, (self.backbone,))[0] == EMBEDDED:
-            method["transfer"] = {"loss": "none"}  # one pilot less: the first session is what people wait for
+        if self.method in method_settings() and SIZES.get(self.backbone, (self.backbone,))[0] == EMBEDDED:
+            method |= method_settings()[self.method].quick  # the first session is what people wait for
         size = {} if self.image_size is None else {"image_size": self.image_size}
         values = {
             "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,

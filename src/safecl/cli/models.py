@@ -10,6 +10,7 @@ from safecl.classifier.store import ModelFile, check_path, locked, rewrite_heade
 from safecl.cli.terminal import Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
+from safecl.methods.catalog import method_settings
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
@@ -17,12 +18,6 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: the best there is.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
-# By method.answer.statistics: what is kept of the pictures of earlier sessions. No picture in any case.
-KEPT = {
-    "following": "sums over all pictures, and of the features the mean of each class and one covariance",
-    "stale": "sums over all pictures",
-    "shared": "sums over all pictures",
-}
 
 
 def learn(
@@ -180,7 +175,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     if calibration:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"
-    kept = KEPT.get(settings["method"].get("answer", {}).get("statistics"), "")
+    kept = method_settings()[settings["method"]["name"]].model_validate(settings["method"]).kept_of_pictures
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
     learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
@@ -192,7 +187,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
         ("calibrated", told),
         ("memory", settings["memory"] + back),
-        *([("keeps", kept)] if kept and not header["frozen"] else []),
+        *([] if header["frozen"] else [("keeps", kept)]),
         ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
         ("inside", ", ".join(f"{name} {words.size(count)}" for name, count in file.sizes.items())),
     ]

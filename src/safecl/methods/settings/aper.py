@@ -1,24 +1,19 @@
-"""The choices of APER."""
+"""The choices of APER. Its five variants are kinds of PET: adapter, ssf, vpt_deep, vpt_shallow, full (fine-tuning)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import AdapterSettings, PetSettings
 
 
 class AperSettings(MethodSettings):
-    """Its five variants are kinds of PET: adapter, ssf, vpt_deep, vpt_shallow, full (fine-tuning)."""
-
-    title: ClassVar[str] = "APER"
-    paper: ClassVar[str] = (
-        "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models: Generalizability and Adaptivity "
-        "are All You Need, IJCV 2024 (first called ADaM)"
-    )
-    kind: ClassVar[Kind] = "first session"
-    keeps: ClassVar[str] = "PET, class means of twice the width"
-    networks: ClassVar[int] = 2
+    title = "APER"
+    paper = "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models, IJCV 2024 (first called ADaM)"
+    kind = "first session"
+    keeps = "PET, class means of twice the width"
+    networks = 2
 
     name: Literal["aper"] = "aper"
     pet: PetSettings = AdapterSettings()

@@ -1,6 +1,6 @@
 """What all methods' settings have in common. Settings import nothing heavy: a wrong word is answered at once."""
 
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -24,13 +24,15 @@ class MethodSettings(Settings):
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
     networks: ClassVar[int] = 1  # through which a picture goes for an answer
     covariances: ClassVar[bool] = False  # whether one per class is kept
+    quick: ClassVar[dict[str, Any]] = {}  # settings of a model whose first session should not take long
     protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
 
     name: str
 
-    def without_trials(self) -> Self:
-        """These settings without trainings of which nothing is kept."""
-        return self
+    @property
+    def kept_of_pictures(self) -> str:
+        """What stays of the pictures of earlier sessions, in words."""
+        return self.keeps
 
     @property
     def grams(self) -> int:
@@ -40,6 +42,8 @@ class MethodSettings(Settings):
 
 class AlignedSettings(MethodSettings):
     """Classifier alignment, as SLCA and SSIAT have it."""
+
+    covariances = True
 
     align_epochs: PositiveInt = Field(5, description="epochs of classifier alignment after every session but the first")
     align_samples: PositiveInt = Field(256, description="features drawn per class and epoch, and the batch size")

@@ -1,34 +1,20 @@
-"""The choices of CODA-Prompt."""
+"""The choices of CODA-Prompt. The defaults are the paper's for ten sessions: 100 components."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 
 class CodaSettings(MethodSettings):
-    """The defaults are the paper's for ten sessions: 100 components."""
-
-    title: ClassVar[str] = "CODA-Prompt"
-    paper: ClassVar[str] = (
-        "Smith et al., CODA-Prompt: COntinual Decomposed Attention-based Prompting for Rehearsal-Free Continual "
-        "Learning, CVPR 2023"
-    )
-    kind: ClassVar[Kind] = "prompts"
-    keeps: ClassVar[str] = "prompt components, their keys and attention vectors, linear head"
+    title = "CODA-Prompt"
+    paper = "Smith et al., CODA-Prompt: COntinual Decomposed Attention-based Prompting, CVPR 2023"
+    kind = "prompts"
+    keeps = "prompt components, their keys and attention vectors, linear head"
 
     name: Literal["coda"] = "coda"
     components: PositiveInt = Field(10, description="new components of a session (the paper: 100 in all)")
-    length: PositiveInt = Field(8, description="rows of a component: half of them keys, half of them values")
+    length: PositiveInt = Field(8, multiple_of=2, description="rows of a component: half are keys, half values")
     blocks: PositiveInt = Field(5, description="how many of the first blocks get prompts")
-    ortho: NonNegativeFloat = Field(
-        0.0, description="μ of the orthogonality penalty (0 in the released configurations: the start is orthogonal)"
-    )
-
-    @field_validator("length")
-    @classmethod
-    def _even(cls, length: int) -> int:
-        if length % 2:
-            raise ValueError("method.length must be even: half of a component are keys, half are values")
-        return length
+    ortho: NonNegativeFloat = Field(0.0, description="μ of the orthogonality penalty (0 in the released code)")

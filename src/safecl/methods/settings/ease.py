@@ -1,22 +1,20 @@
-"""The choices of EASE."""
+"""The choices of EASE. The defaults are the paper's for CIFAR-100."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import AdapterSettings, PetSettings
 
 
 class EaseSettings(MethodSettings):
-    """The defaults are the paper's for CIFAR-100."""
-
-    title: ClassVar[str] = "EASE"
-    paper: ClassVar[str] = (
+    title = "EASE"
+    paper = (
         "Zhou et al., Expandable Subspace Ensemble for Pre-Trained Model-Based Class-Incremental Learning, CVPR 2024"
     )
-    kind: ClassVar[Kind] = "continual"
-    keeps: ClassVar[str] = "a PET for each session, class means in every subspace"
+    kind = "continual"
+    keeps = "a PET for each session, class means in every subspace"
 
     name: Literal["ease"] = "ease"
     pet: PetSettings = AdapterSettings()
@@ -24,9 +22,7 @@ class EaseSettings(MethodSettings):
     alpha: NonNegativeFloat = Field(0.1, description="α: weight of the subspaces of other sessions than a class's own")
     beta: NonNegativeFloat = Field(0.0, description="β: weight of the cosine under the bare backbone; 0: left out")
     single: bool = Field(
-        False,
-        description="one PET, of the first session, and one cosine over its features and the bare backbone's side by "
-        "side, as its authors have it on OmniBenchmark",
+        False, description="one PET, of session 1, beside the bare backbone, as its authors have it on OmniBenchmark"
     )
 
     @model_validator(mode="after")

@@ -1,21 +1,19 @@
-"""The choices of joint training."""
+"""The choices of joint training: pet=none is the linear probe, pet=full full fine-tuning."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveFloat
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import PetSettings, SsfSettings
 
 
 class JointSettings(MethodSettings):
-    """The PET says what is trained beside the head: ``none`` is the linear probe, ``full`` full fine-tuning."""
-
-    title: ClassVar[str] = "Joint training"
-    paper: ClassVar[str] = "the upper bound: all sessions at once, as in RanPAC's tables"
-    kind: ClassVar[Kind] = "bound"
-    keeps: ClassVar[str] = "PET, head"
-    joint: ClassVar[bool] = True
+    title = "Joint training"
+    paper = "the upper bound: all sessions at once, as in RanPAC's tables"
+    kind = "bound"
+    keeps = "PET, head"
+    joint = True
 
     name: Literal["joint"] = "joint"
     pet: PetSettings = SsfSettings()

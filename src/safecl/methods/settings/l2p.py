@@ -1,19 +1,17 @@
-"""The choices of L2P."""
+"""The choices of L2P. The defaults are the paper's; prompts are chosen for each picture."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 
 class L2pSettings(MethodSettings):
-    """The defaults are the paper's; prompts are chosen for each picture."""
-
-    title: ClassVar[str] = "L2P"
-    paper: ClassVar[str] = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
-    kind: ClassVar[Kind] = "prompts"
-    keeps: ClassVar[str] = "prompt pool and keys, linear head"
+    title = "L2P"
+    paper = "Wang et al., Learning to Prompt for Continual Learning, CVPR 2022"
+    kind = "prompts"
+    keeps = "prompt pool and keys, linear head"
 
     name: Literal["l2p"] = "l2p"
     pool: PositiveInt = Field(10, description="prompts in the pool, whatever the number of sessions")
@@ -21,9 +19,7 @@ class L2pSettings(MethodSettings):
     top_k: PositiveInt = Field(5, description="prompts that a picture gets")
     pull: NonNegativeFloat = Field(0.1, description="λ of the term that pulls chosen keys to the queries")
     batchwise: Literal["never", "train", "always"] = Field(
-        "never",
-        description="all pictures of a batch get the prompts chosen most often in it, as in the released code "
-        "(always); answers then depend on the batch",
+        "never", description="a whole batch gets the prompts chosen most often in it (released code: always)"
     )
 
     @model_validator(mode="after")

@@ -1,29 +1,23 @@
-"""The choices of LAE."""
+"""The choices of LAE. The defaults are the paper's, with its adapter; LoRA and prefix are variants of the preset."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import AdapterSettings, PetSettings
 
 
 class LaeSettings(MethodSettings):
-    """The defaults are the paper's, with its adapter; its LoRA and prefix are variants of the preset."""
-
-    title: ClassVar[str] = "LAE"
-    paper: ClassVar[str] = (
-        "Gao et al., A Unified Continual Learning Framework with General Parameter-Efficient Tuning, ICCV 2023"
-    )
-    kind: ClassVar[Kind] = "continual"
-    keeps: ClassVar[str] = "online and offline PET, linear heads"
-    networks: ClassVar[int] = 2
+    title = "LAE"
+    paper = "Gao et al., A Unified Continual Learning Framework with General Parameter-Efficient Tuning, ICCV 2023"
+    kind = "continual"
+    keeps = "online and offline PET, linear heads"
+    networks = 2
 
     name: Literal["lae"] = "lae"
     pet: PetSettings = AdapterSettings(
         bottleneck=5, scale=1.0, learn_scale=True, dropout=0.0, activation="gelu", place="attention", blocks=5
     )
     decay: float = Field(0.9999, ge=0, lt=1, description="of the moving average that the offline PET is, a step")
-    frozen: float = Field(
-        0.6, ge=0, lt=1, description="part of the epochs of later sessions in which the head alone is trained"
-    )
+    frozen: float = Field(0.6, ge=0, lt=1, description="share of later sessions' epochs that train the head alone")

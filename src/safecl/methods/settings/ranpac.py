@@ -1,23 +1,19 @@
-"""The choices of RanPAC."""
+"""The choices of RanPAC. Its ablations are pet=none and ridge.project=false."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import PetSettings, SsfSettings
 
 
 class RanpacSettings(MethodSettings):
-    """The PET, the ridge head, and the initial σ. Its ablations are ``pet=none`` and ``ridge.project=false``."""
-
-    title: ClassVar[str] = "RanPAC"
-    paper: ClassVar[str] = (
-        "McDonnell et al., RanPAC: Random Projections and Pre-trained Models for Continual Learning, NeurIPS 2023"
-    )
-    kind: ClassVar[Kind] = "first session"
-    keeps: ClassVar[str] = "PET, Gram statistics and ridge weights"
+    title = "RanPAC"
+    paper = "McDonnell et al., RanPAC: Random Projections and Pre-trained Models for Continual Learning, NeurIPS 2023"
+    kind = "first session"
+    keeps = "PET, Gram statistics and ridge weights"
 
     name: Literal["ranpac"] = "ranpac"
     pet: PetSettings = SsfSettings()

@@ -1,11 +1,11 @@
 """The choices of SAFE: those of the paper and its ablations, those of its released code, and ours."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from safecl.heads.settings import RidgeSettings
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import PetSettings, SsfSettings
 from safecl.settings import Settings
 
@@ -52,19 +52,18 @@ class PolicySettings(Settings):
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with fewer than four classes, do neither. What is kept of the slow learner's tuning is kept "
-        "of the fast one's in every session, with method.guide.teacher=slow. A pilot has this share of the epochs: "
-        "short ones do not see what a whole training loses; 0: no pilots, transfer as set",
+        "other half gains; with fewer than four classes, do neither. With method.guide.teacher=slow the same share is "
+        "kept of the fast learner's tuning. The value: a pilot's share of the epochs; 0: no pilots, transfer as set",
     )
     release: bool = Field(
         True,
-        description="drop L_cos while the pictures of later sessions, before anything is learned from them, show that "
-        "the slow learner's tuning helps such pictures; only with method.guide.teacher=slow",
+        description="drop L_cos while pictures of later sessions, before they are learned, show that the slow "
+        "learner's tuning helps; only with method.guide.teacher=slow",
     )
     average: bool = Field(
         True,
-        description="a session moves the fast learner's tuning by the share of its pictures in all so far, so that it "
-        "is the mean of where the sessions took it; only with method.guide.teacher=slow",
+        description="a session moves the fast learner's tuning by its share of all pictures so far, so that it is the "
+        "mean over sessions; only with method.guide.teacher=slow",
     )
 
 
@@ -73,9 +72,8 @@ class AnswerSettings(Settings):
 
     statistics: Literal["following", "stale", "shared"] = Field(
         "following",
-        description="of the fast learner's ridge head. following: those of the slow learner, moved to where the fast "
-        "one is now by means of class means and one covariance; stale: sums over sessions, each with the features of "
-        "its own time; shared: as stale, one Gram matrix for both learners",
+        description="of the fast learner's ridge head. following: the slow learner's, moved by means of class means "
+        "and one covariance; stale: sums of features of their own time; shared: as stale, one Gram matrix for both",
     )
     aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
@@ -91,17 +89,12 @@ class AnswerSettings(Settings):
 class SafeSettings(MethodSettings):
     """Every choice that the paper, its ablations and its released code make; the defaults are ours."""
 
-    title: ClassVar[str] = "SAFE"
-    paper: ClassVar[str] = (
-        "Zhao et al., SAFE: Slow and Fast Parameter-Efficient Tuning for Continual Learning with Pre-Trained Models, "
-        "NeurIPS 2024"
-    )
-    kind: ClassVar[Kind] = "continual"
-    keeps: ClassVar[str] = (
-        "two PETs, two cosine heads, ridge weights, Gram statistics of the slow learner, class means and one "
-        "covariance of its features (method.answer.statistics)"
-    )
-    networks: ClassVar[int] = 2
+    title = "SAFE"
+    paper = "Zhao et al., SAFE: Slow and Fast Parameter-Efficient Tuning for Continual Learning, NeurIPS 2024"
+    kind = "continual"
+    keeps = "two PETs, two cosine heads, ridge weights, Gram statistics, class means and one covariance of features"
+    networks = 2
+    quick: ClassVar = {"transfer": {"loss": "none"}}  # one pilot less
 
     name: Literal["safe"] = "safe"
     pet: PetSettings = SsfSettings()
@@ -113,8 +106,10 @@ class SafeSettings(MethodSettings):
     policy: PolicySettings = PolicySettings()
     answer: AnswerSettings = AnswerSettings()
 
-    def without_trials(self) -> Self:
-        return self.model_copy(update={"policy": self.policy.model_copy(update={"pilot": 0.0})})
+    @property
+    def kept_of_pictures(self) -> str:
+        moved = ", and of the features the mean of each class and one covariance"
+        return "sums over all pictures" + (moved if self.answer.statistics == "following" else "")
 
     @property
     def grams(self) -> int:

@@ -1,20 +1,15 @@
 """SimpleCIL has nothing to choose."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 
 class SimplecilSettings(MethodSettings):
-    """No training, no choices."""
-
-    title: ClassVar[str] = "SimpleCIL"
-    paper: ClassVar[str] = (
-        "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models: Generalizability and Adaptivity "
-        "are All You Need, IJCV 2024"
-    )
-    kind: ClassVar[Kind] = "no training"
-    keeps: ClassVar[str] = "class means"
-    trains: ClassVar[bool] = False
+    title = "SimpleCIL"
+    paper = "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models, IJCV 2024"
+    kind = "no training"
+    keeps = "class means"
+    trains = False
 
     name: Literal["simplecil"] = "simplecil"

@@ -1,22 +1,17 @@
-"""The choices of S-iPrompts."""
+"""The choices of S-iPrompts. The defaults are the paper's."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 
 class SipromptsSettings(MethodSettings):
-    """The defaults are the paper's."""
-
-    title: ClassVar[str] = "S-iPrompts"
-    paper: ClassVar[str] = (
-        "Wang et al., S-Prompts Learning with Pre-trained Transformers: An Occam's Razor for Domain Incremental "
-        "Learning, NeurIPS 2022"
-    )
-    kind: ClassVar[Kind] = "prompts"
-    keeps: ClassVar[str] = "a prompt, a linear head and the k-means centres of each session"
+    title = "S-iPrompts"
+    paper = "Wang et al., S-Prompts Learning with Pre-trained Transformers: An Occam's Razor, NeurIPS 2022"
+    kind = "prompts"
+    keeps = "a prompt, a linear head and the k-means centres of each session"
 
     name: Literal["siprompts"] = "siprompts"
     length: PositiveInt = Field(10, description="tokens of a prompt")

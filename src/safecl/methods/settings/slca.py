@@ -1,24 +1,18 @@
-"""The choices of SLCA."""
+"""The choices of SLCA. The defaults are the paper's."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveFloat
 
-from safecl.methods.settings.base import AlignedSettings, Kind
+from safecl.methods.settings.base import AlignedSettings
 from safecl.pet.settings import FullSettings, PetSettings
 
 
 class SlcaSettings(AlignedSettings):
-    """The defaults are the paper's."""
-
-    title: ClassVar[str] = "SLCA"
-    paper: ClassVar[str] = (
-        "Zhang et al., SLCA: Slow Learner with Classifier Alignment for Continual Learning on a Pre-trained Model, "
-        "ICCV 2023"
-    )
-    kind: ClassVar[Kind] = "continual"
-    keeps: ClassVar[str] = "the whole network, linear heads, mean and covariance of each class"
-    covariances: ClassVar[bool] = True
+    title = "SLCA"
+    paper = "Zhang et al., SLCA: Slow Learner with Classifier Alignment for Continual Learning, ICCV 2023"
+    kind = "continual"
+    keeps = "the whole network, linear heads, mean and covariance of each class"
 
     name: Literal["slca"] = "slca"
     pet: PetSettings = FullSettings()
