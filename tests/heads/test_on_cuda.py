@@ -67,8 +67,8 @@ def test_a_memory_takes_the_fast_head_to_the_same_weights() -> None:
         memory = Following(24).to(device)
         for rows in (slice(0, 200), slice(200, 300)):
             slow.add(FEATURES[rows].to(device), TARGETS[rows].to(device))
-            memory.add(FEATURES[rows].to(device), TARGETS[rows].to(device))
-        memory.move(FEATURES.to(device), 2 * FEATURES.to(device) + 1, TARGETS.to(device))
+            memory.kept.add(FEATURES[rows].to(device), TARGETS[rows].to(device))
+        memory.map.fit(FEATURES.to(device), 2 * FEATURES.to(device) + 1, TARGETS.to(device))
         memory.follow(slow, fast)
         fast.solve()
         memory.kept.drop_class(2)

@@ -51,10 +51,10 @@ def test_where_the_fast_learner_is_a_linear_map_of_the_slow_one_its_statistics_a
     first, second = session(240, range(3), 0), session(160, range(3, 5), 1)
     slow, expected = (RidgeHead(6, RidgeSettings(project=False)) for _ in range(2))
     for x, y in (first, second):
-        memory.add(x, y)
+        memory.kept.add(x, y)
         slow.add(x, y)
         expected.add(x @ move, y)
-    memory.move(second[0], second[0] @ move, second[1])
+    memory.map.fit(second[0], second[0] @ move, second[1])
     found = statistics_of(memory, slow)
     assert torch.equal(found.statistics.count, expected.statistics.count)
     assert apart(found, expected, "gram") < 0.02 and apart(found, expected, "sums") < 0.02
@@ -65,10 +65,10 @@ def test_random_features_follow_a_linear_map() -> None:
     memory, (x, y) = Following(6), session(1200, range(3), 0)
     move = torch.eye(6) + 0.3 * torch.randn(6, 6, generator=generator(1))
     slow, expected = (RidgeHead(6, RidgeSettings(size=120)) for _ in range(2))
-    memory.add(x, y)
+    memory.kept.add(x, y)
     slow.add(x, y)
     expected.add(x @ move, y)
-    memory.move(x, x @ move, y)
+    memory.map.fit(x, x @ move, y)
     found = statistics_of(memory, slow)
     for name in ("gram", "sums"):
         assert apart(found, expected, name) < min(0.2, 0.4 * apart(slow, expected, name))
@@ -77,9 +77,9 @@ def test_random_features_follow_a_linear_map() -> None:
 def test_where_nothing_moves_the_statistics_are_the_slow_learners() -> None:
     memory, (x, y), slow = Following(6), session(90, range(3), 0), RidgeHead(6, RidgeSettings(size=50))
     for rows in torch.randperm(90, generator=generator(0)).split(25):  # in whatever order the pictures come
-        memory.add(x[rows], y[rows])
+        memory.kept.add(x[rows], y[rows])
         slow.add(x[rows], y[rows])
-    memory.move(x, x, y)
+    memory.map.fit(x, x, y)
     found = statistics_of(memory, slow)
     assert apart(found, slow, "gram") < 0.01 and apart(found, slow, "sums") < 0.01
 
@@ -89,9 +89,9 @@ def test_a_map_goes_on_from_the_one_before() -> None:
     x, y = session(200, range(4), 0)
     move = torch.eye(6) + 0.5 * torch.randn(6, 6, generator=generator(3))
     few, many = Following(6), Following(6)
-    many.move(x, x @ move, y)
+    many.map.fit(x, x @ move, y)
     for memory in (few, many):
-        memory.move(x[:8], x[:8] @ move, y[:8])
+        memory.map.fit(x[:8], x[:8] @ move, y[:8])
     far = [float((memory.map(x) - x @ move).norm()) for memory in (many, few)]
     assert far[0] < 0.2 * far[1]
 

@@ -12,7 +12,7 @@ from safecl.engine.settings import TrainSettings
 from safecl.heads.leave_one_out import MIN_ERROR_CHANGE
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Batch
-from safecl.methods.pilot import SHARES
+from safecl.methods.policy import SHARES
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
 
@@ -138,7 +138,7 @@ def test_of_many_pictures_some_of_every_class_judge(
 ) -> None:
     asked: list[list[int]] = []
     monkeypatch.setattr(RidgeHead, "leave_one_out", lambda self, f, y: asked.append(y.tolist()) or torch.ones(len(y)))
-    monkeypatch.setattr("safecl.methods.pilot.MAX_JUDGING_PICTURES", 7)
+    monkeypatch.setattr("safecl.methods.policy.MAX_JUDGING_PICTURES", 7)
     fit = tools.teach(new(pilot=True), make_stream([["a", "b", "c", "d"]], train=5))
     assert all(sorted(found) == [1, 1, 1, 3, 3, 3] for found in asked) and len(asked) == len(ASKED)
     assert [name for _, name in fit.calls] == ["pilot1", "pilot2", "slow"]  # on all pictures of their half

@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from safecl.backbone.backbone import Backbone
     from safecl.methods.method import Method
 
-BASE = "base"  # the module of what all settings share
-
 
 @cache
 def method_settings() -> dict[str, type[MethodSettings]]:
     """The settings class of every method, by the method's name."""
     found: dict[str, type[MethodSettings]] = {}
     for file in pkgutil.iter_modules(safecl.methods.settings.__path__):
-        if file.name != BASE:
+        if file.name != "base":
             module = importlib.import_module(f"{safecl.methods.settings.__name__}.{file.name}")
             for kind in vars(module).values():
                 if inspect.isclass(kind) and kind.__module__ == module.__name__ and issubclass(kind, MethodSettings):
@@ -56,4 +54,4 @@ def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Metho
 
 def make_method(settings: MethodSettings, backbone: "Backbone", seed: int = 0) -> "Method":
     """A method that has learned nothing yet."""
-    return method_class(settings)(backbone, settings, seed)
+    return method_class(settings)(backbone, settings, seed).to(backbone.device)

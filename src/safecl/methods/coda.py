@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
 from safecl.losses import orthogonality
-from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit
-from safecl.methods.prompted import PromptMethod
+from safecl.methods.prompted import GrowingParameters, PromptMethod
 from safecl.methods.settings.coda import CodaSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
@@ -36,17 +35,13 @@ class Components(nn.Module):
         return orthogonality(keys) + orthogonality(attention) + orthogonality(components.flatten(2))
 
     def all(self) -> tuple[Tensor, Tensor, Tensor]:
-        components, keys, attention = (
-            torch.cat(list(each), dim=1) for each in (self.components, self.keys, self.attention)
-        )
-        return components, keys, attention
+        return torch.cat([*self.components], dim=1), torch.cat([*self.keys], dim=1), torch.cat([*self.attention], dim=1)
 
 
 class CODAPrompt(PromptMethod):
     """Components are added in every session, where the original divides a fixed number among the sessions to come.
 
-    They start orthonormal to each other and to the earlier ones as far as there is room; with more components than
-    dimensions the rest are random directions. Earlier components are used, and not trained any more.
+    They start orthonormal to each other and to the earlier ones, which are not trained any more.
     """
 
     outputs = ("coda",)
@@ -56,7 +51,6 @@ class CODAPrompt(PromptMethod):
     def __init__(self, backbone: Backbone, settings: CodaSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.prompts = Components()
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         s, width, prompts = self.settings, self.backbone.width, self.prompts
@@ -88,13 +82,7 @@ class CODAPrompt(PromptMethod):
 
 def orthonormal(vectors: Tensor, before: Tensor) -> Tensor:
     """``vectors`` (M, d) made orthonormal to each other and to ``before`` (K, d) while there are dimensions left."""
-    basis = torch.linalg.qr(before.double().T).Q[:, : before.shape[1]]
-    found = []
-    for vector in F.normalize(vectors.double(), dim=1):
-        rest = vector - basis @ (basis.T @ vector)
-        rest = rest - basis @ (basis.T @ rest)  # twice: rounding leaves a part along the basis in the first pass
-        full = float(rest.norm()) < 1e-6
-        found.append(vector if full else F.normalize(rest, dim=0))
-        if not full:
-            basis = torch.cat([basis, found[-1][:, None]], dim=1)
-    return torch.stack(found).to(vectors)
+    fresh = F.normalize(vectors.double(), dim=1)
+    q, r = torch.linalg.qr(torch.cat([before.double(), fresh]).T)
+    found = (q * r.diagonal().sign()).T[len(before) :]
+    return torch.cat([found, fresh[len(found) :]]).to(vectors)

@@ -6,16 +6,14 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
-from safecl.heads.protocol import Trained
-from safecl.methods.growing import GrowingParameters
 from safecl.methods.method import Batch, Fit
-from safecl.methods.prompted import PromptMethod, most_frequent, uniform
+from safecl.methods.prompted import GrowingParameters, KeyedPrompts, PromptMethod, most_frequent, uniform
 from safecl.methods.settings.dualprompt import DualpromptSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
-class DualPrompts(Trained, nn.Module):
+class DualPrompts(KeyedPrompts):
     """``general`` (G, 2, L, d): keys and values of G blocks. ``experts``: (E, 2, L, d) a session; ``keys``: (d,)."""
 
     def __init__(self, general: Tensor) -> None:
@@ -23,16 +21,11 @@ class DualPrompts(Trained, nn.Module):
         self.general = nn.Parameter(general)
         self.experts, self.keys = GrowingParameters(), GrowingParameters()
 
-    def similarity(self, query: Tensor) -> Tensor:
-        """cos(q, K): (N, d) → (N, T)."""
-        return F.normalize(query, dim=1) @ F.normalize(torch.stack(list(self.keys)), dim=1).T
-
 
 class DualPrompt(PromptMethod):
     """An expert is added in every session, where the original has as many as there will be sessions.
 
-    It starts as the expert of the session before; its key starts from U(−1, 1). Where the backbone has fewer blocks
-    than the settings name, its last block stands for those it does not have.
+    It starts as the one before. The last block of the backbone stands for those that it does not have.
     """
 
     outputs = ("dualprompt",)
@@ -47,7 +40,6 @@ class DualPrompt(PromptMethod):
         )
         shape = len(self.g_blocks), 2, settings.g_length, backbone.width
         self.prompts = DualPrompts(uniform(*shape, generator=generator(seed, "general prompts")))
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         prompts, width, t = self.prompts, self.backbone.width, len(self.prompts.keys)
@@ -78,12 +70,10 @@ class DualPrompt(PromptMethod):
         found = {block: self.prompts.general[i] for i, block in enumerate(self.g_blocks)}
         for i, block in enumerate(self.e_blocks):
             own = experts[..., i, :, :, :]
-            found[block] = torch.cat([_like(found[block], own), own], dim=-2) if block in found else own
+            if block in found:
+                own = torch.cat([found[block].expand(*own.shape[:-3], -1, -1, -1), own], dim=-2)
+            found[block] = own
         return {block: (both[..., 0, :, :], both[..., 1, :, :]) for block, both in found.items()}
-
-
-def _like(general: Tensor, own: Tensor) -> Tensor:
-    return general.expand(*own.shape[:-3], *general.shape)
 
 
 def _mixed(experts: Tensor) -> Tensor:

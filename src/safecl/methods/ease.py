@@ -1,8 +1,7 @@
 """EASE: a PET for each session; class means in all subspaces, where missing ones are made from similar classes."""
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +9,11 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.heads.tensors import without
+from safecl.heads.tensors import take_shapes, without
 from safecl.learner import Learner
-from safecl.methods.method import Batch, Fit, Method, Network
+from safecl.methods.method import Fit, Method, Network
 from safecl.methods.settings.ease import EaseSettings
-from safecl.randomness import derive, generator
+from safecl.randomness import derive
 from safecl.streams.stream import Session
 
 
@@ -22,8 +21,7 @@ class EASE(Method):
     """A session's pictures go through its own and all earlier PETs; through later ones they cannot.
 
     ``sums`` (S, C, d) and ``counts`` (S, C) are those of the features of every class in every subspace, ``brought``
-    (T, C) tells which sessions brought a class. The original has one session a class; a class of several sessions has
-    their subspaces as its own, with equal weights.
+    (T, C) which sessions brought a class: their subspaces are its own, with equal weights.
     """
 
     outputs = ("ease",)
@@ -35,7 +33,7 @@ class EASE(Method):
 
     def __init__(self, backbone: Backbone, settings: EaseSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learners = nn.ModuleList()
+        self.learners: Any = nn.ModuleList()
         self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
         self.register_buffer("counts", torch.zeros(0, 0))
         self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
@@ -43,40 +41,24 @@ class EASE(Method):
         width = (2 if settings.single else 1) * backbone.width
         bare = settings.beta or settings.single
         self.ptm = CosineHead(width, scale=1.0, unit=False).requires_grad_(False) if bare else None
-        self._prototypes: Tensor | None = None
-        self.to(backbone.device)
+        self._made: tuple[Tensor, Tensor] | None = None  # sums, and the prototypes from them
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current = self.current(session)
         if not (self.settings.single and self.sessions):
-            head = CosineHead(self.backbone.width, self.settings.scale).to(self.backbone.device)
-            head.grow_random(len(current), generator(self.seed, "head", self.sessions))
-            learner = self.grow()
-            loss = partial(self.loss, learner, head, current)
-            fit("ease", nn.ModuleList([learner, head]), session, loss)
-            learner.freeze()
-        networks: list[Network] = [*self.subspaces, *([self.backbone] if self.ptm is not None else [])]
+            self.tune(self.grow(), self.settings.scale, session, fit, self.sessions)
+        networks: list[Network] = [*self.learners, *([self.backbone] if self.ptm is not None else [])]
         targets, *features = fit.features(session, *networks)
         if self.ptm is not None:
             bare = features.pop()
             self.ptm.observe(torch.cat([bare, features[0]], dim=1) if self.settings.single else bare, targets)
             self.ptm.imprint()
-        self.observe(torch.stack(features), targets, current)
-
-    @property
-    def subspaces(self) -> list[Learner]:
-        return cast("list[Learner]", list(self.learners))
+        self.observe(torch.stack(features), targets, self.current(session))
 
     def grow(self) -> Learner:
         """A new learner, the last of all."""
         learner = Learner(self.backbone, self.settings.pet, derive(self.seed, "subspace", len(self.learners)))
         self.learners.append(learner)
         return learner
-
-    def loss(self, learner: Learner, head: CosineHead, current: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of a head that has the session's classes ``current`` (sorted) alone."""
-        logits = head(batch.features(learner))
-        return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
 
     def observe(self, features: Tensor, targets: Tensor, current: Tensor) -> None:
         """Add a session's features (S, N, d) in every subspace, with class indices (N,), and note its classes."""
@@ -86,25 +68,22 @@ class EASE(Method):
         self.counts = F.pad(self.counts, (0, more[1], 0, more[0])).index_add(1, targets, ones)
         self.brought = F.pad(self.brought, (0, more[1], 0, 1))
         self.brought[-1, current] = True
-        self._prototypes = None
 
     @property
     def prototypes(self) -> Tensor:
         """(S, C, d): class means, and where a subspace has none of a class, one made from those it has."""
-        if self._prototypes is None:
-            self._prototypes = complete(self.sums / self.counts.clamp(min=1)[:, :, None], self.counts > 0)
-        return self._prototypes
+        if self._made is None or self._made[0] is not self.sums:
+            means = self.sums / self.counts.clamp(min=1)[:, :, None]
+            self._made = self.sums, complete(means, self.counts > 0)
+        return self._made[1]
 
     def subspace_weights(self) -> Tensor:
         """(S, C): those of a class's own subspaces sum to 1, those of the others to α."""
-        own = torch.zeros_like(self.counts)
-        for session, brought in enumerate(self.brought):
-            own[min(session, len(own) - 1)] += brought
-        own, others = (own > 0).to(own), (own == 0).to(own)
+        own, others = self.brought.to(self.counts), (~self.brought).to(self.counts)
         return own / own.sum(dim=0) + self.settings.alpha * others / others.sum(dim=0).clamp(min=1)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
-        found = {f"subspace {n}": learner.features(images) for n, learner in enumerate(self.subspaces)}
+        found = {f"subspace {n}": learner.features(images) for n, learner in enumerate(self.learners)}
         return found if self.ptm is None else {**found, "backbone": self.backbone.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -122,13 +101,9 @@ class EASE(Method):
     def drop_class(self, index: int) -> None:
         super().drop_class(index)
         self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))
-        self._prototypes = None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The numbers of subspaces, sessions and classes are part of the state, not of the constructor.
-        for name in ("sums", "counts", "brought"):
-            setattr(self, name, getattr(self, name).new_zeros(state_dict[prefix + name].shape))
-        self._prototypes = None
+        take_shapes(self, state_dict, prefix, self.handles)
         while len(self.learners) < len(self.sums):
             self.grow().freeze()
         super()._load_from_state_dict(state_dict, prefix, *args)

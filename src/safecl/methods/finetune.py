@@ -1,6 +1,5 @@
 """Sequential fine-tuning: train on each session in turn. It shows how much there is to forget."""
 
-from collections.abc import Mapping
 from functools import partial
 
 import torch.nn.functional as F
@@ -9,18 +8,13 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
-from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.finetune import FinetuneSettings
-from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class Finetune(TunedMethod):
-    """One PET and one head, tuned on every session without anything that protects earlier ones.
-
-    With the global softmax every session trains all rows of the head; with the local one, those of its own classes.
-    """
+    """One PET and one head, tuned on every session without anything that protects earlier ones."""
 
     outputs = ("finetune",)
     settings: FinetuneSettings
@@ -29,12 +23,11 @@ class Finetune(TunedMethod):
         super().__init__(backbone, settings, seed)
         cosine = settings.head == "cosine"
         self.head = CosineHead(backbone.width, settings.scale) if cosine else LinearHead(backbone.width)
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         current = self.current(session)
         if isinstance(self.head, LinearHead):
-            self.head.begin(current, generator(self.seed, "head", self.head.classes))
+            self.begin(self.head, session)
             if self.settings.softmax == "global":
                 self.head.requires_grad_(True)
         else:
@@ -44,10 +37,6 @@ class Finetune(TunedMethod):
         fit("finetune", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
-        logits = self.head(batch.features(self.learner))
         if self.settings.softmax == "local":
-            return {"cls": local_cross_entropy(logits, batch.targets, current)}
-        return {"cls": F.cross_entropy(logits, batch.targets)}
-
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"finetune": self.head(features["learner"])}
+            return super().loss(current, batch)
+        return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}

@@ -1,13 +1,13 @@
 """Joint training: all classes at once, the bound that continual methods are held against."""
 
-from collections.abc import Mapping
+from functools import partial
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.methods.method import Batch, Fit, Group, TunedMethod
+from safecl.methods.method import Fit, Group, TunedMethod
 from safecl.methods.settings.joint import JointSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
@@ -22,16 +22,10 @@ class Joint(TunedMethod):
     def __init__(self, backbone: Backbone, settings: JointSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.head = CosineHead(backbone.width, settings.scale)
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         new = len(self.classes) - self.head.classes
         self.head.grow_random(new, generator(self.seed, "head", self.head.classes))
         body = Group(list(self.learner.parameters()), rate=self.settings.body_rate)
-        fit("joint", nn.ModuleList([self.learner, self.head]), session, self.loss, groups=[body])
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": F.cross_entropy(self.head(batch.features(self.learner)), batch.targets)}
-
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"joint": self.head(features["learner"])}
+        every = torch.arange(self.head.classes, device=self.backbone.device)
+        fit("joint", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, every), groups=[body])

@@ -1,27 +1,21 @@
 """L2P: a pool of prompts with keys; each picture gets those whose keys are nearest to its query."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.protocol import Trained
 from safecl.methods.method import Batch
-from safecl.methods.prompted import PromptMethod, most_frequent, uniform
+from safecl.methods.prompted import KeyedPrompts, PromptMethod, most_frequent, uniform
 from safecl.methods.settings.l2p import L2pSettings
 from safecl.randomness import generator
 
 
-class PromptPool(Trained, nn.Module):
+class PromptPool(KeyedPrompts):
     """Prompts (P, L, d) and keys (P, d), both from U(−1, 1)."""
 
     def __init__(self, pool: int, length: int, width: int, seed: int) -> None:
         super().__init__()
         self.tokens = nn.Parameter(uniform(pool, length, width, generator=generator(seed, "prompts")))
         self.keys = nn.Parameter(uniform(pool, width, generator=generator(seed, "prompt keys")))
-
-    def similarity(self, query: Tensor) -> Tensor:
-        """cos(q, K): (N, d) → (N, P)."""
-        return F.normalize(query, dim=1) @ F.normalize(self.keys, dim=1).T
 
 
 class L2P(PromptMethod):
@@ -34,7 +28,6 @@ class L2P(PromptMethod):
     def __init__(self, backbone: Backbone, settings: L2pSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.prompts = PromptPool(settings.pool, settings.length, backbone.width, seed)
-        self.to(backbone.device)
 
     def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The key term: −λ · mean over pictures of Σ_k cos(q, K_k), k over the chosen prompts."""

@@ -13,15 +13,13 @@ from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, Method
 from safecl.methods.settings.lae import LaeSettings
-from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class LAE(Method):
     """Both PETs share one head. The average starts after the first session, and moves with every step from then on.
 
-    In later sessions new heads are calibrated first: the PET is trained in the last part of the epochs only. That is
-    a phase of its own, in which the optimiser continues with what it knows of the head.
+    In later sessions the head is trained alone first; the phase after it continues with the optimiser's state.
     """
 
     outputs = ("online", "offline", "lae")
@@ -32,12 +30,9 @@ class LAE(Method):
         self.online = Learner(backbone, settings.pet, seed)
         self.offline = Learner(backbone, settings.pet, seed).requires_grad_(False)
         self.head = LinearHead(backbone.width)
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current, recipe = self.current(session), replace(fit.recipe(), continues=True)
-        self.head.begin(current, generator(self.seed, "head", self.head.classes))
-        loss = partial(self.loss, current)
+        recipe, loss = replace(fit.recipe(), continues=True), partial(self.loss, self.begin(self.head, session))
         if not self.sessions:
             fit("lae", nn.ModuleList([self.online, self.head]), session, loss)
             self.offline.load_state_dict(self.online.state_dict())

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
+from safecl.heads.cosine import CosineHead
+from safecl.heads.linear import LinearHead
 from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
+from safecl.losses import local_cross_entropy
 from safecl.methods.settings.base import MethodSettings
+from safecl.randomness import generator
 from safecl.streams.pictures.images import Label
 from safecl.streams.stream import Session
 
@@ -23,12 +28,7 @@ Sampler: TypeAlias = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 
 
 class Batch(Protocol):
-    """One batch of a phase as a loss sees it.
-
-    With several processes each computes the features of its own part of the pictures; ``gather`` makes rows for the
-    whole batch of them, so that every process computes the same loss, also one that is no mean over pictures. With one
-    process ``gather`` gives its argument back.
-    """
+    """One batch of a phase as a loss sees it: every process computes the loss of the whole batch."""
 
     @property
     def inputs(self) -> Tensor:
@@ -104,14 +104,11 @@ class Fit(Protocol):
     ) -> None:
         """Train what requires gradients in ``module`` on the session's augmented pictures or on sampled features.
 
-        ``name`` is used once a session. ``loss(batch)`` gives weighted terms by name, which are added up. Parameters
-        in no group learn at the recipe's rate. ``after_step`` is called after every update (moving averages); what it
-        changes must be part of ``module``, whose whole state is saved with the step. The features of the learners in
-        ``module`` must not get worse (``train.guard``); ``judged``: those of something else that is tuned.
-
-        On CUDA a step is recorded once for each shape of its inputs and replayed, so Python code in ``loss`` runs at
-        the recording only: its side effects are lost afterwards. A phase that needs them asks for plain steps with
-        ``replace(fit.recipe(), graph=False)``. ``after_step`` runs in Python after every step in either case.
+        ``name`` is used once per session. ``loss(batch)`` gives weighted terms by name, which are added up. Parameters
+        in no group learn at the recipe's rate. ``after_step`` is called after every update; what it changes must be
+        part of ``module``, whose state is saved with the step. The features of the learners in ``module`` must not get
+        worse (``train.guard``); ``judged``: those of something else that is tuned. On CUDA a step is recorded as a
+        graph, so side effects of ``loss`` are lost, unless the recipe has ``graph=False``.
         """
 
     def recipe(self) -> Recipe:
@@ -128,11 +125,7 @@ class Fit(Protocol):
 
 
 class Method(nn.Module, ABC):
-    """A continual-learning algorithm. Its ``state_dict`` and ``classes`` are all that is kept between sessions.
-
-    The state may grow new names from session to session; a module that grows makes room for what it is given in
-    ``_load_from_state_dict``.
-    """
+    """A continual-learning algorithm. Its ``state_dict`` and ``classes`` are all that is kept between sessions."""
 
     outputs: ClassVar[tuple[str, ...]]  # what ``answer`` gives; the method's own answer comes last
     anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
@@ -149,10 +142,8 @@ class Method(nn.Module, ABC):
         self.notes: dict[str, Any] = {}  # what ``learn`` decided in this session, fit for JSON; goes into the metrics
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__}: {self.sessions} sessions and {len(self.classes)} classes learned, on "
-            f"{self.backbone.name}>"
-        )
+        learned = f"{self.sessions} sessions and {len(self.classes)} classes learned"
+        return f"<{type(self).__name__}: {learned}, on {self.backbone.name}>"
 
     @property
     def name(self) -> str:
@@ -184,10 +175,7 @@ class Method(nn.Module, ABC):
         return dict(kept)
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """By ridge head, the rows that its statistics have of learned pictures with these features (N, d) by network.
-
-        As ``leaving_out`` takes them; heads that are not named have the projected features that they are asked about.
-        """
+        """By ridge head, the rows in its statistics of learned pictures, where they are not the projected features."""
         return {}
 
     def drop_class(self, index: int) -> None:
@@ -216,6 +204,26 @@ class Method(nn.Module, ABC):
     def logits(self, images: Tensor) -> Tensor:
         """The method's answer: (N, C)."""
         return self.all_logits(images)[self.outputs[-1]]
+
+    def tune(self, learner: Learner, scale: float, session: Session, fit: Fit, *names: int) -> None:
+        """Train ``learner`` with a cosine head (initial σ, names of its generator) that is not kept, and freeze it."""
+        if not learner.tuning():  # without a PET there is nothing to train
+            return
+        current = self.current(session)
+        head = CosineHead(self.backbone.width, scale).to(self.backbone.device)
+        head.grow_random(len(current), generator(self.seed, "head", *names))
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            return {"cls": F.cross_entropy(head(batch.features(learner)), torch.searchsorted(current, batch.targets))}
+
+        fit(self.name, nn.ModuleList([learner, head]), session, loss)
+        learner.freeze()
+
+    def begin(self, head: LinearHead, session: Session) -> Tensor:
+        """Let a session train the blocks of its classes alone; their indices, sorted: (K,)."""
+        current = self.current(session)
+        head.begin(current, generator(self.seed, "head", head.classes))
+        return current
 
     def register_classes(self, labels: tuple[Label, ...]) -> None:
         """Number the labels that are new."""
@@ -251,9 +259,10 @@ class Method(nn.Module, ABC):
 
 
 class TunedMethod(Method):
-    """A method whose answers come from the features of one learner."""
+    """A method whose answers come from the features of one learner; unless overridden, by its ``head``."""
 
     settings: Any
+    head: Any
 
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
@@ -261,3 +270,10 @@ class TunedMethod(Method):
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         return {"learner": self.learner.features(images)}
+
+    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {self.name: self.head(features["learner"])}
+
+    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy over the classes of this session, ``current`` (sorted), alone."""
+        return {"cls": local_cross_entropy(self.head(batch.features(self.learner)), batch.targets, current)}

@@ -1,21 +1,28 @@
 """What SAFE decides beyond its paper: which loss, which λ_cos, and what share of a tuning is kept."""
 
-from typing import Any, ClassVar
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges
+from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.method import Fit
-from safecl.methods.pilot import Choice, SlowLoss, choose_tuning
+from safecl.methods.method import Batch, Fit
 from safecl.methods.settings.safe import SafeSettings
 from safecl.streams.stream import Session
 
 MIN_GAIN = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
+SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
 class Policy(nn.Module):
@@ -40,13 +47,50 @@ class Policy(nn.Module):
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
     ) -> bool:
         """Whether L_slow has its transfer terms: as set, or as pilots show, which also find the ``share``."""
-        wanted, length = self.settings.transfer.loss != "none", self.settings.policy.pilot
-        choice = Choice(wanted)
-        if length:
-            choice = choose_tuning(slow, head, ridge, loss, wanted, length, session, fit)
-        self.notes = {"pilots": choice.piloted, "transfer": choice.transfer, "kept": choice.share}
-        self.share = torch.full_like(self.share, choice.share)
-        return choice.transfer
+        s = self.settings
+        found = self.piloted(slow, head, ridge, loss, session, fit) if s.policy.pilot else None
+        transfer, share = found or (not s.policy.pilot and s.transfer.loss != "none", 1.0)
+        self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share}
+        self.share = torch.full_like(self.share, share)
+        return transfer
+
+    def piloted(
+        self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
+    ) -> tuple[bool, float] | None:
+        """With the transfer loss or not, and the share of the tuning to keep; None if there is too little to ask.
+
+        Tuned on a few classes, a network can get worse at all others; which PET and loss do so depends on the backbone.
+        So two pilots, with the transfer loss and without, are tuned on one half of the classes, and the other half
+        judges them by the leave-one-out errors of a ridge head. The least error wins; half of the classes make a pilot
+        worse than the session will be, so all of a tuning that is taken back must pay by ``MIN_ERROR_CHANGE``. A pilot
+        has no guard: what collapses is judged as it is.
+        """
+        if not slow.tuning():  # without a PET nothing is tuned
+            return None
+        counts = Counter(session.train.labels)
+        classes = [label for label in session.classes if counts[label] > 1]  # one picture left out leaves nothing
+        tuned, judging = session.part(classes[::2]), session.part(classes[1::2])
+        numbers = torch.tensor([classes.index(label) for label in judging.train.labels], dtype=torch.int64)
+        judging = judging.only(evenly(numbers, MAX_JUDGING_PICTURES).tolist())
+        if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < MIN_JUDGING_PICTURES:
+            return None
+        s, recipe = self.settings, fit.recipe()
+        recipe = replace(recipe, epochs=max(1, round(s.policy.pilot * recipe.epochs)), guard=False)
+        pilots = []  # both before the first question, so that the pictures of a half are read once
+        for number, transfer in enumerate([False] if s.transfer.loss == "none" else [False, True], start=1):
+            learner, own = slow.copy(), copy.deepcopy(head)
+            start, parts = learner.tuning(), nn.ModuleList([learner, own])
+            fit(f"pilot{number}", parts, tuned, partial(loss, transfer, learner, own), recipe=recipe)
+            pilots.append((transfer, learner, start, learner.tuning()))
+        choice, least = (False, 1.0), math.inf
+        for transfer, learner, start, end in pilots:
+            for share in SHARES[:-1] if transfer else SHARES:  # without any tuning both are the same
+                learner.interpolate(start, end, share)
+                targets, features = fit.features(judging, learner)
+                error = float(ridge.leave_one_out(features, targets).mean()) * (1 + MIN_ERROR_CHANGE * (1 - share))
+                if fit.agree(error < least):
+                    choice, least = (transfer, share), error
+        return choice
 
     def lambda_cos(
         self, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit

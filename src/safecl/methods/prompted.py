@@ -3,26 +3,27 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.linear import LinearHead
+from safecl.heads.protocol import Trained
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, Judged, Method
 from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import NoPetSettings
-from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class PromptMethod(Method):
     """``prompts`` are trained with a linear head on cross-entropy over the session's classes.
 
-    The head grows by the new classes of each session, where the originals have one for all classes from the start:
-    the logits that these mask while training get no gradient, so it is the same head.
+    The originals have a head of all classes from the start, and mask those to come: it is the same as one that grows.
     """
 
     prompts: nn.Module  # all that is trained besides the head
@@ -33,8 +34,7 @@ class PromptMethod(Method):
         self.head = LinearHead(backbone.width)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current = self.current(session)
-        self.head.begin(current, generator(self.seed, "head", self.head.classes))
+        current = self.begin(self.head, session)
         trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.features)
         fit(self.name, trained, session, partial(self.loss, current), judged=judged)
 
@@ -59,17 +59,39 @@ class PromptMethod(Method):
         return {"prompted": self.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {self.outputs[-1]: self.head(features["prompted"])}
+        return {self.name: self.head(features["prompted"])}
 
 
-def uniform(*shape: int, generator: torch.Generator) -> Tensor:
-    """U(−1, 1), drawn on the CPU."""
-    return torch.empty(*shape).uniform_(-1, 1, generator=generator)
+class GrowingParameters(Trained, nn.ParameterList):
+    """A list that gets a new entry per session, which alone is trained. A state makes room for its own entries."""
+
+    def grow(self, values: Tensor) -> None:
+        """Append ``values``, trainable, and freeze those before."""
+        self.requires_grad_(False)
+        self.append(nn.Parameter(values))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        while (stored := state_dict.get(f"{prefix}{len(self)}")) is not None:
+            self.grow(stored.new_zeros(stored.shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class KeyedPrompts(Trained, nn.Module):
+    """Prompts that are found by their keys."""
+
+    keys: Any  # parameters (K, d)
+
+    def similarity(self, query: Tensor) -> Tensor:
+        """cos(q, K): (N, d) → (N, keys)."""
+        return F.normalize(query, dim=1) @ F.normalize(torch.stack(list(self.keys)), dim=1).T
+
+
+def uniform(*shape: int, generator: torch.Generator, bound: float = 1.0) -> Tensor:
+    """U(−bound, bound), drawn on the CPU."""
+    return torch.empty(*shape).uniform_(-bound, bound, generator=generator)
 
 
 def most_frequent(choices: Tensor, pool: int) -> Tensor:
     """The K indices that stand most often in ``choices`` (N, K), below ``pool``: (K,)."""
-    counts = torch.zeros(pool, device=choices.device).index_add(
-        0, choices.flatten(), torch.ones(choices.numel(), device=choices.device)
-    )
-    return counts.topk(choices.shape[1]).indices
+    counts = (choices.flatten() == torch.arange(pool, device=choices.device)[:, None]).sum(dim=1)
+    return counts.float().topk(choices.shape[1]).indices

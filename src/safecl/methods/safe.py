@@ -58,7 +58,6 @@ class SAFE(Method):
             self.ridge_slow.statistics = self.ridge_fast.statistics
         self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.answer.aggregation == "concat" else None
         self.policy = Policy(s)
-        self.to(device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
@@ -156,9 +155,9 @@ class SAFE(Method):
         self.ridge_slow.add(f_slow, targets)
         self.ridge_slow.solve()
         if self.following is not None:
-            self.following.add(f_slow, targets)
+            self.following.kept.add(f_slow, targets)
             if self.sessions:
-                self.following.move(f_slow, f_fast, targets)
+                self.following.map.fit(f_slow, f_fast, targets)
                 self.following.follow(self.ridge_slow, self.ridge_fast)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
@@ -220,16 +219,13 @@ class SAFE(Method):
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""
-        if self.settings.guide.teacher == "slow":
-            return Teacher(self.slow, self.w_slow)
-        if self.settings.guide.teacher == "ptm":
-            return Teacher(self.backbone, self.w_ptm)
         if self.settings.guide.teacher == "previous":
             network, head = self.fast.copy(), copy.deepcopy(self.w_fast).requires_grad_(False)
             network.freeze()
             self.expand(head, f_fast, targets)
             return Teacher(network, head)
-        return None
+        others = {"slow": Teacher(self.slow, self.w_slow), "ptm": Teacher(self.backbone, self.w_ptm)}
+        return others.get(self.settings.guide.teacher)
 
     def imprint_ptm(self, session: Session, fit: Fit) -> None:
         """The PTM's prototypes, where a loss needs them."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.methods.method import Fit, Method
-from safecl.methods.settings.simplecil import SimplecilSettings
+from safecl.methods.method import Fit, Method, Network
+from safecl.methods.settings.base import MethodSettings
 from safecl.streams.stream import Session
 
 
@@ -17,21 +18,26 @@ class SimpleCIL(Method):
     outputs = ("simplecil",)
     anchor = "backbone"
 
-    def __init__(self, backbone: Backbone, settings: SimplecilSettings, seed: int = 0) -> None:
+    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.prototypes = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
-        self.to(backbone.device)
+        width = settings.networks * backbone.width
+        self.prototypes = CosineHead(width, scale=1.0, unit=False).requires_grad_(False)
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        """A class is the mean of their features side by side."""
+        return {"backbone": self.backbone}
 
     def learn(self, session: Session, fit: Fit) -> None:
-        targets, features = fit.features(session, self.backbone)
-        self.prototypes.observe(features, targets)
+        targets, *features = fit.features(session, *self.networks.values())
+        self.prototypes.observe(torch.cat(features, dim=1), targets)
         self.prototypes.imprint()
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"backbone": self.backbone.features(images)}
+        return {name: network.features(images) for name, network in self.networks.items()}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"simplecil": self.prototypes(features["backbone"])}
+        return {self.name: self.prototypes(torch.cat([features[name] for name in self.networks], dim=1))}
 
     def refresh(self) -> None:
         self.prototypes.imprint()

@@ -1,64 +1,60 @@
 """S-iPrompts: a prompt and a head for each domain, trained alone; the nearest centre tells a picture's domain."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.cluster import KMeans
-from torch import Tensor, nn
+from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
 from safecl.heads.linear import LinearHead
-from safecl.learner import Learner
-from safecl.methods.growing import GrowingParameters
-from safecl.methods.method import Batch, Fit, Judged, Method
+from safecl.heads.tensors import take_shapes
+from safecl.methods.method import Batch, Fit
+from safecl.methods.prompted import GrowingParameters, PromptMethod, uniform
 from safecl.methods.settings.siprompts import SipromptsSettings
-from safecl.pet.settings import NoPetSettings
 from safecl.randomness import derive, generator
 from safecl.streams.stream import Session
 
 ABSENT = -1e4  # logit of a class that the chosen session did not bring
 
 
-class SiPrompts(Method):
-    """Every session is a domain with a prompt, a head and centres of its own.
-
-    It is made for sessions that bring the same classes: a class that the chosen session did not bring is never the
-    answer, so on a class-incremental stream the choice of the session decides.
-    """
+class SiPrompts(PromptMethod):
+    """Every session is a domain with a prompt, a head and centres of its own; only its own classes are its answers."""
 
     outputs = ("siprompts",)
     handles = ("members", "centres")
     settings: SipromptsSettings
+    prompts: GrowingParameters
     members: Tensor
     centres: Tensor
 
     def __init__(self, backbone: Backbone, settings: SipromptsSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.network = Learner(backbone, NoPetSettings())
-        # A block of the head is a session's.
         self.prompts, self.head = GrowingParameters(), LinearHead(backbone.width, uniform=True)
         self.register_buffer("members", torch.zeros(0, dtype=torch.int64))  # the class of each row of the head
         self.register_buffer("centres", torch.zeros(0, settings.centres, backbone.width))
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
         width, t = self.backbone.width, len(self.prompts)
-        bound, random = width**-0.5, generator(self.seed, "domain prompt", t)
-        prompt = torch.empty(self.settings.length, width).uniform_(-bound, bound, generator=random)
+        random = generator(self.seed, "domain prompt", t)
+        prompt = uniform(self.settings.length, width, generator=random, bound=width**-0.5)
         self.prompts.grow(prompt.to(self.backbone.device))
-        current = self.current(session)
-        self.head.grow(len(current), generator(self.seed, "head", t))
-        self.head.train_only([-1])
-        trained, judged = nn.ModuleList([self.prompts, self.head]), Judged(self.prompts, self.own_features)
-        fit(self.name, trained, session, partial(self.loss, current), judged=judged)
+        super().learn(session, fit)
         features = F.normalize(fit.augmented_features("centres", session, self.backbone), dim=1)
         own = self.cluster(features.cpu().numpy(), derive(self.seed, "centres", t) % 2**32).to(self.centres)
-        self.members, self.centres = torch.cat([self.members, current]), torch.cat([self.centres, own[None]])
+        self.members = torch.cat([self.members, self.current(session)])
+        self.centres = torch.cat([self.centres, own[None]])
+
+    def begin(self, head: LinearHead, session: Session) -> Tensor:
+        """A block of the head is a session's, whether its classes are known or not."""
+        current = self.current(session)
+        head.grow(len(current), generator(self.seed, "head", len(head.sizes)))
+        head.train_only([-1])
+        return current
 
     def cluster(self, features: np.ndarray, seed: int) -> Tensor:
         """K-means centres (K, d) of features (N, d); with fewer different features some stand twice."""
@@ -68,11 +64,14 @@ class SiPrompts(Method):
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the session's own head, whose rows are the classes ``current`` (sorted)."""
-        logits = self.head(batch.features(self.network, prompts=self.prompts[-1]))[:, -len(current) :]
+        logits = self.head(self.terms(batch)[0])[:, -len(current) :]
         return {"cls": F.cross_entropy(logits, torch.searchsorted(current, batch.targets))}
 
-    def own_features(self, images: Tensor) -> Tensor:
-        """Features (N, d) with the prompt of the last session."""
+    def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return batch.features(self.network, prompts=self.prompts[-1]), {}
+
+    def features(self, images: Tensor) -> Tensor:
+        """With the prompt of the last session."""
         return self.network.features(images, prompts=self.prompts[-1])
 
     def nearest(self, bare: Tensor) -> Tensor:
@@ -99,7 +98,5 @@ class SiPrompts(Method):
         raise SafeclError(f"{self.settings.title} cannot forget a single class: a session is one head.")
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The number of sessions is part of the state, not of the constructor.
-        for name in ("members", "centres"):
-            setattr(self, name, getattr(self, name).new_zeros(state_dict[prefix + name].shape))
+        take_shapes(self, state_dict, prefix, self.handles)
         super()._load_from_state_dict(state_dict, prefix, *args)

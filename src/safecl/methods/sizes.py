@@ -1,7 +1,5 @@
 """How many numbers a method trains on a backbone, and how many bytes it keeps, without any training."""
 
-from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +10,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
 from safecl.methods.catalog import make_method
-from safecl.methods.method import Network, Recipe
+from safecl.methods.method import Method, Network, Recipe
 from safecl.methods.settings.base import MethodSettings
 from safecl.randomness import generator
 from safecl.streams.pictures.images import ArrayPictures
@@ -35,15 +33,16 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
     The state of a ridge head is a polynomial of second degree in ridge.size: it is measured at three small sizes.
     """
     ridge: Any = getattr(settings, "ridge", None)
-    if ridge is None:
+    if ridge is None or ridge.size in RIDGE_SIZES:
         return _measure(settings, backbone, sessions, classes)
     small = [settings.model_copy(update={"ridge": ridge.model_copy(update={"size": size})}) for size in RIDGE_SIZES]
     found = [_measure(each, backbone, sessions, classes) for each in small]
-    return Sizes(found[0].learnable, _extrapolate(ridge.size, [each.kept for each in found]))
+    kept = np.polynomial.Polynomial.fit(RIDGE_SIZES, [each.kept for each in found], deg=2)(ridge.size)
+    return Sizes(found[0].learnable, round(kept))
 
 
 def _measure(settings: MethodSettings, backbone: Backbone, sessions: int, classes: int) -> Sizes:
-    method, fit = make_method(settings.without_trials(), backbone), _DryFit(backbone.width)
+    fit = _DryFit(method := make_method(settings, backbone))
     for number in range(1, sessions + 1):
         labels = tuple(range((number - 1) * classes, number * classes))
         pictures = ArrayPictures(np.zeros((len(labels) * PICTURES, 1, 1, 3), dtype=np.uint8), [*labels] * PICTURES)
@@ -53,24 +52,18 @@ def _measure(settings: MethodSettings, backbone: Backbone, sessions: int, classe
     return Sizes(sum(parameter.numel() for parameter in fit.trained.values()), method.facts()["bytes_kept"])
 
 
-def _extrapolate(at: int, values: list[int]) -> int:
-    """The polynomial through ``values`` at ``RIDGE_SIZES``, by Lagrange's formula."""
-    total = Fraction(0)
-    for i, value in zip(RIDGE_SIZES, values, strict=True):
-        others = [Fraction(at - j, i - j) for j in RIDGE_SIZES if j != i]
-        total += value * others[0] * others[1]
-    return int(total)
-
-
 class _DryFit:
     """A ``Fit`` that trains nothing, notes what would be trained, and gives random features."""
 
-    def __init__(self, width: int) -> None:
-        self.width, self.random = width, generator(0, "sizes")
+    def __init__(self, method: Method) -> None:
+        self.method, self.width, self.random = method, method.backbone.width, generator(0, "sizes")
         self.trained: dict[int, nn.Parameter] = {}
 
     def __call__(self, name: str, module: nn.Module, *_: Any, **__: Any) -> None:
-        self.trained |= {id(parameter): parameter for parameter in _without_heads(module) if parameter.requires_grad}
+        heads = [each for each in module.modules() if isinstance(each, CosineHead | LinearHead)]
+        aside = {id(parameter) for head in heads for parameter in head.parameters()}
+        kept = {id(parameter) for parameter in self.method.parameters()} - aside  # a pilot is not
+        self.trained |= {id(one): one for one in module.parameters() if one.requires_grad and id(one) in kept}
 
     def recipe(self) -> Recipe:
         return Recipe()
@@ -84,10 +77,3 @@ class _DryFit:
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         targets = torch.tensor(session.train.labels)  # a label is its own index here
         return targets, *(torch.randn(len(targets), self.width, generator=self.random) for _ in networks)
-
-
-def _without_heads(module: nn.Module) -> Iterator[nn.Parameter]:
-    if not isinstance(module, CosineHead | LinearHead):
-        yield from module.parameters(recurse=False)
-        for child in module.children():
-            yield from _without_heads(child)

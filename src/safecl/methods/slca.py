@@ -10,20 +10,14 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
-from safecl.losses import local_cross_entropy
-from safecl.methods.alignment import align
-from safecl.methods.method import Batch, Fit, Group, TunedMethod
+from safecl.methods.method import Batch, Fit, Group, Loss, Recipe, TunedMethod
+from safecl.methods.settings.base import AlignedSettings
 from safecl.methods.settings.slca import SlcaSettings
-from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class SLCA(TunedMethod):
-    """``head`` is trained on its session's classes alone; ``aligned``, its realigned copy, is what answers.
-
-    A session may bring known classes again: the blocks of those classes are trained too, and their Gaussians take the
-    new features in.
-    """
+    """``head`` is trained on its session's classes alone; ``aligned``, its realigned copy, is what answers."""
 
     outputs = ("slca",)
     settings: SlcaSettings
@@ -32,11 +26,9 @@ class SLCA(TunedMethod):
         super().__init__(backbone, settings, seed)
         self.head, self.aligned = LinearHead(backbone.width), LinearHead(backbone.width)
         self.gaussians = ClassGaussians(backbone.width)
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        current = self.current(session)
-        self.head.begin(current, generator(self.seed, "head", self.head.classes))
+        current = self.begin(self.head, session)
         slow = Group(list(self.learner.parameters()), rate=self.settings.slow_rate)
         fit("slca", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current), groups=[slow])
         targets, features = fit.features(session, self.learner)
@@ -44,11 +36,6 @@ class SLCA(TunedMethod):
         self.aligned.load_state_dict(self.head.state_dict())
         if self.sessions:
             align(self.aligned, self.gaussians, self.settings, fit, self.align_loss)
-
-    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy over the classes of this session, ``current`` (sorted), alone."""
-        logits = self.head(batch.features(self.learner))
-        return {"cls": local_cross_entropy(logits, batch.targets, current)}
 
     def align_loss(self, batch: Batch) -> dict[str, Tensor]:
         """CE(z / (n̄ τ)): n̄ is the mean norm of the blocks of a feature's logits."""
@@ -59,3 +46,14 @@ class SLCA(TunedMethod):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"slca": self.aligned(features["learner"])}
+
+
+def align(head: LinearHead, gaussians: ClassGaussians, settings: AlignedSettings, fit: Fit, loss: Loss) -> None:
+    """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 0.9 + 0.1 · (task(c) + 1) / t."""
+    s = settings
+    head.requires_grad_(True)
+    tasks = torch.tensor([head.block_of(index) for index in range(head.classes)])
+    kappa = 0.9 + 0.1 * (tasks + 1) / len(head.sizes)
+    recipe = Recipe(epochs=s.align_epochs, batch_size=s.align_samples, lr=s.align_lr, every="epoch")
+    draw = partial(gaussians.sample, s.align_samples, scale=kappa, ridge=s.spread)
+    fit("align", head, draw, loss, recipe=recipe)

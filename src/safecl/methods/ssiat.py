@@ -1,6 +1,5 @@
 """SSIAT: one PET tuned in all sessions; class means move with the features, and the head is retrained on Gaussians."""
 
-from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -11,19 +10,15 @@ from safecl.backbone.backbone import Backbone
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.losses import cosface
-from safecl.methods.alignment import align
 from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.ssiat import SsiatSettings
+from safecl.methods.slca import align
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 
 class SSIAT(TunedMethod):
-    """Nothing holds the PET back: what its drift does to old classes is estimated on the current pictures.
-
-    A session may bring known classes again: the blocks of those classes are trained too, and their Gaussians take the
-    new features in after their means have moved.
-    """
+    """Nothing holds the PET back: what its drift does to old classes is estimated on the current pictures."""
 
     outputs = ("ssiat",)
     settings: SsiatSettings
@@ -32,12 +27,10 @@ class SSIAT(TunedMethod):
         super().__init__(backbone, settings, seed)
         self.head = LinearHead(backbone.width, bias=False, cosine=settings.scale)
         self.gaussians = ClassGaussians(backbone.width)
-        self.to(backbone.device)
 
     def learn(self, session: Session, fit: Fit) -> None:
-        s, current = self.settings, self.current(session)
+        s, current = self.settings, self.begin(self.head, session)
         before = fit.features(session, self.learner)[1] if self.sessions else None
-        self.head.begin(current, generator(self.seed, "head", self.head.classes))
         fit("ssiat", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
         targets, features = fit.features(session, self.learner)
         if before is not None:
@@ -58,9 +51,6 @@ class SSIAT(TunedMethod):
 
     def align_loss(self, batch: Batch) -> dict[str, Tensor]:
         return {"cls": F.cross_entropy(self.head(batch.inputs), batch.targets)}
-
-    def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"ssiat": self.head(features["learner"])}
 
 
 def drift(means: Tensor, before: Tensor, after: Tensor, width: float) -> Tensor:
