@@ -1,10 +1,11 @@
 """The table of a sweep: one row per configuration, mean and standard deviation over seeds."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from safecl.atomic import write_bytes
 from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings, validation
@@ -19,24 +20,20 @@ from safecl.report.table import Table, as_csv, make_table
 NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "backbone", "backbone.name", "seed"}
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number of a run: its name in files, its head in tables, and how its mean is written.
-
-    ``unit``: of the deviation that is written beside it; 0 where none is.
-    """
+class Measure(NamedTuple):
+    """A number of a run: its name in files, its head in tables, how its mean is written; whether with a spread."""
 
     name: str
     head: str
     of: Callable[[Series], float | None]
     text: Callable[[float | None], str]
-    unit: float = 0.0
+    spread: bool = False
 
 
 MEASURES = (
-    Measure("final", "Final accuracy", lambda one: one.final, words.bare_percent, 100),
-    Measure("average", "Average accuracy", lambda one: one.average_seen, words.bare_percent, 100),
-    Measure("forgetting", "Forgetting", lambda one: one.forgetting, words.points, 100),
+    Measure("final", "Final accuracy", lambda one: one.final, words.bare_percent, True),
+    Measure("average", "Average accuracy", lambda one: one.average_seen, words.bare_percent, True),
+    Measure("forgetting", "Forgetting", lambda one: one.forgetting, words.points, True),
     Measure("learnable", "Learnable", lambda one: one.run.parameters.learnable, words.count),
     Measure("stored_bytes", "Stored", lambda one: one.run.last.bytes_kept if one.run.last else None, words.size),
     Measure("seconds", "Time", lambda one: one.run.seconds, words.duration),
@@ -45,10 +42,7 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration: what tells it from the others, its runs, how many are finished, and its numbers.
-
-    ``numbers``: by measure, those of each finished run that has one.
-    """
+    """A configuration: what tells it from the others, its runs, and by measure the numbers of its finished ones."""
 
     labels: tuple[str, ...]
     runs: int
@@ -67,75 +61,59 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """The table: heads of the labels, measures, rows. ``objective``: by which the best row is marked."""
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # the heads of those of the rows
     measures: tuple[Measure, ...]
     rows: list[Row]
-    objective: str | None = None
 
 
 def collect(cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | None = None) -> Results:
-    """``runs``: the finished ones by the names of their cells."""
+    """The rows of a sweep; ``runs``: the finished ones by the names of their cells."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.configuration, []).append(cell)
     firsts = [group[0] for group in groups.values()]
     heads, labels = _labels(firsts, [key for cell in cells for key in cell.varied])
     measures = _measures(objective)
-    rows = []
+    rows: list[Row] = []
     for group, label in zip(groups.values(), labels, strict=True):
         series = [all_series([runs[cell.name]])[0] for cell in group if cell.name in runs]  # the main output is first
-        values = {one.name: [one.of(each) for each in series] for one in measures}
-        numbers = {name: [value for value in each if value is not None] for name, each in values.items()}
+        numbers = {m.name: [value for one in series if (value := m.of(one)) is not None] for m in measures}
         rows.append(Row(label, len(group), len(series), numbers, group[0].settings.stream.title))
-    return Results(heads, measures, _marked(rows, measures[0].name), objective)
+    return Results(heads, measures, [_marked(row, rows, measures[0].name) for row in rows])
 
 
 def _measures(objective: str | None) -> tuple[Measure, ...]:
     """The first one decides which row is the best."""
     if objective is None:
         return MEASURES
-    return (
-        Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, 100),
-        *MEASURES,
-    )
+    own = Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, True)
+    return (own, *MEASURES)
 
 
-def _marked(rows: list[Row], name: str) -> list[Row]:
-    """The rows, the best of each stream marked, where there are several to choose from."""
-    marked = []
-    for row in rows:
-        others = [one.mean(name) for one in rows if one.stream == row.stream]
-        found = [value for value in others if value is not None]
-        marked.append(replace(row, best=len(found) > 1 and row.mean(name) == max(found)))
-    return marked
+def _marked(row: Row, rows: Sequence[Row], name: str) -> Row:
+    """Marked if it is the best of its stream, where there are several to choose from."""
+    means = [one.mean(name) for one in rows if one.stream == row.stream]
+    found = [value for value in means if value is not None]
+    return replace(row, best=len(found) > 1 and row.mean(name) == max(found))
 
 
 def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """What tells configurations apart: method, and those of stream, PET, backbone and varied keys that differ."""
     settings = [spelt_settings(cell.settings) for cell in cells]
-    titles = [cell.settings.method.title for cell in cells]
-    sources: dict[str, set[str]] = {}
-    for cell, title in zip(cells, titles, strict=True):
-        sources.setdefault(title, set()).add(cell.settings.preset)
-    names = [
-        f"{title} ({cell.settings.preset})" if len(sources[title]) > 1 and cell.settings.preset else title
-        for cell, title in zip(cells, titles, strict=True)
-    ]
-    columns: dict[str, list[str]] = {"Method": names}
+    sources = Counter(title for title, _ in {(cell.settings.method.title, cell.settings.preset) for cell in cells})
+    columns: dict[str, list[str]] = {"Method": []}
+    for cell in cells:
+        title, preset = cell.settings.method.title, cell.settings.preset
+        columns["Method"].append(f"{title} ({preset})" if sources[title] > 1 and preset else title)
     keys = {"Stream": "stream", "PET": "pet", "Backbone": "backbone"}
     keys |= {key: key for key in dict.fromkeys(varied) if key not in NAMED}
     for head, key in keys.items():
         values = [_value(each.get(key)) for each in settings]
-        if len(set(values)) > 1 and not _told(values, columns.get(key.partition(".")[0].capitalize(), [])):
+        name = columns.get(key.partition(".")[0].capitalize(), [""] * len(cells))
+        # Where each stream or backbone has one value, its name tells it.
+        if len(set(zip(name, values, strict=True))) > len(set(name)):
             columns[head] = values
     return tuple(columns), list(zip(*columns.values(), strict=True))
-
-
-def _told(values: Sequence[str], name: Sequence[str]) -> bool:
-    """Whether each stream or backbone has one value, so that its name tells it."""
-    return bool(name) and len(set(zip(name, values, strict=True))) == len(set(name))
 
 
 def _value(value: Any) -> str:
@@ -149,8 +127,8 @@ def as_table(results: Results, title: str) -> Table:
         cells: list[Text | str] = [*row.labels]
         cells.append(f"{row.finished}/{row.runs}" if row.finished < row.runs else str(row.runs))
         for place, one in enumerate(results.measures):
-            deviation = row.deviation(one.name) if one.unit else None
-            spread = "" if deviation is None else f"{NBSP}±{NBSP}{one.unit * deviation:.1f}"
+            deviation = row.deviation(one.name) if one.spread else None
+            spread = "" if deviation is None else f"{NBSP}±{NBSP}{100 * deviation:.1f}"
             cells.append(Text(f"{one.text(row.mean(one.name))}{spread}", best=row.best and place == 0))
         rows.append(cells)
     heads = [*results.labels, "Runs", *(measure.head for measure in results.measures)]
@@ -163,7 +141,7 @@ def results_csv(results: Results) -> str:
     rows: list[list[Text | str]] = []
     for row in results.rows:
         numbers = [value for one in results.measures for value in (row.mean(one.name), row.deviation(one.name))]
-        rows.append([*row.labels, str(row.runs), str(row.finished), *map(_number, numbers), str(int(row.best))])
+        rows.append([*row.labels, str(row.runs), str(row.finished), *_numbers(*numbers), str(int(row.best))])
     return as_csv(make_table("", [*map(str.lower, results.labels), "runs", "finished", *heads, "best"], rows))
 
 
@@ -173,13 +151,13 @@ def runs_csv(cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str
     rows: list[list[Text | str]] = []
     for cell in cells:
         series = all_series([runs[cell.name]])[0] if cell.name in runs else None
-        numbers = [_number(measure.of(series) if series else None) for measure in measures]
+        numbers = _numbers(*(measure.of(series) if series else None for measure in measures))
         rows.append([*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name], *numbers])
     return as_csv(make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows))
 
 
-def _number(value: float | None) -> Text:
-    return Text(words.NONE, value=value)
+def _numbers(*values: float | None) -> list[Text]:
+    return [Text(words.NONE, value=value) for value in values]
 
 
 def write_text(path: Path, text: str) -> Path:
