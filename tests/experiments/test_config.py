@@ -304,3 +304,22 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
 
 def test_a_method_without_a_name_is_safe() -> None:
     assert validate({"method": {"answer": {"gamma": 2.0}}}).method.name == "safe"
+
+
+def test_a_word_inside_a_group_is_of_the_kind_that_a_value_chooses() -> None:
+    assert load("safe", ["method.scale=3"], {"method": "ranpac"}).method.scale == 3  # type: ignore[attr-defined]
+    assert load("safe", ["stream=glyphs"], {"stream": "folder:x"}).stream.kind == "folder"
+    settings = load("safe", ["pet=ssf"], {"pet": "adapter", "pet.bottleneck": 8})
+    assert settings.method.pet.bottleneck == 8  # type: ignore[attr-defined]
+    for words in (["pet=adapter", "pet.bottleneck=8"], ["pet.bottleneck=8"]):
+        with pytest.raises(SafeclError, match=r"'pet\.bottleneck' is not one of the pet that is chosen"):
+            load("safe", words, {"pet": "ssf"})
+
+
+def test_a_files_settings_without_a_method_are_of_the_method_that_is_chosen(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("method: {scale: 3}\n")
+    assert load(str(file), ["method=ranpac"]).method.scale == 3  # type: ignore[attr-defined]
+    file.write_text("method: {guide: {lambda_cos: 3}}\n")
+    with pytest.raises(SafeclError, match=r"method\.guide"):
+        load(str(file), ["method=ranpac"])

@@ -166,3 +166,14 @@ def test_a_value_of_a_variant_stays_where_nothing_says_another_kind(tmp_path: An
     assert load(str(file), ["pet=ssf"]).method.pet.deviation == 0.02  # type: ignore[attr-defined]
     with pytest.raises(SafeclError, match="pet is a group"):
         load("paper", ["pet=5"])
+
+
+def test_a_value_of_a_variant_of_a_method_is_used_or_refused(tmp_path: Any) -> None:
+    file, variant = tmp_path / "mine.yaml", "variants:\n  - {when: {method: ranpac}, method: {scale: 3}}\n"
+    file.write_text(variant)
+    assert load(str(file), ["method=ranpac"]).method.scale == 3  # type: ignore[attr-defined]
+    file.write_text(f"method: safe\n{variant}")
+    with pytest.raises(SafeclError, match=r"sets method\.scale without method\.name.*name: ranpac, scale: 3"):
+        load(str(file), ["method=ranpac"])
+    file.write_text(file.read_text().replace("scale: 3", "name: ranpac, scale: 3"))
+    assert load(str(file), ["method=ranpac"]).method.scale == 3  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def canonical(values: Mapping[str, Any]) -> Values:
 
 
 def overlay(base: Values, top: Values) -> Values:
-    """``top`` over ``base``, without what ``base`` says of another kind; a new method keeps the groups it has too."""
+    """``top`` over ``base``, without what ``base`` says of another named kind; a method keeps the groups it has too."""
     values = dict(base)
     for key, value in top.items():
         old = values.get(key)
@@ -85,7 +85,7 @@ def overlay(base: Values, top: Values) -> Values:
             values[key] = value
             continue
         tag = TAGS.get(key)
-        if tag is not None and tag in value and value[tag] != old.get(tag, "safe" if key == "method" else value[tag]):
+        if tag is not None and tag in value and value[tag] != old.get(tag, value[tag]):
             kept = method_settings().get(str(value[tag])) if key == "method" else None
             fields = () if kept is None else method_groups() & kept.model_fields.keys()
             old = {group: old[group] for group in fields if group in old}
@@ -109,8 +109,12 @@ def apply_variants(base: Values, given: Values) -> Values:
             continue
         change = canonical({key: value for key, value in variant.items() if key != "when"})
         base = overlay(base, change)
-        for group, set_here, found in zip(("pet", "stream"), _kinds(change), _kinds(overlay(base, given)), strict=True):
-            lost, tag = sorted(set_here.keys() - found.keys()), TAGS[group]
+        parts, result = _kinds(change), _kinds(overlay(base, given))
+        if "method" not in wanted:  # it is of the base's own method
+            del parts["method"]
+        for group, set_here in parts.items():
+            found, tag = result[group], TAGS[group]
+            lost = sorted(set_here.keys() - found.keys())
             if lost and found and tag not in set_here:
                 raise SafeclError(
                     f"A variant sets {group}.{lost[0]} without {group}.{tag}, so {group}={found[tag]} would drop it; "
@@ -125,14 +129,15 @@ def _group(values: Values, key: str) -> Values:
     return found if isinstance(found, dict) else {}
 
 
-def _kinds(values: Values) -> tuple[Values, Values]:
-    """What is set of the PET and of the stream."""
-    return _group(_group(values, "method"), "pet"), _group(values, "stream")
+def _kinds(values: Values) -> dict[str, Values]:
+    """What is set of the method, the PET and the stream."""
+    method = _group(values, "method")
+    return {"method": method, "pet": _group(method, "pet"), "stream": _group(values, "stream")}
 
 
 def _chosen(values: Values) -> dict[str, Any]:
     """What a variant can depend on: stream, backbone, method and PET by name."""
-    pet, stream = _kinds(values)
+    _, pet, stream = _kinds(values).values()
     named = stream.get("name") if stream.get("kind") == "dataset" else stream.get("kind", "glyphs")
     backbone = _group(values, "backbone").get("name")
     return {"method": method_name(values), "stream": named, "backbone": backbone, "pet": pet.get("kind")}

@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
-from safecl.configure.layers import Values, short_form
+from safecl.configure.layers import Values, method_groups, short_form
 from safecl.errors import SafeclError
+from safecl.settings import flatten
 
 # Of groups, which cannot be null.
 EXAMPLES = {"method": "safe", "stream": "folder:photos", "backbone": "safecl_micro", "pet": "ssf"}
@@ -45,3 +46,10 @@ def nested(flat: Mapping[str, Any]) -> Values:
             inside = inside[group]
         inside[last] = value
     return values
+
+
+def flat(values: Mapping[str, Any]) -> Values:
+    """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
+    found = {(key, key.removeprefix("method.")): value for key, value in flatten(values).items()}
+    groups = method_groups()
+    return {inner if inner.partition(".")[0] in groups else key: value for (key, inner), value in found.items()}

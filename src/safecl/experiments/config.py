@@ -12,9 +12,9 @@ import yaml
 from pydantic import Field, ValidationError
 
 from safecl.backbone.settings import BackboneSettings
-from safecl.configure.layers import Values, apply_variants, canonical, method_name, overlay, with_default_kinds
+from safecl.configure.layers import TAGS, Values, apply_variants, canonical, method_name, overlay, with_default_kinds
 from safecl.configure.sentences import sentence
-from safecl.configure.words import nested, parse_words
+from safecl.configure.words import flat, nested, parse_words
 from safecl.engine.identity import deciding, digest
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, unknown
@@ -70,8 +70,14 @@ def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any]
 
 def _layers(source: str, words: Sequence[str], values: Mapping[str, Any] | None) -> tuple[Values, Values, Values]:
     """What the source says, what words and values say (a value goes over a word), and both together."""
-    base = canonical(read_source(source))
-    top = overlay(canonical(parse_words(words)), canonical(nested(values or {})))
+    base, below, above = canonical(read_source(source)), flat(parse_words(words)), nested(values or {})
+    for group, tag in TAGS.items():
+        names = {group, f"{group}.{tag}"}
+        if (
+            names & flat(above).keys()
+        ):  # the kind is chosen by a value, and what the words say inside it is of that kind
+            below = {key: value for key, value in below.items() if key not in names}
+    top = overlay(canonical(nested(below)), canonical(above))
     return base, top, overlay(apply_variants(base, top), top)
 
 

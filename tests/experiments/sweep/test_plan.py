@@ -170,3 +170,16 @@ def test_a_sweep_is_planned_without_torch() -> None:
     code += "; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.stdout == "False\n", ran.stderr
+
+
+def test_a_word_on_the_method_is_used_by_every_method_of_the_grid_that_has_it(plan: Any) -> None:
+    grid = {"method": ["safe", "ranpac", "aper"]}
+    for found in (
+        plan("method.scale=3", grid=grid),
+        plan(base={"method.scale": 3}, grid=grid),
+        plan("method.scale=3", base={"method": "safe"}, grid=grid),
+    ):
+        assert [cell.settings.method.scale for cell in found.cells] == [3, 3, 3]
+    variants = [{"when": {"method": "ranpac"}, "method": {"scale": 3}}]
+    found = plan(base={"variants": variants}, grid=grid)
+    assert [cell.settings.method.scale for cell in found.cells] == [10, 3, 1]

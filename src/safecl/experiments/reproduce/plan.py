@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safecl.configure.words import parse_words
+from safecl.configure.words import flat, parse_words
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset, read_target
-from safecl.experiments.sweep.plan import Cell, check_keys, flat, resolve_cell, supported
+from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell, supported
 
 
 @dataclass(frozen=True)

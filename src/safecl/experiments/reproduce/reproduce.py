@@ -10,7 +10,7 @@ from typing import Unpack
 
 from safecl.backbone import hub
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
-from safecl.configure.words import parse_words
+from safecl.configure.words import flat, parse_words
 from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
@@ -25,7 +25,7 @@ from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
 from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
-from safecl.experiments.sweep.plan import Cell, Plan, flat, named
+from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.experiments.sweep.table import write_text
 from safecl.experiments.sweep.worker import attempt

@@ -8,15 +8,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, get_args
 
-from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_groups, method_name, overlay
+from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_name, overlay
 from safecl.configure.sentences import keys
-from safecl.configure.words import nested, parse_words
+from safecl.configure.words import flat, nested, parse_words
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, given_text, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 from safecl.report.runs import Run
-from safecl.settings import flatten
 
 PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
@@ -138,13 +137,6 @@ def _values(key: str, value: Any, source: str) -> list[Any]:
     return value
 
 
-def flat(values: Mapping[str, Any]) -> Values:
-    """By dotted keys as a user writes them: groups of a method without ``method.`` in front."""
-    found = {(key, key.removeprefix("method.")): value for key, value in flatten(values).items()}
-    groups = method_groups()
-    return {inner if inner.partition(".")[0] in groups else key: value for (key, inner), value in found.items()}
-
-
 def check_keys(parts: Iterable[Mapping[str, Any]], source: str) -> None:
     known = set(keys(RunSettings))
     for key in chain.from_iterable(parts):
@@ -168,7 +160,7 @@ def _expand(grid: Mapping[str, list[Any]], rows: Sequence[Values]) -> list[Value
 def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[str]) -> Cell:
     """One run: ``varied`` over fitting ``variants`` over ``base`` over its preset; ``used`` gets its method's keys."""
     source = str(varied.get("preset", base.get("preset", "safe")))
-    if "preset" in varied:  # a preset brings its own method
+    if METHOD & varied.keys():  # the base's other settings are of the method that is chosen
         base = {key: value for key, value in base.items() if key not in METHOD}
     chosen = {key: value for key, value in {**base, **varied}.items() if key in METHOD - {"preset"}}
     method = method_name(overlay(canonical(read_source(source)), canonical(nested(chosen))))
