@@ -8,6 +8,7 @@ from pathlib import Path
 
 import safecl
 from safecl.backbone.backbone import Backbone
+from safecl.backbone.view import Inserted
 from safecl.configure.sentences import keys
 from safecl.experiments.config import RunSettings
 from safecl.methods.method import Fit, Recipe
@@ -34,7 +35,7 @@ def python_arguments() -> set[str]:
     functions += [method for _, method in inspect.getmembers(safecl.ContinualClassifier, inspect.isfunction)]
     found = {name for function in functions for name in inspect.signature(function).parameters}
     kinds = stream_settings.KINDS.values()
-    return found | {name for kind in kinds for name in kind.model_fields}
+    return found | {name for kind in kinds for name in kind.model_fields} | Inserted.__annotations__.keys()
 
 
 def wrong(text: str, arguments: set[str] | None = None) -> Iterator[str]:
