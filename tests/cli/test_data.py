@@ -95,6 +95,13 @@ def test_a_word_that_sets_nothing_of_the_stream_is_one_sentence(word: str, sente
     assert isinstance(result.exception, SafeclError) and sentence in str(result.exception)
 
 
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_root_is_refused_where_the_stream_is_no_named_dataset(command: str) -> None:
+    result = run.invoke(app, [command, "folder:x", "--root", "/nowhere"])
+    assert isinstance(result.exception, SafeclError)
+    assert str(result.exception).startswith("--root /nowhere means nothing to folder:x")
+
+
 def test_check_names_links_that_lead_nowhere_and_classes_that_are_not_text(class_folder) -> None:
     top = class_folder({"ant": 5, "bee": 5})
     os.symlink("loop.png", top / "ant" / "loop.png")

@@ -14,6 +14,7 @@ from safecl.cli.sweep import print_results
 from safecl.cli.sweep import sweep as sweep_command
 from safecl.errors import SafeclError
 from safecl.experiments.sweep import sweep
+from safecl.experiments.sweep.plan import make_plan
 from safecl.experiments.sweep.sweep import SweepResult
 from safecl.experiments.sweep.table import Results
 from safecl.report.table import Cell, make_table
@@ -39,6 +40,17 @@ def test_a_dry_sweep_lists_the_runs_and_starts_none(
     shown = capsys.readouterr().out
     assert "preset=safe seed=7" in shown and "preset=simplecil seed=7" in shown and shown.count("to do") == 2
     assert not (tmp_path / "all").exists()
+
+
+def test_a_dry_sweep_calls_a_run_finished_whose_pictures_it_has_not_compared(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "all" / make_plan(file, ["seed=[7]"]).cells[0].name
+    place.mkdir(parents=True)
+    (place / "summary.json").write_text("{}")
+    assert sweep_command(file, ["seed=[7]"], folder=tmp_path / "all", dry=True) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("finished") == 1 and shown.count("to do") == 1 and "done" not in shown
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,9 @@ def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:
     from safecl.streams.settings import parse_stream, short_form
 
     values = short_form(name)
-    if root is not None and values["kind"] == "dataset":
+    if root is not None:
+        if values["kind"] != "dataset":
+            raise SafeclError(f"--root {root} means nothing to {name}: only named datasets are below it; omit it.")
         values["root"] = str(root)
     for word in words or []:
         if not word.startswith("stream."):

@@ -69,7 +69,7 @@ def list_cells(plan: "Plan", folder: Path, console: Console) -> None:
     for cell in plan.cells:
         place = folder / cell.name
         begun, ended = (place / "resolved.yaml").exists(), (place / "summary.json").exists()
-        rows.append([cell.title, "done" if ended else "begun" if begun else "to do", cell.name])
+        rows.append([cell.title, "finished" if ended else "begun" if begun else "to do", cell.name])
     title, heads = f"{plan.name}: {len(plan.cells)} runs in {folder}", ("run", "state", "folder")
     print_table(console, make_table(title, heads, rows, words=heads), drop=["folder"])
 

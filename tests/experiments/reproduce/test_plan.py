@@ -138,6 +138,13 @@ def test_at_the_small_scale_every_session_trains_three_epochs(preset: Preset) ->
         assert (train.epochs, train.later_epochs, train.later_horizon, train.milestones) == (3, None, None, ())
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_with_given_weights_every_session_trains_twenty_epochs(preset: Preset) -> None:
+    for one in (each for name in ("table-sota", "table-ablation") for each in job(name, "assets", preset).cells):
+        train = one.settings.train
+        assert (train.epochs, train.later_epochs, train.later_horizon) == (20, None, None)
+
+
 def test_domain_incremental_targets_run_on_domains() -> None:
     small = cell("table-domainnet", "SAFE", scale="small", preset="safe").settings.stream
     assert isinstance(small, GlyphsSettings) and small.protocol == "domain"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -57,6 +58,15 @@ def test_a_cell_has_the_mean_and_deviation_over_seeds_and_the_difference_to_the_
         assert final.paper is not None and final.difference == pytest.approx(mean(wanted) - final.paper)
     held = [outcome.holds for outcome in judge(job.target, lines)]
     assert held == [True, False, True]
+
+
+def test_an_output_that_a_run_does_not_have_gives_no_number(finished: Any) -> None:
+    job = make_job(read_target("table-ablation"), read_scale("small"), "safe")
+    runs = finished(job, lambda cell, output: 0.5)
+    rows = [row.model_copy(update={"output": "medium"}) if row.output == "slow" else row for row in job.rows]
+    entries = [replace(entry, row=rows[job.rows.index(entry.row)]) for entry in job.entries]
+    lines = fill(replace(job, rows=rows, entries=entries), runs, nothing)
+    assert [line.cells[0].ours for line in lines] == [(50.0,), (None,), (50.0,), (50.0,)]
 
 
 def test_a_claim_is_judged_by_its_smallest_margin_seed_by_seed() -> None:

@@ -109,7 +109,7 @@ def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], l
     ends: dict[str, list[list[float]]] = {}  # by output and seed: the accuracy on each session's classes at the end
     for entry in entries:
         found = [series(runs[cell.name], entry.row.output) for cell in entry.runs if cell.name in runs]
-        ends[entry.row.label] = [[value or 0.0 for value in one.rows[one.run.done]] for one in found]
+        ends[entry.row.label] = [[value or 0.0 for value in one.rows[one.run.done]] for one in found if one]
     rows = {name: [mean(values) for values in zip(*seeds, strict=True)] for name, seeds in ends.items()}
     told = [f"{name}: {', '.join(f'{100 * value:.0f}' for value in values)}" for name, values in rows.items()]
     sentences: tuple[str, ...] = ()

@@ -105,6 +105,8 @@ def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
         if cell.name not in runs:
             return None
         one = series(runs[cell.name], entry.row.output)
+        if one is None:
+            return None
         if entry.column.measure == "learnable":
             return one.run.parameters.learnable
         found = one.final if entry.column.measure == "final" else one.average_seen
@@ -114,10 +116,9 @@ def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
     return Shown(tuple(map(value, entry.runs)), entry.paper, entry.column.measure)
 
 
-def series(run: Run, output: str | None) -> Series:
-    """An output of a run; None is the method's own answer."""
-    every = all_series([run])
-    return next((one for one in every if one.output == output), None) or next(one for one in every if one.main)
+def series(run: Run, output: str | None) -> Series | None:
+    """An output of a run (of None: the method's own answer); None where the run has no such output."""
+    return next((one for one in all_series([run]) if one.output == output or (one.main and output is None)), None)
 
 
 def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
