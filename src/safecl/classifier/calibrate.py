@@ -61,8 +61,8 @@ def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[s
 
 
 def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> dict[str, Any] | None:
-    """The calibration by the pictures of which features are kept. ``seen``: the classes of all pictures."""
-    if not len(kept.get("targets", ())):
+    """The calibration by pictures of which features are kept, if they can be left out; ``seen``: classes of all."""
+    if not method.leaves_out or not len(kept.get("targets", ())):
         return None
     rows = can_be_left_out(kept["targets"], seen["classes"])
     rows = rows[some(len(rows))]

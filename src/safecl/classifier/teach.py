@@ -153,7 +153,7 @@ def teach(
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
     state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
-    judged = calibration["pictures"] if calibration else 0
+    judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
     taught = {label: learned_now[label] + learned_before.get(label, 0) for label in classes}
     told["warnings"] = [*fresh.note(), *warnings(pictures, taught, method.classes, judged), *told["warnings"]]
@@ -204,10 +204,10 @@ def _look_back(
         features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in computed.items()}
     else:
         features = embed(method, views, here.tolist(), transform, stop)
-    own, keeping = targets[here], method.to_keep(features)
-    kept = state.kept or {"targets": targets[:0]}
-    for name, rows in keeping.items():  # zeros for networks that were added after the pictures were seen
-        kept = {name: torch.zeros(len(kept["targets"]), rows.shape[1]).half(), **kept}
+    own, keeping, kept = targets[here], method.to_keep(features), state.kept or {"targets": targets[:0]}
+    alike = twins(next(iter(features.values())), own, here, views)
+    if not method.leaves_out:
+        return state, None, {"accuracy": None, "confused": [], "suspects": [], "warnings": alike}
     older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
     if len(older):
         before = recalled(method, kept, older)
@@ -222,7 +222,7 @@ def _look_back(
         "accuracy": calibration and calibration["accuracy"],
         "confused": confused(p[judged].argmax(dim=1), every[rest][judged], method.classes),
         "suspects": suspects(p[recent], every[rest][recent], here[rest[recent] - len(older)], views, method.classes),
-        "warnings": twins(next(iter(features.values()))[len(older) :], own, here, views),
+        "warnings": alike,
     }
     more = {name: rows[picked].half() for name, rows in keeping.items()} | {"targets": own[picked]}
     return replace(state, kept=_grown(kept, more)), calibration, told
@@ -258,8 +258,10 @@ def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) 
     return [f"Pictures of two classes look the same: {naming(pairs)}: is one of them in the wrong folder?"]
 
 
-def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[Label], judged: int) -> list[str]:
-    """Sentences that help. ``counts``: all pictures so far of the classes of this session."""
+def warnings(
+    pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[Label], judged: int | None
+) -> list[str]:
+    """Sentences that help. ``counts``: all pictures so far of this session's classes; ``judged``: left out in turn."""
     told = []
     if len(classes) == 1:
         told.append("The model knows one class, so it answers that class to every picture; teach it a second one.")
@@ -271,7 +273,13 @@ def warnings(pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[
         )
     if any(min(pictures.size_of(i)) < SMALL_SIDE for i in spread(len(pictures))):
         told.append(f"Some pictures are smaller than {SMALL_SIDE} pixels, so there is little to see in them.")
-    if judged < 19:
+    if judged is None:
+        told.append(
+            "The method, as it is set, cannot judge itself by the pictures that it has learned: its accuracy is not "
+            "estimated, its probabilities are not calibrated and no picture is called unknown; safecl eval measures it "
+            "on other pictures."
+        )
+    elif judged < 19:
         told.append(
             f"{counted(judged, 'picture is', 'pictures are')} too few to say how sure an answer is or whether a "
             "picture is unknown."

@@ -158,7 +158,8 @@ def inspect(
         print_facts(console, facts(file))
         console.print()
         print_table(console, class_table(file.header))
-        caption = "accuracy: leave-one-out accuracy, over the pictures of all classes so far"
+        estimated = any(entry.get("accuracy") is not None for entry in file.header["history"])
+        caption = "accuracy: leave-one-out accuracy, over the pictures of all classes so far" if estimated else ""
         print_table(console, history_table(file.header), drop=("seconds", "date"), caption=caption)
 
 
@@ -171,7 +172,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     pet, calibration = settings["method"].get("pet", {}).get("kind"), header["calibration"]
     backbone, pictures = header["backbone"], sum(counts(header).values())
     undo = sum(one["whole"] for one in header["undo"])
-    told = "not yet: too few pictures, or made from a run"
+    told = "no: too few pictures, made from a run, or the method cannot leave learned pictures out"
     if calibration:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"

@@ -82,10 +82,9 @@ class RidgeHead(nn.Module):
         With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
         """
         h, beta, weight = x if included is None else included, self.beta, self.weight
-        times = len(h) // max(len(x), 1)
-        y, owners = F.one_hot(targets, z.shape[1]).to(z).repeat(times, 1), groups.repeat(times)
+        y = F.one_hot(targets, z.shape[1]).to(z)
         if len(h) == int(self.statistics.count):
-            return left_out_dual(x, groups, h, y, owners, beta)
+            return left_out_dual(x, h, y, groups, beta)
         if beta < MIN_LEFT_OUT_BETA * self.statistics.unit:
             beta = MIN_LEFT_OUT_BETA * self.statistics.unit
             weight = solve(self.statistics.gram, self.statistics.sums, beta)
@@ -93,9 +92,9 @@ class RidgeHead(nn.Module):
         residual, v = h @ weight - y, whitened(self.statistics.gram, h, beta)
         v_x = v if included is None else whitened(self.statistics.gram, x, beta)
         for group in torch.unique(groups).tolist():
-            asked, rows = ((each == group).nonzero()[:, 0] for each in (groups, owners))
+            rows = (groups == group).nonzero()[:, 0]
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]
-            z[asked] += v_x[:, asked].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
+            z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
     @torch.no_grad()

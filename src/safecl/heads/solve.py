@@ -113,17 +113,17 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
     return product
 
 
-def left_out_dual(x: Tensor, groups: Tensor, h: Tensor, y: Tensor, owners: Tensor, beta: float) -> Tensor:
-    """Logits (n, C) of x (n, M) by ridge regression on h (N, M) and y (N, C), without the rows of the same group.
+def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
+    """Logits (N, C) of x (N, M) by ridge regression on h (N, M) and y (N, C), without the rows of the same group (N,).
 
-    ``groups`` (n,), ``owners`` (N,). In float64 by the kernel of the rows, so that it is precise for any β.
+    In float64 by the kernel of the rows, so that it is precise for any β.
     """
-    rows, groups, owners = h.double().cpu(), groups.cpu(), owners.cpu()
+    rows, groups = h.double().cpu(), groups.cpu()
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
     kernel, dual = x.double().cpu() @ rows.T, inverse @ y.double().cpu()
     z = torch.empty(len(x), y.shape[1], dtype=torch.float64)
     for group in torch.unique(groups).tolist():
-        here = (owners == group).nonzero()[:, 0]
+        here = (groups == group).nonzero()[:, 0]
         without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
-        z[groups == group] = kernel[groups == group] @ without
+        z[here] = kernel[here] @ without
     return z.to(y)

@@ -98,6 +98,10 @@ class EASE(Method):
             logits = logits + self.settings.beta * self.ptm(features["backbone"])
         return {"ease": logits}
 
+    @property
+    def leaves_out(self) -> bool:
+        return self.settings.single  # otherwise old pictures have no features in later subspaces
+
     def drop_class(self, index: int) -> None:
         super().drop_class(index)
         self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))

@@ -166,6 +166,11 @@ class Method(nn.Module, ABC):
         """How much each of the ``logits`` counts in the method's own answer, (N,); empty where nothing is weighed."""
         return {}
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether its answers to pictures of all sessions can be given as if these had not been learned."""
+        return False
+
     def to_keep(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What to keep of the features (N, d) by network of some pictures, so that they can be judged by later."""
         return dict(features)

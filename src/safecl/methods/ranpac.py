@@ -31,5 +31,9 @@ class RanPAC(TunedMethod):
         self.ridge.add(features, targets)
         self.ridge.solve()
 
+    @property
+    def leaves_out(self) -> bool:
+        return True
+
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"ranpac": self.ridge.logits(features["learner"])}

@@ -165,6 +165,12 @@ class SAFE(Method):
         f_slow = self.slow.features(images)
         return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.features(images)}
 
+    @property
+    def leaves_out(self) -> bool:
+        """Where the fast learner's statistics, and what is kept of pictures, are of the learner as it is today."""
+        statistics = self.settings.answer.statistics
+        return statistics == "following" or (statistics == "stale" and self.sessions == 1)
+
     def to_keep(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The slow learner's features, which stay true; where the fast one's head follows, these are enough."""
         return dict(features) if self.following is None else {"slow": features["slow"]}
@@ -174,14 +180,10 @@ class SAFE(Method):
         return dict(kept) if self.following is None else {**kept, "fast": self.following.map(kept["slow"])}
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A head that follows has the slow learner's features, moved; shared statistics have those of both learners."""
-        rows = self.ridge_slow.project(features["slow"])
-        if self.following is not None and self.sessions > 1:
-            return {"ridge_fast": self.following.movement(self.ridge_fast)(rows)}
-        if self.settings.answer.statistics == "shared":
-            both = torch.cat([rows, self.ridge_fast.project(features["fast"])])
-            return {"ridge_slow": both, "ridge_fast": both}
-        return {}
+        """A head that follows has the slow learner's features, moved."""
+        if self.following is None or self.sessions == 1:
+            return {}
+        return {"ridge_fast": self.following.movement(self.ridge_fast)(self.ridge_slow.project(features["slow"]))}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""

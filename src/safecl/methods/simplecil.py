@@ -39,5 +39,9 @@ class SimpleCIL(Method):
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {self.name: self.prototypes(torch.cat([features[name] for name in self.networks], dim=1))}
 
+    @property
+    def leaves_out(self) -> bool:
+        return True
+
     def refresh(self) -> None:
         self.prototypes.imprint()
