@@ -155,7 +155,7 @@ def added_up(model: ContinualClassifier) -> dict[str, torch.Tensor]:
     """What a SAFE model has of sums over pictures beside the Gram matrix, rows in the order of ``classes_``."""
     fitted, places = model._fitted, [model._fitted.classes.index(label) for label in model.classes_]
     rows = ("w_slow.counts", "w_slow.sums", "following.kept.counts", "following.kept.means")
-    found = {name: fitted.state.tensors[name][places] for name in rows}
+    found = {name: fitted.state.tensors[name][places] for name in rows if name in fitted.state.tensors}
     return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "policy.errors")}
 
 
@@ -191,6 +191,27 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
     again.learn(*lesson("j", seed=6))  # and it keeps learning
     assert len(again.classes_) == 10
+
+
+@pytest.mark.parametrize("keep", [3, 0])
+def test_merging_adds_up_statistics_that_both_learners_share(keep: int, new_model: New, lesson: Lesson) -> None:
+    base = new_model(memory="features", keep=keep, settings={"method.answer.statistics": "shared"})
+    base.learn(*lesson("abcd"))
+    one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+    one.learn(*lesson("ef", seed=1))
+    other.learn(*lesson("gha", seed=2))
+    both = one.merged(other)
+    past, first, second, found = (
+        model._fitted.method(base._backbone(), learning=True).get_submodule("ridge_fast").statistics
+        for model in (base, one, other, both)
+    )
+    zeros = torch.zeros(len(past.sums), 2)
+    more = torch.cat([second.sums[:, :4] - past.sums, zeros, second.sums[:, 4:]], dim=1)
+    assert torch.allclose(found.sums, torch.cat([first.sums, zeros], dim=1) + more, atol=1e-3)
+    assert torch.allclose(found.gram, first.gram + second.gram - past.gram, atol=1e-2)
+    assert found.count == 90 and "its 10 pictures have left the Gram matrix" in both.forget("a")
+    found = both._fitted.method(base._backbone(), learning=True).get_submodule("ridge_fast").statistics
+    assert found.count == 70
 
 
 def test_models_whose_common_beginning_is_unknown_are_refused(new_model: New, lesson: Lesson) -> None:

@@ -15,7 +15,7 @@ from safecl.methods.safe import SAFE
 
 New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
-KINDS = ["following", "stale"]
+KINDS = ["following", "stale", "shared"]
 
 
 def method_of(model: ContinualClassifier) -> SAFE:
@@ -48,7 +48,7 @@ def test_a_model_rolls_back_forgets_and_goes_on_from_its_file(
     model.forget("a")
     assert model.predict_proba(images).shape[1] == 3
     following = method_of(model).following
-    assert (following is None) is (kind == "stale") and (following is None or following.kept.counts.sum() == 15)
+    assert (following is None) is (kind != "following") and (following is None or following.kept.counts.sum() == 15)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,7 +68,7 @@ def test_what_is_kept_of_pictures_is_no_part_of_predictions_and_inspect_says_it(
         if not frozen:
             there = [value for key, value in file.tensors(LEARN).items() if key.startswith("following.")]
             assert file.header["memory_bytes"] == sum(value.nbytes for value in there)
-            assert bool(there) is (kind != "stale") and ("covariance" in said) is (kind == "following")
+            assert bool(there) is (kind == "following") and ("covariance" in said) is (kind == "following")
         images = lesson("abcd", seed=3)[0]
         twin = ContinualClassifier.load(path, device="cpu")
         assert np.array_equal(twin.predict_proba(images), model.predict_proba(images))

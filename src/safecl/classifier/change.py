@@ -46,8 +46,9 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     state, removed = _without(model.state, method, index)
     method.drop_class(index)
     set_grams(method, state)
-    for name, own in statistics(method).items():
-        own.count -= removed[name]
+    heads = ridge_heads(method)
+    for name, count in removed.items():
+        heads[name].statistics.count -= count
     method.classes.remove(label)
     method.refresh()
     side = backbone.size
@@ -66,12 +67,12 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
 
 
 def _without(state: State, method: Method, index: int) -> tuple[State, dict[str, int]]:
-    """(the state without the features of a class, how many of its pictures have left each Gram matrix)."""
+    """(the state without the features of a class, by ridge head how many of its pictures have left its Gram matrix)."""
     own = [(session, one.only(one.targets == index)) for session, added in state.records.items() for one in added]
-    heads = ridge_heads(method)
     removed = {
-        name: sum(len(one.targets) for _, one in own if heads[one.head].statistics is module)
-        for name, module in statistics(method).items()
+        name: sum(len(one.targets) for _, one in own if one.head == name)
+        for name, head in ridge_heads(method).items()
+        if head.statistics.kept
     }
     base = state.base
     if base:  # sessions that are part of it leave it by subtraction

@@ -130,20 +130,19 @@ def ridge_heads(method: Method) -> dict[str, RidgeHead]:
     return {name: module for name, module in method.named_modules() if isinstance(module, RidgeHead)}
 
 
-def statistics(method: Method, every_name: bool = False) -> dict[str, Statistics]:
-    """The statistics that are part of the state by their first name, or shared ones under each of their names."""
-    found = method.named_modules(remove_duplicate=not every_name)
-    return {name: module for name, module in found if isinstance(module, Statistics) and module.kept}
+def statistics(method: Method) -> dict[str, Statistics]:
+    """The statistics that are part of the state."""
+    return {name: own for name, own in method.named_modules() if isinstance(own, Statistics) and own.kept}
 
 
 def sizes_of(method: Method) -> dict[str, int]:
-    """The number of random features of the statistics, by every name."""
-    return {name: own.size for name, own in statistics(method, every_name=True).items()}
+    """The number of random features of the statistics."""
+    return {name: own.size for name, own in statistics(method).items()}
 
 
 def tensors_of(method: Method) -> dict[str, Tensor]:
     """The state of a method without its Gram matrices."""
-    grams = {f"{name}.gram" for name in sizes_of(method)}
+    grams = {f"{name}.gram" for name in statistics(method)}
     return {name: tensor.detach() for name, tensor in method.state_dict().items() if name not in grams}
 
 

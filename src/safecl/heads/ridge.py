@@ -65,6 +65,11 @@ class RidgeHead(nn.Module):
         self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
 
+    def share(self, owner: "RidgeHead") -> None:
+        """Use the statistics of ``owner``, which remain a part of its state alone, so that they have one name."""
+        del self.statistics
+        object.__setattr__(self, "statistics", owner.statistics)
+
     def project(self, features: Tensor) -> Tensor:
         """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
         features = features.to(self.projection.dtype)

@@ -55,7 +55,7 @@ class SAFE(Method):
         self.ridge_slow = RidgeHead(d, s.ridge, seed, device)
         self.ridge_fast = RidgeHead(d, s.ridge, seed, device, kept=self.following is None)
         if s.answer.statistics == "shared":
-            self.ridge_slow.statistics = self.ridge_fast.statistics
+            self.ridge_fast.share(self.ridge_slow)
         self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.answer.aggregation == "concat" else None
         self.policy = Policy(s)
 
