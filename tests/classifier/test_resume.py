@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
+from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import BackboneSettings
 from safecl.engine.progress import Quiet
-from safecl.errors import Stopped
+from safecl.errors import SafeclError, Stopped
 
 
 class Spoken(Quiet):
@@ -44,3 +47,45 @@ def test_a_stopped_lesson_of_a_list_resumes_with_the_same_pictures_alone(
         resumed = learn(pictures, stopped(tmp_path / sentence), progress=heard)
         assert any(text.startswith(sentence) for text in heard.said)
         assert np.allclose(resumed.predict_proba(mine), learn(pictures).predict_proba(mine), atol=1e-6)
+
+
+def test_a_stopped_lesson_does_not_resume_with_other_weights_of_the_backbone(
+    new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    images, labels = lesson("ab", 6)
+
+    file = tmp_path / "weights.safetensors"
+    state = load_backbone(BackboneSettings(name="test_vit", weights="random", image_size=16)).vit.state_dict()
+
+    def model(scale: float) -> Any:
+        save_file({key: value * scale for key, value in state.items()}, file)
+        return new_model(epochs=2, settings={"backbone.weights": str(file)})
+
+    asked, heard = iter([False, False]), Spoken()
+    with pytest.raises(Stopped):
+        model(1.0).learn(images, labels, folder=tmp_path / "work", stop=lambda: next(asked, True))
+    resumed, fresh = model(1.5), model(1.5)
+    resumed.learn(images, labels, folder=tmp_path / "work", progress=heard)
+    fresh.learn(images, labels)
+    assert heard.said[0].startswith("Another command")
+    assert np.array_equal(resumed.predict_proba(images), fresh.predict_proba(images))
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "job.json", "fit_1_slow.safetensors"])
+def test_a_folder_with_files_of_somebody_else_is_refused_and_left_alone(
+    name: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text("[1]")
+    with pytest.raises(SafeclError, match="holds other files than those of a lesson"):
+        new_model("simplecil").learn(*lesson("ab"), folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == "[1]"
+
+
+def test_what_another_lesson_has_begun_is_dropped_but_no_other_file(
+    new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    new_model("simplecil").learn(*lesson("ab"), folder=tmp_path)
+    for name in ("thesis.txt", "fit_1_slow.safetensors"):
+        (tmp_path / name).write_text("[1]")
+    new_model("simplecil").learn(*lesson("cd"), folder=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.json", "thesis.txt"]

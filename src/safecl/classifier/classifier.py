@@ -1,7 +1,6 @@
 """``ContinualClassifier``: taught pictures session by session. It is a scikit-learn classifier, too."""
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -113,8 +112,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = known or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else
             past = model.file.digest if model.file is not None else model.header["history"]
-            identity = {"model": past, "settings": model.header["settings"], "pictures": fresh.pictures.fingerprint()}
-            begin(folder, identity, shown.say)
+            identity = {"model": past, **{key: model.header[key] for key in ("settings", "backbone")}}
+            begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
         taught, lesson = teach(model, backbone, fresh, name or source, home, self.device, shown, folder, stop)
         self._become(taught)
@@ -342,6 +341,8 @@ def learn_file(
     Steps of the training are kept in a folder beside the file until it is written, so the same call after a stop or a
     kill resumes there.
     """
+    from safecl.classifier.teach import clear
+
     path = path.expanduser()
     check_path(path)
     given = {key: value for key, value in params.items() if value is not None}
@@ -362,7 +363,7 @@ def learn_file(
         lesson = model.learn(data, name=name, again=again, progress=progress, folder=work, stop=stop)
         model.save(path)
         with contextlib.suppress(OSError):
-            shutil.rmtree(work)
+            clear(work)
     return lesson, model
 
 

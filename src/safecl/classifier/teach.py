@@ -1,7 +1,7 @@
 """A model learns a session: the next model, and what is worth knowing about it. The model before is left as it was."""
 
+import contextlib
 import json
-import shutil
 import time
 import uuid
 from collections import Counter
@@ -43,6 +43,7 @@ from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
 from safecl.streams.stream import Session
 
+JOB = "job.json"  # in the folder of a lesson: what it is
 FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
 TWIN_COSINE = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
 MAX_LISTED = 5  # of what a summary lists
@@ -287,20 +288,34 @@ def warnings(
     return told
 
 
+def clear(folder: Path) -> None:
+    """Delete what learning a session has written, and the folder if nothing else is in it."""
+    for name in (".*.part", "fit_*.safetensors", JOB):  # the last one says that the others are ours
+        for path in folder.glob(name):
+            path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
     """Make the folder in which a session is learned, or resume in it; what another command left there is dropped."""
-    file, identity = folder / "job.json", json.loads(json.dumps(identity))  # as it is read
-    try:
-        if folder.is_dir():
-            if json.loads(file.read_bytes()) == identity:
-                say("Resuming where the same command was stopped.")
-            else:
-                shutil.rmtree(folder)
-                say("Another command was stopped here before it was finished; what it had begun is dropped.")
-    except (OSError, ValueError):
-        shutil.rmtree(folder, ignore_errors=True)
+    file, identity = folder / JOB, json.loads(json.dumps(identity))  # as it is read
     try:
         folder.mkdir(exist_ok=True)
+        there = [path for path in folder.iterdir() if not path.match(f".{JOB}.*.part")]  # a kill leaves that
+        before = json.loads(file.read_bytes()) if file in there else {}
+        if before == identity:
+            say("Resuming where the same command was stopped.")
+        elif there and before.keys() != identity.keys():
+            raise ValueError
+        elif there:
+            clear(folder)
+            say("Another command was stopped here before it was finished; what it had begun is dropped.")
+        folder.mkdir(exist_ok=True)
         write_json(file, identity)
+    except (ValueError, AttributeError):
+        raise SafeclError(
+            f"{folder} holds other files than those of a lesson; give a new or empty folder."
+        ) from None
     except OSError as error:
         raise SafeclError(f"{folder} cannot be written ({error.strerror or error}).") from error
