@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.history import counts
 from safecl.classifier.merge import merge
 from safecl.errors import SafeclError
 
@@ -212,6 +213,35 @@ def test_merging_adds_up_statistics_that_both_learners_share(keep: int, new_mode
     assert found.count == 90 and "its 10 pictures have left the Gram matrix" in both.forget("a")
     found = both._fitted.method(base._backbone(), learning=True).get_submodule("ridge_fast").statistics
     assert found.count == 70
+
+
+@pytest.mark.parametrize("name", ["safe", "simplecil"])
+def test_a_session_that_was_merged_before_is_not_added_again(name: str, new_model: New, lesson: Lesson) -> None:
+    """Also where the two had no common beginning, as a method that tunes nothing allows."""
+    base = new_model(name)
+    if name == "safe":
+        base.learn(*lesson("abcd"))
+    one, other = (
+        ContinualClassifier.of(base._fitted, device="cpu") if name == "safe" else new_model(name) for _ in "ab"
+    )
+    one.learn(*lesson("ef", seed=1))
+    other.learn(*lesson("gh", seed=2))
+    both = one.merged(other)
+    other.learn(*lesson("ig", seed=3))
+    again = both.merged(other)._fitted
+    each = {"g": 10} | dict.fromkeys("abcdefhi" if name == "safe" else "efhi", 5)
+    assert counts(again.header) == each and sorted(again.classes) == sorted(each)
+    sums = [rows for key, rows in again.state.tensors.items() if key.endswith(".counts") and len(rows)]
+    assert sums and all(dict(zip(again.classes, rows.tolist(), strict=True)) == each for rows in sums)
+    for rows in (again.state.kept["targets"], again.state.seen["classes"]):
+        assert {again.classes[i]: n for i, n in enumerate(rows.bincount().tolist())} == each
+    if name == "safe":
+        assert again.state.tensors["ridge_slow.statistics.count"] == 50
+    ids = [entry["id"] for entry in again.header["history"]]
+    assert len(ids) == len(set(ids))
+    both.forget("g")
+    with pytest.raises(SafeclError, match=r"differ in classes that both began with \(g\)"):
+        both.merged(other)
 
 
 def test_models_whose_common_beginning_is_unknown_are_refused(new_model: New, lesson: Lesson) -> None:

@@ -50,9 +50,9 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
     the kind of tuning; the method's own if not given. ``epochs``: chosen by the number of pictures if not given.
     ``memory``: with "features" the model also keeps a byte for each feature of each picture, and can forget a class
-    wholly and merge at any time. ``keep``: sessions that can be rolled back. ``image_size``: side of the input; chosen
-    by the backbone if not given. ``settings``: anything else by dotted key, such as
-    {"train.lr": 0.02, "method.ridge.size": 2000}. ``show``: "auto" draws progress bars.
+    wholly and merge with one that it parted from any number of sessions ago. ``keep``: sessions that can be rolled
+    back. ``image_size``: side of the input; chosen by the backbone if not given. ``settings``: anything else by dotted
+    key, such as {"train.lr": 0.02, "method.ridge.size": 2000}. ``show``: "auto" draws progress bars.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     """A model that knows what either knows. Its sessions cannot be rolled back."""
     shared = _shared(one, other)
     mine, more = (
-        [entry["id"] for entry in model.header["history"][shared:] if entry["what"] == "learn"]
+        [entry["id"] for entry in model.header["history"] if entry["what"] == "learn" and entry["id"] not in shared]
         for model in (one, other)
     )
     if not more:
@@ -41,12 +41,12 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
             return _merged(a, b, before, shared, sessions, backbone)
     raise SafeclError(
         "Neither model still holds what it has learned since they parted; merge within the sessions that are kept "
-        "(--keep), or make them with --memory features."
+        "(--keep), or make them with --memory features and merge before both have forgotten a class or were merged."
     )
 
 
-def _shared(one: Model, other: Model) -> int:
-    """How many steps of their histories are the same; models that cannot be merged are refused."""
+def _shared(one: Model, other: Model) -> set[str]:
+    """The steps in both histories, also those of an earlier merge; models that cannot be merged are refused."""
     both, facts = (one, other), []
     for model in both:
         check_not_frozen(model.header)
@@ -60,9 +60,9 @@ def _shared(one: Model, other: Model) -> int:
     if kind.anchor is None:
         title = one.settings.method.title
         raise SafeclError(f"{title} keeps no network the same from session to session, so its models cannot be merged.")
-    pasts = [[entry["id"] for entry in model.header["history"]] for model in both]
-    count = next((i for i, (a, b) in enumerate(zip(*pasts, strict=False)) if a != b), min(map(len, pasts)))
-    common = [{label for entry in model.header["history"][:count] for label, _ in entry["classes"]} for model in both]
+    histories = [{entry["id"]: entry["classes"] for entry in model.header["history"]} for model in both]
+    shared = histories[0].keys() & histories[1].keys()
+    common = [{label for past in shared for label, _ in history[past]} for history in histories]
     if common[0] != common[1]:
         names = ", ".join(sorted(map(str, common[0] ^ common[1])))
         raise SafeclError(
@@ -70,21 +70,21 @@ def _shared(one: Model, other: Model) -> int:
         )
     tuned = [{k: v for k, v in model.state.tensors.items() if k.startswith(f"{kind.anchor}.")} for model in both]
     same = tuned[0].keys() == tuned[1].keys() and all(torch.equal(v, tuned[1][k]) for k, v in tuned[0].items())
-    if not same or (not count and tuned[0]):
+    if not same or (not shared and tuned[0]):
         raise SafeclError(
             "The models do not share their first session, so their features differ; teach both from copies of one."
         )
     check_labels([*one.classes, *other.classes], [], "the two models")
-    return count
+    return shared
 
 
-def _before(model: Model, shared: int, sessions: Sequence[str], backbone: Backbone) -> Method | None:
+def _before(model: Model, shared: set[str], sessions: Sequence[str], backbone: Backbone) -> Method | None:
     """The method of ``model`` as it was when the two parted, but for its Gram matrices; None where that is unknown."""
     tensors = model.state.before(sessions) if shared else {}
     return None if tensors is None else Model({**model.header, "classes": []}, State(tensors)).method(backbone)
 
 
-def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[str], backbone: Backbone) -> Model:
+def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequence[str], backbone: Backbone) -> Model:
     """``a`` with the ``sessions`` that ``b`` has learned since it was ``before``."""
     method = a.method(backbone, learning=True)
     now = Model(b.header, b.state).method(backbone, learning=not shared)
@@ -102,7 +102,8 @@ def _merged(a: Model, b: Model, before: Method, shared: int, sessions: Sequence[
     state = settled(replace(state, tensors=tensors_of(method), undo=()), method, a.settings)
     entry = step("merge", f"a model of {counted(len(b.classes), 'class', 'classes')}")
     mine = {past["name"] for past in a.header["history"] if past["what"] == "rename"}  # both were renamed alike
-    later = [past for past in b.header["history"][shared:] if past["what"] != "rename" or past["name"] not in mine]
+    fresh = [past for past in b.header["history"] if past["id"] not in shared]
+    later = [past for past in fresh if past["what"] != "rename" or past["name"] not in mine]
     header = {**a.header, "model": uuid.uuid4().hex, "history": [*a.header["history"], *copy.deepcopy(later)]}
     return Model(after(header, entry, method.classes, recalibrate(method, state.kept, state.seen)), state)
 
@@ -114,17 +115,16 @@ def _together(a: State, b: State, index: Tensor, sessions: Sequence[str]) -> Sta
         for session in sessions
         if session in b.records
     }
-    kept, seen = _joined(a.kept, b.kept, "targets", index), _joined(a.seen, b.seen, "classes", index)
+    start = next((undo.header for undo in b.undo if undo.session == sessions[0]), {"kept": 0, "seen": 0})
+    kept = _joined(a.kept, b.kept, "targets", index, start["kept"])
+    seen = _joined(a.seen, b.seen, "classes", index, start["seen"])
     return replace(a, records=a.records | records, kept=kept, seen=seen)
 
 
-def _joined(a: dict[str, Tensor], b: dict[str, Tensor], key: str, index: Tensor) -> dict[str, Tensor]:
-    """The rows of ``a``, and those of ``b`` behind the first ones, which both have, with the classes of ``a``."""
+def _joined(a: dict[str, Tensor], b: dict[str, Tensor], key: str, index: Tensor, count: int) -> dict[str, Tensor]:
+    """The rows of ``a``, and those of ``b`` behind the first ``count``, which both have, with the classes of ``a``."""
     if key not in b or key not in a:
         return a
-    count = 0
-    while count < min(len(a[key]), len(b[key])) and all(torch.equal(a[n][count], b[n][count]) for n in b):
-        count += 1
     more = {name: rows[count:] for name, rows in b.items()}
     more[key] = index[more[key]]
     return {name: torch.cat([a[name], rows]) for name, rows in more.items()}

@@ -186,7 +186,7 @@ def settled(state: State, method: Method, settings: ModelSettings) -> State:
     features = settings.memory == "features"
     older = max(len(state.undo) - settings.keep, 0)
     undo = state.undo[older:]
-    if features:  # merges at any time, so it must know what was there before every session
+    if features:  # for merging it must know what was there before every session
         undo = (*(_for_merging(one, method) for one in state.undo[:older]), *undo)
     back = {one.session for one in undo if one.whole}
     done = [session for session in state.chain if session not in back]
