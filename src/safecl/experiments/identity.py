@@ -56,3 +56,22 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
             "  Choose another folder with --folder, or delete theirs to run them again."
         )
     return done
+
+
+def check_rows(cells: Iterable[Cell], folder: Path) -> None:
+    """Refuse to average runs of other pictures or weights: the machines of a cluster may each have their own."""
+    firsts: dict[str, tuple[str, Identity]] = {}
+    for cell in cells:
+        known = read_json(folder / cell.name / FILE)
+        if known is None:
+            continue
+        found = {**known, "settings": {}}
+        if cell.settings.stream.kind == "glyphs" or cell.settings.stream.held_out:  # what is drawn depends on the seed
+            found["sessions"] = []
+        title, first = firsts.setdefault(cell.configuration, (cell.title, found))
+        differs = difference(first, found)
+        if differs is not None:
+            raise SafeclError(
+                f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; delete the folder of the wrong "
+                "one, and run the sweep again where all machines have the same pictures and weights."
+            )

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 
 from safecl.engine.folder import read_json
 from safecl.errors import SafeclError, Stopped
-from safecl.experiments.identity import find_done
+from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.sweep import cluster as sweep_ray
 from safecl.experiments.sweep import sweep
@@ -265,6 +265,21 @@ def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, 
     assert [path.name for path in (tmp_path / "all").iterdir()] == [first.name]
     shutil.rmtree(folder)  # nothing new can be learned: what is done stands
     assert find_done(both.cells, tmp_path / "all") == {first.name}
+
+
+def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, class_folder: Any, paint: Any) -> None:
+    folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
+    both = plan(tmp_path, base={"stream": stream, "device": "cpu", "preset": "simplecil"}, grid={"seed": [0, 1]})
+    for cell in both.cells:
+        launch(cell.settings, tmp_path / "all" / cell.name)
+    check_rows(both.cells, tmp_path / "all")
+    shutil.rmtree(tmp_path / "all" / both.cells[1].name)
+    paint(next((folder / "train" / "a").iterdir()), 99)
+    launch(both.cells[1].settings, tmp_path / "all" / both.cells[1].name)
+    shutil.rmtree(folder)  # the machine that writes the table cannot read them
+    with pytest.raises(SafeclError, match=r"seed=0 and seed=1 in .* cannot be averaged: other data: training pictures"):
+        run_sweep(both, tmp_path / "all", show="quiet")
 
 
 def test_replaced_weights_are_never_averaged_with_the_old_ones(tmp_path: Path, weights: Any) -> None:
