@@ -366,6 +366,20 @@ def test_a_model_of_one_class_says_what_it_can_answer(
     assert code == 0 and "knows one class, so it answers only or unknown" in error
 
 
+def test_a_method_that_cannot_judge_itself_shows_no_leave_one_out_accuracy(
+    say: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    for name, shown in (("simplecil", True), ("finetune", False)):
+        model, page = tmp_path / f"{name}.safecl", tmp_path / f"{name}.html"
+        made = [word for word, after in zip(MAKE, [*MAKE[1:], ""], strict=True) if "method." not in word + after]
+        code, learned, _ = say("learn", "one", "--model", str(model), "--method", name, *made)
+        assert code == 0 and ("cannot judge itself" not in learned) is shown
+        _, told, _ = say("inspect", str(model))
+        say("inspect", str(model), "--page", str(page))
+        for text in (learned, told, page.read_text(encoding="utf-8")):
+            assert ("leave-one-out" in text.lower()) is shown
+
+
 def test_inspect_tells_what_was_done_and_what_is_left(
     say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
 ) -> None:
