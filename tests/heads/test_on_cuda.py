@@ -53,7 +53,7 @@ def test_gaussians_sample_the_same_features() -> None:
     for device in (CPU, CUDA):
         gaussians = ClassGaussians(24).to(device)
         gaussians.add(FEATURES.to(device), TARGETS.to(device))
-        gaussians.transform(2 * torch.eye(24, device=device), torch.ones(24, device=device))
+        gaussians.shift(torch.ones(gaussians.classes, 24, device=device))
         features, targets = gaussians.sample(7, generator(1), scale=[0.5] * 5)
         assert features.device.type == targets.device.type == device.type
         found.append(features.cpu())
