@@ -19,6 +19,7 @@ from safecl.classifier.calibrate import (
     recalled,
     threshold,
 )
+from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
 from safecl.methods.ranpac import RanPAC
 from safecl.methods.safe import SAFE
@@ -188,3 +189,23 @@ def test_the_only_picture_of_a_class_judges_nothing(new_model: Callable[..., Any
     assert model._fitted.header["calibration"]["pictures"] == 5
     model.learn(*lesson("a", 1, seed=2))  # its second one
     assert model._fitted.header["calibration"]["pictures"] == 7
+
+
+@pytest.mark.parametrize("name", ["ranpac", "simplecil"])
+def test_a_picture_that_was_learned_again_is_left_out_with_its_twin(
+    name: str, new_model: Callable[..., Any], lesson: Callable[..., Any]
+) -> None:
+    """Its logits are those of a model that has learned all the others twice."""
+    images, labels = lesson("abc", 4)
+    whole, rest = (new_model(name, pet="none" if name == "ranpac" else None) for _ in range(2))
+    rows = [i for i in range(len(labels)) if i % 4]  # without the first of each class, which are left out together
+    for _ in range(2):
+        whole.partial_fit(images, labels)
+        rest.partial_fit(images[rows], [labels[i] for i in rows])
+    method, kept = whole._fitted.method(whole._backbone(), learning=True), whole._fitted.state.kept
+    assert len(kept["targets"]) == 24
+    found = left_out_logits(method, recalled(method, kept, torch.arange(24)), kept["targets"])[::4].reshape(2, 3, 3)
+    wanted = torch.cat([main for _, main in rest._logits(unlabelled(images[::4]))]).expand(2, 3, 3)
+    if name == "simplecil":  # leaves them out of their own class alone
+        found, wanted = found.diagonal(dim1=1, dim2=2), wanted.diagonal(dim1=1, dim2=2)
+    assert torch.allclose(found, wanted, atol=0.02 if name == "ranpac" else 1e-3)

@@ -41,9 +41,11 @@ class CosineHead(nn.Module):
             return z
         if not torch.allclose(self.weight, self.centroids(), atol=1e-5):  # the weight vectors are not the centroids
             return z
-        targets = self.left_out[0]
-        rest = self.sums[targets] - (f if self.unit else features)  # zeros where a class has one picture
-        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * (self.counts[targets] > 1)
+        targets, groups, _ = self.left_out
+        together = ((groups[:, None] == groups) & (targets[:, None] == targets)).to(f)
+        rest = self.sums[targets] - together @ (f if self.unit else features)
+        some = self.counts[targets] > together.sum(dim=1)  # of the class are left
+        own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * some
         return z.scatter(1, targets[:, None], own[:, None])
 
     def observe(self, features: Tensor, targets: Tensor) -> None:

@@ -27,8 +27,8 @@ def leaving_out(
 
     ``targets`` (N,): class indices; ``groups`` (N,): numbers of groups; ``included``: by the name of a ridge head, the
     rows (N, M) that its statistics have of these pictures, where these are not the projected features that it is asked
-    about. Exact for ridge heads, given β and the rows. Cosine heads whose weights are centroids leave out each picture
-    alone. Other heads answer as usual.
+    about. Exact for ridge heads, given β and the rows. Cosine heads whose weights are centroids leave out the
+    pictures of a group from their own class alone. Other heads answer as usual.
     """
     heads = {name: head for name, head in module.named_modules() if isinstance(head, RidgeHead | CosineHead)}
     try:
