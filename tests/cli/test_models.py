@@ -243,13 +243,15 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path
             continue
 
 
-def test_a_finished_run_becomes_a_model_that_goes_on_learning(
-    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+@pytest.mark.parametrize("statistics", ["following", "shared"])
+def test_a_finished_run_becomes_a_model_that_goes_on_learning_and_forgets(
+    statistics: str, say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
 ) -> None:
     from safecl.experiments.launch import run
 
     words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.policy.pilot=false",
-             "train.epochs=1", "device=cpu", "stream.cache=false"]  # fmt: skip
+             "train.epochs=1", "device=cpu", "stream.cache=false",
+             f"method.answer.statistics={statistics}"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
     code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
     assert code == 0 and "knows 4 classes" in said, error
@@ -261,6 +263,9 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning(
     assert answers.tolist() == [line["predicted"]["safe"] for line in predictions]
     code, said, error = say("learn", "two", "--model", str(tmp_path / "m.safecl"), "-q")
     assert code == 0 and "knows 6 now" in said, error
+    model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    model.forget(model.classes_[0])
+    assert set(model.predict([line["picture"] for line in predictions])) <= {*model.classes_}
 
 
 def test_a_model_with_a_setting_of_another_version_is_refused_in_one_sentence(
