@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from safecl.classifier.store import HEADER, ModelFile, locked, rewrite_header
+from safecl.classifier.place import locked, rewrite_header
+from safecl.classifier.store import HEADER, ModelFile
 from safecl.cli import main as cli
 
 MAKE = [

@@ -18,9 +18,9 @@ from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
 from safecl.classifier.model import Model, new_header
+from safecl.classifier.place import check_path, locked
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
-from safecl.classifier.store import check_path, locked
 from safecl.configure.layers import canonical, overlay
 from safecl.configure.words import nested
 from safecl.engine.device import choose_device, choose_precision

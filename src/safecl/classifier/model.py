@@ -14,9 +14,10 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.history import after, check_not_frozen, step
+from safecl.classifier.place import write_model
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
-from safecl.classifier.store import Header, ModelFile, write_model
+from safecl.classifier.store import Header, ModelFile
 from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
 from safecl.methods.catalog import make_method, method_class

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from safecl.classifier.store import ModelFile, check_path, locked, rewrite_header
+from safecl.classifier.place import check_path, locked, rewrite_header
+from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
