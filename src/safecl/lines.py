@@ -2,14 +2,15 @@
 
 import codecs
 import re
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-from rich.text import Text
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # answering from an exported file needs no rich
     from rich.console import Console
+    from rich.text import Text
 
+MAX_NAMES = 5  # names that a sentence lists
 NBSP = "\u00a0"
 UNIT = re.compile(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)")  # between a number and its unit or error
 # What stands for a character that an encoding lacks.
@@ -43,13 +44,18 @@ def spelt(text: str, encoding: str | None) -> str:
     return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in text.split(NBSP))
 
 
-def text_for(console: "Console", text: str, style: str = "") -> Text:
+def text_for(console: "Console", text: str, style: str = "") -> "Text":
     """Text in the console's encoding, with usual spaces; it is broken inside a word only where it must be."""
+    from rich.text import Text
+
     return Text(plain(spelt(text, console.encoding)), style=style, overflow="fold")
 
 
 def print_sentence(console: "Console", text: str, style: str = "") -> None:
     """Print a sentence in lines of whole words, however long; a number stays with its unit and its error."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
     lines: list[str] = []
     for paragraph in UNIT.sub(NBSP, spelt(text, console.encoding)).split("\n"):
         line = ""
@@ -60,3 +66,16 @@ def print_sentence(console: "Console", text: str, style: str = "") -> None:
             line += gap + word
         lines.append(line)
     console.print(Text(plain("\n".join(lines)), style=style), soft_wrap=True)
+
+
+def naming(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
+    return ", ".join(listed[:MAX_NAMES]) + more
+
+
+def warn_omitted(names: Sequence[str], noun: str, why: str) -> None:
+    if names:
+        are = f"{counted(len(names), noun)} {'is' if len(names) == 1 else 'are'}"
+        warnings.warn(f"{are} omitted {why}: {naming(names)}.", stacklevel=4)

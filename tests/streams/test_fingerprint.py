@@ -13,7 +13,8 @@ from PIL import Image
 
 from safecl.streams.drawn.glyphs import GlyphPictures
 from safecl.streams.pictures.cache import cached
-from safecl.streams.pictures.files import MAX_TRACED, File, FilePictures
+from safecl.streams.pictures.files import MAX_TRACED, FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join
 from safecl.streams.sources.arrays import Images, from_hugging_face, from_torch
 from safecl.streams.sources.folder import read_folder

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from safecl.classifier.calibrate import expected_error, probabilities, reliability, unknown_score
 from safecl.engine.device_loader import moved
 from safecl.methods.method import Method
+from safecl.runtime.answer import Answer
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
 
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a model says of one picture. ``opinions``: the likeliest classes of each output, with probabilities."""
-
-    label: Label
-    probability: float
-    unknown: bool
-    nearest: list[tuple[Label, float]]
-    opinions: dict[str, list[tuple[Label, float]]]
-    weights: dict[str, float]  # of the slow and the fast learner in the answer, where the method has them
-    score: float  # how known the picture looks; unknown if below ``threshold``
-    threshold: float
 
 
 @torch.no_grad()

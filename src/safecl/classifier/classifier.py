@@ -13,7 +13,7 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
-from safecl.classifier.answers import Answer, answers_of, logits_of
+from safecl.classifier.answers import answers_of, logits_of
 from safecl.classifier.calibrate import probabilities, threshold, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
@@ -30,6 +30,7 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.methods.method import Method
+from safecl.runtime.answer import Answer
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.sources.arrays import plain_label

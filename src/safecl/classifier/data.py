@@ -1,7 +1,7 @@
 """Pictures from anything a person holds: a folder, a table, paths, arrays, images, a torch or Hugging Face dataset."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from torch import Tensor
 from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
 from safecl.streams.pictures.decode import EXTENSIONS
-from safecl.streams.pictures.files import File, FilePictures, printable
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.sources.arrays import Images, array_pictures, hub_pictures, plain_label, torch_pictures
-from safecl.streams.sources.folder import read_folder, scan
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.sources.table import read_manifest
 
 MAX_HELD_BYTES = 512 << 20  # bytes of decoded pictures that are held in RAM
@@ -70,16 +71,6 @@ def unlabelled(data: Any) -> Pictures:
     return _with_labels(items, [""] * len(items))
 
 
-def picture_files(path: str | Path) -> Iterator[File]:
-    """Every picture below a folder in the order of sorted names; ``path`` itself if it is no folder."""
-    entries = (entry.file for entry in scan(Path(path))) if os.path.isdir(path) else iter([File.at(path)])
-    first = next(entries, None)
-    if first is None:
-        raise SafeclError(f"There is no picture in {printable(path)}.")
-    yield first
-    yield from entries
-
-
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
     """The pictures with their decoded views held in RAM, or on disk where there are too many."""
     side = pictures.side(transform)
@@ -114,6 +105,7 @@ def _with_labels(data: Any, labels: Sequence[Any]) -> Pictures:
     if len(items) != len(labels):
         raise SafeclError(f"There are {len(items)} pictures and {len(labels)} labels; give one label per picture.")
     named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
-    if items and all(isinstance(item, str | os.PathLike) for item in items):
-        return FilePictures([File.at(os.path.expanduser(item)) for item in items], named)
+    if items and all(isinstance(item, str | os.PathLike | File) for item in items):
+        files = [item if isinstance(item, File) else File.at(os.path.expanduser(item)) for item in items]
+        return FilePictures(files, named)
     return Images(items, named)

@@ -36,9 +36,8 @@ from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
-from safecl.lines import counted
+from safecl.lines import counted, naming
 from safecl.methods.method import Method
-from safecl.streams.check import naming
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
 from safecl.streams.stream import Session

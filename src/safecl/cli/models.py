@@ -86,7 +86,7 @@ def predict(
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
     ModelFile(model)
     from safecl.classifier.classifier import ContinualClassifier
-    from safecl.cli.model_words import predict_all
+    from safecl.cli.answer_words import predict_all
 
     classifier = ContinualClassifier.load(model, device=device)
     return 0 if predict_all(files, classifier, model, unknown, form, explain) else 2

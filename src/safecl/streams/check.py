@@ -1,6 +1,5 @@
 """Which pictures may come in: what is wrong with them is found before anything is learned."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +10,14 @@ from typing import Literal, TypeAlias, TypedDict
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.lines import counted
+from safecl.lines import counted, naming, warn_omitted
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import Dataset
 from safecl.streams.datasets.plans import SEEDED
 from safecl.streams.labels import label_problems, sorted_classes
 from safecl.streams.pictures.decode import UnreadableError
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import Label, Pictures, Selection
 from safecl.streams.pictures.load import readers
 from safecl.streams.settings import Duplicates, Unreadable
@@ -26,7 +26,6 @@ from safecl.streams.stream import split as draw_split
 
 Refuse: TypeAlias = Callable[[str], None]
 One: TypeAlias = tuple[Pictures, int]
-MAX_NAMES = 5  # names that a sentence lists
 TAIL_BYTES = 4096  # bytes at the end of a file: headers are often equal, ends are not
 
 
@@ -229,19 +228,6 @@ def unreadable_pictures(bad: Sequence[tuple[One, str]]) -> str:
     named = [(pictures.where(i), why) for (pictures, i), why in bad]
     names = naming(f"{where[:-1]}; {why})" if where.endswith(")") else f"{where} ({why})" for where, why in named)
     return f"{counted(len(bad), 'picture', 'pictures')} cannot be read: {names}; remove or replace {them}{hint}"
-
-
-def naming(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
-    return ", ".join(listed[:MAX_NAMES]) + more
-
-
-def warn_omitted(names: Sequence[str], noun: str, why: str) -> None:
-    if names:
-        are = f"{counted(len(names), noun)} {'is' if len(names) == 1 else 'are'}"
-        warnings.warn(f"{are} omitted {why}: {naming(names)}.", stacklevel=4)
 
 
 def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:

@@ -14,7 +14,8 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, cache_folder, cached, default_limit
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.pictures.load import batches
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path, paint) -> None:

@@ -10,7 +10,8 @@ from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join, pixels, plain_view
 
 

@@ -75,7 +75,8 @@ class Dataset:
     def read(self, place: Path) -> "Collection":
         """The pictures in a prepared folder, as published (not turned upright); classes are the sorted folder names."""
         from safecl.streams.collection import Collection  # torch is imported there, and listing datasets is quick
-        from safecl.streams.sources.folder import labelled, scan
+        from safecl.streams.pictures.find import scan
+        from safecl.streams.sources.folder import labelled
 
         if self.reader is not None:
             found: Collection = self.reader(place)

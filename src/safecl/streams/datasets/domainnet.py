@@ -40,7 +40,8 @@ def plan(sources: Sequence[Source]) -> Plan:
 def read(place: Path) -> "Collection":
     """By the lists ``domain/class/file label``; classes are the folder names, in the order of the label numbers."""
     from safecl.streams.collection import Collection
-    from safecl.streams.pictures.files import File, FilePictures
+    from safecl.streams.pictures.files import FilePictures
+    from safecl.streams.pictures.find import File
 
     listed = {part: [line for domain in DOMAINS for line in lines(place, domain, part)] for part in ("train", "test")}
     names: dict[int, str] = {}

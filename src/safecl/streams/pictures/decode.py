@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -127,3 +128,25 @@ def rgb(image: Image.Image) -> Image.Image:
     elif image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
+    """uint8 as it is, floats in [0, 1] scaled to 0…255."""
+    if array.dtype == np.uint8:
+        return array
+    if np.issubdtype(array.dtype, np.floating) and array.size and array.min() >= 0 and array.max() <= 1:
+        return (array * 255).round().astype(np.uint8)
+    raise SafeclError(f"The values of {name} must be uint8, or floats between 0 and 1; they are {array.dtype}.")
+
+
+def as_image(item: Any, name: str) -> Image.Image:
+    """An image, tensor (C, H, W) or array (H, W[, C]) as RGB."""
+    if hasattr(item, "detach"):
+        item = item.detach().cpu()
+        item = (item.permute(1, 2, 0) if item.ndim == 3 else item).numpy()
+    if isinstance(item, np.ndarray):
+        item = Image.fromarray(as_bytes(item, name).squeeze())
+    if not isinstance(item, Image.Image):
+        raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
+    check_shape(item.size, name)
+    return rgb(item)

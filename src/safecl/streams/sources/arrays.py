@@ -11,7 +11,7 @@ from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.labels import Label
-from safecl.streams.pictures.decode import UnreadableError, check_shape, rgb
+from safecl.streams.pictures.decode import as_bytes, as_image, check_shape
 from safecl.streams.pictures.images import ArrayPictures, Pictures
 from safecl.streams.stream import Stream
 
@@ -202,28 +202,6 @@ def array_pictures(images: Any, labels: Sequence[Any]) -> ArrayPictures:
     array = as_bytes(array, "the pictures")
     named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
     return ArrayPictures(np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:3], 3))), named)
-
-
-def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
-    """uint8 as it is, floats in [0, 1] scaled to 0…255."""
-    if array.dtype == np.uint8:
-        return array
-    if np.issubdtype(array.dtype, np.floating) and array.size and array.min() >= 0 and array.max() <= 1:
-        return (array * 255).round().astype(np.uint8)
-    raise SafeclError(f"The values of {name} must be uint8, or floats between 0 and 1; they are {array.dtype}.")
-
-
-def as_image(item: Any, name: str) -> Image.Image:
-    """An image, tensor (C, H, W) or array (H, W[, C]) as RGB."""
-    if isinstance(item, torch.Tensor):
-        item = item.detach().cpu()
-        item = (item.permute(1, 2, 0) if item.ndim == 3 else item).numpy()
-    if isinstance(item, np.ndarray):
-        item = Image.fromarray(as_bytes(item, name).squeeze())
-    if not isinstance(item, Image.Image):
-        raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
-    check_shape(item.size, name)
-    return rgb(item)
 
 
 def plain_label(value: Any, name: str) -> Label:

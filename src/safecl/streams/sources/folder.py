@@ -3,26 +3,20 @@
 ``PATH/class/picture``, ``PATH/train|test/class/picture`` or, with domains, ``PATH[/train|test]/domain/class/picture``.
 """
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from safecl.errors import SafeclError
-from safecl.streams.check import Rules, collect, warn_omitted
+from safecl.lines import warn_omitted
+from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
-from safecl.streams.pictures.decode import EXTENSIONS, UNREAD
-from safecl.streams.pictures.files import File, FilePictures, as_text, printable
+from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import Found, as_text, printable, scan
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that exists is the test split
-
-
-class Found(NamedTuple):
-    """A picture file and the folders between the top and itself."""
-
-    folders: tuple[str, ...]
-    file: File
 
 
 def read_folder(path: str | Path, *, protocol: str | None = None, **rules: Unpack[Rules]) -> Collection:
@@ -74,36 +68,6 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
     if train is None or not (alone or any(entry.is_dir() for entry in train.iterdir())):
         return top, None
     return train, next((names[name] for name in TEST if name in names), None)
-
-
-def scan(top: Path) -> Iterator[Found]:
-    """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle."""
-    unread: list[str] = []
-    yield from _scan(os.fspath(top), (), (), unread)
-    why = "of a kind that is not read, unlike JPEG and PNG"
-    warn_omitted([printable(path) for path in unread], "picture", why)
-
-
-def _scan(
-    path: str, folders: tuple[str, ...], above: tuple[tuple[int, int], ...], unread: list[str]
-) -> Iterator[Found]:
-    try:
-        here = os.stat(path)
-        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-    except OSError as error:
-        raise SafeclError(f"The folder {printable(path)} cannot be read: {error.strerror or error}.") from None
-    identity = (here.st_dev, here.st_ino)
-    if identity in above:
-        return
-    for entry in entries:
-        if entry.name.startswith(".") or entry.name == "__MACOSX":
-            continue
-        if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
-            yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity), unread)
-        elif (ending := os.path.splitext(entry.name)[1].lower()) in UNREAD:
-            unread.append(entry.path)
-        elif ending in EXTENSIONS:
-            yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
 
 
 def looks_like_domains(found: Sequence[Found]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, Unpack
 from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
-from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import Label
 from safecl.streams.sources.folder import TEST, TRAIN
 

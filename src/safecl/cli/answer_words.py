@@ -1,0 +1,130 @@
+"""What ``safecl predict`` prints, whatever answers: a model or an exported file. No torch is imported."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from safecl.cli.terminal import say
+from safecl.errors import SafeclError
+from safecl.lines import counted, naming
+from safecl.report.table import NONE
+from safecl.runtime.answer import Answer
+from safecl.streams.pictures.decode import UnreadableError, decode
+from safecl.streams.pictures.find import File, picture_files, printable
+
+CHUNK = 256  # pictures that are classified at a time
+
+
+class Answering(Protocol):
+    """Whatever answers."""
+
+    @property
+    def classes_(self) -> Any: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    def prepare(self) -> None: ...
+    def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
+
+
+def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> bool:
+    """Print an answer for every picture as soon as it is known; False if one could not be answered."""
+    model.prepare()
+    if len(model.classes_) == 1:
+        say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
+    learners = model.outputs[:-1] if explain else ()
+    more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
+    heads = ["picture", "label", "probability", "unknown", "error", *more]
+    table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
+    if form == "csv":
+        table.writeheader()
+    bad: list[str] = []
+    files = _files(words)
+    while chunk := list(islice(files, CHUNK)):
+        for file, answer in zip(chunk, _answers(model, chunk, unknown, explain), strict=True):
+            name = printable(file.path)
+            if isinstance(answer, str):
+                bad.append(f"{name} ({answer})")
+            if form == "csv":
+                table.writerow(_csv_row(name, answer, learners))
+            else:  # one line, however long: it may be read by another program
+                print(_json_line(name, answer) if form == "jsonl" else "\n".join(_table_lines(name, answer)))
+            sys.stdout.flush()
+    if bad:
+        these = counted(len(bad), "file or folder", "files or folders")
+        say(f"safecl: {these} could not be answered: {naming(bad)}.", err=True)
+    return not bad
+
+
+def _files(words: Iterable[str]) -> Iterator[File]:
+    for word in words:
+        if word == "-":
+            yield from (File.at(line.rstrip("\n")) for line in sys.stdin if line.strip())
+            continue
+        try:
+            yield from picture_files(word)
+        except SafeclError as error:
+            yield File(word, word, -1, 0, str(error).rstrip("."))
+
+
+def _answers(model: Answering, files: list[File], unknown: float, explain: bool) -> Iterator[Answer | str]:
+    """The answer to each picture, or why there is none."""
+    answers: dict[int, Answer | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
+
+    def ask() -> None:
+        good = [i for i in range(len(files)) if i not in answers]
+        found = model.answers([files[i] for i in good], unknown=unknown, detail=explain) if good else ()
+        answers.update(zip(good, list(found), strict=True))
+
+    try:
+        ask()
+    except SafeclError:  # one of them cannot be decoded
+        for i, file in enumerate(files):
+            try:
+                decode(file.read(), printable(file.path))
+            except SafeclError as error:
+                answers.setdefault(i, error.reason if isinstance(error, UnreadableError) else str(error))
+        ask()
+    return (answers[i] for i in range(len(files)))
+
+
+def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
+    """Answer, how sure, name; and, where there are opinions, one line for each output."""
+    if isinstance(answer, str):
+        yield f"{NONE:<24} {'':>6}  {name}: {answer}"
+        return
+    if answer.unknown:  # without a number: the probability is among the known classes
+        yield f"{'unknown':<24} {'':>6}  {name}  (most similar: {answer.label})"
+    else:
+        yield f"{answer.label!s:<24} {100 * answer.probability:>4.0f} %  {name}"
+    for output, top in answer.opinions.items():
+        weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
+        yield f"    {output}{weight}: {', '.join(f'{label} {100 * p:.0f} %' for label, p in top[:3])}"
+
+
+def _json_line(name: str, answer: Answer | str) -> str:
+    said: dict[str, Any] = {"picture": name}
+    if isinstance(answer, str):
+        said["error"] = answer
+    else:
+        said |= {"label": answer.label, "probability": round(answer.probability, 6), "unknown": answer.unknown}
+        if answer.opinions:
+            said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
+    return json.dumps(said, ensure_ascii=False)
+
+
+def _csv_row(name: str, answer: Answer | str, learners: Sequence[str]) -> dict[str, Any]:
+    """Of each of the ``learners`` its class, its probability, and its weight in the answer."""
+    if isinstance(answer, str):
+        return {"picture": name, "error": answer}
+    row = {"picture": name, "label": answer.label, "probability": f"{answer.probability:.6f}"}
+    row["unknown"] = int(answer.unknown)
+    for learner in learners:
+        label, p = answer.opinions[learner][0]
+        row |= {learner: label, f"{learner}_probability": f"{p:.6f}"}
+        if learner in answer.weights:
+            row[f"{learner}_weight"] = f"{answer.weights[learner]:.6f}"
+    return row

@@ -1,0 +1,1 @@
+"""Answers from an exported file, with numpy, pillow and onnxruntime alone."""
