@@ -215,6 +215,26 @@ def test_a_word_is_a_name_or_a_file(tmp_path: Path, vit: VisionTransformer) -> N
     assert load_backbone(file).digest == load_backbone(BackboneSettings(weights=file)).digest
 
 
+def test_the_size_of_the_input_can_be_given_beside_a_name_or_settings() -> None:
+    for given in ("micro", BackboneSettings(image_size=64)):
+        assert load_backbone(given, image_size=96).digest == load_backbone(BackboneSettings(image_size=96)).digest
+    for wrong, said in ((0, "must be above 0"), (100, "try 96"), ("big", "a whole number is needed")):
+        with pytest.raises(SafeclError, match=rf"backbone.image_size={wrong}.* {said}\.?$"):
+            load_backbone("micro", image_size=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "images",
+    [torch.rand(2, 3, 16, 32), torch.rand(2, 3, 64, 64), torch.rand(2, 1, 16, 16), torch.rand(3, 16, 16),
+     torch.zeros(2, 3, 16, 16, dtype=torch.uint8)],
+)  # fmt: skip
+def test_pictures_of_another_size_or_kind_are_refused_in_a_sentence(
+    images: Tensor, make_backbone: Callable[..., Backbone]
+) -> None:
+    with pytest.raises(SafeclError, match=r"^tiny takes .* \(N, 3, 16, 16\), not \(.*\) of \w+; .*image_size=SIDE\.$"):
+        make_backbone().features(images)
+
+
 # -- sizes and normalisation ----------------------------------------------------------------------------------------
 
 

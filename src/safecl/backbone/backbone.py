@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.layers import use_layers
 from safecl.backbone.view import Inserted, Once, shared_view, tokens
+from safecl.errors import SafeclError
 
 PerChannel: TypeAlias = tuple[float, ...]
 
@@ -81,6 +82,12 @@ class Backbone:
         self, images: Tensor, count: int, view: VisionTransformer | None = None, **inserted: Unpack[Inserted]
     ) -> Tensor:
         """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d)."""
+        if images.ndim != 4 or images.shape[1:] != (3, self.size, self.size) or not images.is_floating_point():
+            given = f"{tuple(images.shape)} of {str(images.dtype).removeprefix('torch.')}"
+            raise SafeclError(
+                f"{self.name} takes pictures in [0, 1] of shape (N, 3, {self.size}, {self.size}), not {given}; resize "
+                "them, or load it with image_size=SIDE."
+            )
         # The same tensor again for the same pictures: by its identity views know that these are embedded already.
         pictures = self._prepared(images, self._normalise)
         return tokens(self._ptm if view is None else view, pictures, count, **inserted).float()

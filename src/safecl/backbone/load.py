@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import timm
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from timm.models import vision_transformer
@@ -20,6 +21,7 @@ from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
 from safecl.backbone.settings import EMBEDDED, PAPER, SIZES, SUFFIXES, BackboneSettings, embedded_weights, short_form
 from safecl.errors import SafeclError, unknown
+from safecl.settings import explain
 
 NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviation of pixels in [0, 1]
     "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
@@ -28,17 +30,24 @@ NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviati
 }
 
 
-def load_backbone(settings: str | BackboneSettings) -> Backbone:
-    """The network by its settings, or by the name of a timm ViT, ``safecl_micro``, or a weight file with metadata."""
-    if isinstance(settings, str):
-        settings = BackboneSettings.model_validate(short_form(settings))
+def load_backbone(settings: str | BackboneSettings, *, image_size: int | None = None) -> Backbone:
+    """The network by its ``settings``, or by the name of a timm ViT, ``safecl_micro``, or a weight file with metadata.
+
+    ``image_size``: side of the input; that of the settings, or the network's own, if not given.
+    """
+    values = short_form(settings) if isinstance(settings, str) else settings.model_dump()
+    given = {} if image_size is None else {"image_size": image_size}
+    try:
+        settings = BackboneSettings.model_validate({**values, **given})
+    except ValidationError as error:
+        raise explain(error.errors()[0], "backbone.image_size") from None
     file = _weight_file(settings)
     facts = _metadata(file) if file is not None else {}
     name = facts.get("timm_model", settings.name)
     try:
         options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
-        given = {key: facts[key].strip("()[]").split(",") for key in ("mean", "std") if key in facts}
-        own: dict[str, PerChannel] = {key: tuple(map(float, numbers)) for key, numbers in given.items()}
+        texts = {key: facts[key].strip("()[]").split(",") for key in ("mean", "std") if key in facts}
+        own: dict[str, PerChannel] = {key: tuple(map(float, numbers)) for key, numbers in texts.items()}
     except (TypeError, ValueError) as error:
         raise SafeclError(f"The metadata of the weight file {file} cannot be read ({error}).") from error
     if settings.image_size is not None:
