@@ -1,12 +1,14 @@
 """The face of scikit-learn: its own checks, clone, pipelines and cross-validation."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn
 import sklearn.metrics
+from PIL import Image
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -16,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.errors import SafeclError
 
 TINY = {"backbone.weights": "random"}
 
@@ -96,6 +99,49 @@ def test_clones_pipelines_and_cross_validation(new_model: Any, lesson: Any) -> N
     with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
         model.set_params(nothing=1)
     assert model.set_params(epochs=2).get_params()["epochs"] == 2
+
+
+@pytest.fixture(scope="module")
+def files(lesson: Any, tmp_path_factory: Any) -> tuple[list[str], list[str]]:
+    """Paths and labels of six pictures of each of three classes."""
+    folder, (images, labels) = tmp_path_factory.mktemp("files"), lesson("abc", 6)
+    paths = [str(folder / f"{i:02}.png") for i in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        Image.fromarray(image).save(path)
+    return paths, labels
+
+
+def test_paths_may_come_in_any_array_or_column(files: Any, new_model: Any) -> None:
+    paths, labels = files
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"path": paths, "label": labels}, index=range(50, 50 + len(paths)))
+    model = new_model("ranpac")
+    model.learn(table["path"], table["label"])
+    expected = model.predict_proba(paths)
+    forms = {
+        "words": np.array(paths), "objects": np.array(paths, dtype=object), "column": table["path"],
+        "table": table[["path"]], "string": table["path"].astype("string"), "category": table["path"].astype("category"),
+        "Path": np.array([Path(path) for path in paths]), "numpy words": list(np.array(paths)), "tuple": tuple(paths),
+    }  # fmt: skip
+    for name, form in forms.items():
+        assert (model.predict_proba(form) == expected).all(), name
+        assert model.score(form, table["label"]) == model.score(paths, labels), name
+    assert (model.predict(np.array(paths[0])) == model.predict(paths[0])).all()
+    images = np.empty(2, dtype=object)
+    images[:] = [Image.open(path).resize((20 + i, 24)) for i, path in enumerate(paths[:2])]
+    assert model.predict(images).tolist() == model.predict(list(images)).tolist()
+    with pytest.raises(SafeclError, match=r"Picture 1 is a float, and others are paths; give all pictures in one form"):
+        model.predict(np.array([paths[0], float("nan")], dtype=object))
+    with pytest.raises(SafeclError, match="The label of picture 0 is nan"):
+        model.learn(np.array(paths[:1]), [float("nan")])
+
+
+def test_cross_validation_takes_paths(files: Any, new_model: Any) -> None:
+    paths, labels = files
+    pandas = pytest.importorskip("pandas")
+    for X in (np.array(paths), pandas.Series(paths), pandas.DataFrame({"path": paths})):
+        scores = cross_val_score(new_model("ranpac"), X, pandas.Series(labels), cv=2, error_score="raise")
+        assert scores.mean() > 0.9
 
 
 def test_partial_fit_is_a_session_and_fit_starts_anew(new_model: Any, lesson: Any) -> None:

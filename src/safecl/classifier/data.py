@@ -12,7 +12,7 @@ from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
-from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.pictures.decode import EXTENSIONS, FURTHER
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
@@ -28,6 +28,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
     """Pictures of what ``ContinualClassifier.learn`` takes, and a name for them; unreadable files are omitted."""
     if isinstance(data, Pictures):
         return data, "pictures"
+    data, labels = listed(data), listed(labels)
     if labels is None and isinstance(data, str | os.PathLike):
         return _from_path(Path(data).expanduser())
     if labels is None and isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray | Tensor):
@@ -53,6 +54,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
 
 def unlabelled(data: Any) -> Pictures:
     """Pictures without labels: one picture or path, a folder of pictures, or any collection of them."""
+    data = listed(data)
     if isinstance(data, Pictures):
         return data
     if isinstance(data, str | os.PathLike):
@@ -69,6 +71,15 @@ def unlabelled(data: Any) -> Pictures:
         raise SafeclError(f"A {type(data).__name__} is no picture; give paths, images, arrays or a dataset.")
     items = [item[0] if isinstance(item, tuple) else item for item in (data[i] for i in range(len(data)))]
     return _with_labels(items, [""] * len(items))
+
+
+def listed(data: Any) -> Any:
+    """A list, where ``data`` is an array or a column of a table that holds paths, images or words; else ``data``."""
+    if hasattr(data, "to_numpy"):  # of pandas or polars
+        data = data.to_numpy()
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in "OUT":
+        return data
+    return (data[:, 0] if data.ndim == 2 and data.shape[1] == 1 else data).tolist()
 
 
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:
@@ -89,7 +100,7 @@ def hashes(pictures: Pictures) -> Tensor:
 def _from_path(path: Path) -> tuple[Pictures, str]:
     name = printable(path.resolve().name)
     if path.is_file():
-        if path.suffix.lower() in EXTENSIONS:
+        if path.suffix.lower() in EXTENSIONS | FURTHER.keys():
             raise SafeclError(f"{printable(path)} is a picture; give a folder with one folder of pictures per class.")
         if path.suffix.lower() not in TABLES:
             raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV or Parquet table.")
@@ -105,7 +116,11 @@ def _with_labels(data: Any, labels: Sequence[Any]) -> Pictures:
     if len(items) != len(labels):
         raise SafeclError(f"There are {len(items)} pictures and {len(labels)} labels; give one label per picture.")
     named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
-    if items and all(isinstance(item, str | os.PathLike | File) for item in items):
+    others = [i for i, item in enumerate(items) if not isinstance(item, str | os.PathLike | File)]
+    if items and not others:
         files = [item if isinstance(item, File) else File.at(os.path.expanduser(item)) for item in items]
         return FilePictures(files, named)
+    if len(others) < len(items):
+        kind = type(items[others[0]]).__name__
+        raise SafeclError(f"Picture {others[0]} is a {kind}, and others are paths; give all pictures in one form.")
     return Images(items, named)
