@@ -120,7 +120,7 @@ def test_paths_may_come_in_any_array_or_column(files: Any, new_model: Any) -> No
     expected = model.predict_proba(paths)
     forms = {
         "words": np.array(paths), "objects": np.array(paths, dtype=object), "column": table["path"],
-        "table": table[["path"]], "string": table["path"].astype("string"), "category": table["path"].astype("category"),
+        "table": table[["path"]], "string": table["path"].astype("string"), "kind": table["path"].astype("category"),
         "Path": np.array([Path(path) for path in paths]), "numpy words": list(np.array(paths)), "tuple": tuple(paths),
     }  # fmt: skip
     for name, form in forms.items():

@@ -117,7 +117,7 @@ def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse:
         if bad:
             refuse(f"{unreadable_pictures([((pictures, i), why) for i, why in bad.items()])}.")
     elif 0 < len(bad) < len(pictures):  # with none left, an error follows
-        warn_omitted([pictures.where(i) for i in bad], "picture", "as unreadable")
+        warn_omitted([f"{pictures.where(i)} ({why})" for i, why in bad.items()], "picture", "as unreadable")
     return [i for i in range(len(pictures)) if i not in bad]
 
 

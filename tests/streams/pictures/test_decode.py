@@ -4,16 +4,20 @@ import io
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageCms
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures import decode as decoding
 from safecl.streams.pictures.decode import decode, size_of
+
+JXL_BOX = b"\0\0\0\x0cJXL \r\n\x87\n"
+MODULES = {"HEIF": "pillow_heif", "JXL": "pillow_jxl", "AVIF": "PIL.AvifImagePlugin"}
 
 
 def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -62,7 +66,21 @@ def test_a_text_with_the_name_of_a_picture_is_named() -> None:
 @settings(max_examples=60)
 @given(
     st.binary(max_size=200),
-    st.sampled_from([b"", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0"]),
+    st.sampled_from(
+        [
+            b"",
+            b"\xff\xd8\xff\xe0",
+            b"\x89PNG\r\n\x1a\n",
+            b"GIF89a",
+            b"BM",
+            b"II*\0",
+            b"\xff\x0a",
+            JXL_BOX,
+            b"\0\0\0\x18ftypheic",
+            b"\0\0\0\x18ftypavif",
+            JXL_BOX + b"\0\0\0\0jxlc",
+        ]
+    ),
 )
 def test_no_bytes_at_all_lead_to_a_traceback(tail: bytes, head: bytes) -> None:
     try:
@@ -177,3 +195,79 @@ def test_exif_rotation_is_applied_to_own_pictures_and_not_to_published_ones() ->
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
 def test_the_size_is_known_without_decoding(kind: str) -> None:
     assert size_of(encoded(gradient((64, 48)), kind), "x") == (64, 48)
+
+
+def phone(kind: str, image: Image.Image, **options: Any) -> bytes:
+    """A picture in a format that not every installation reads."""
+    module = pytest.importorskip(MODULES[kind])
+    if kind == "HEIF":
+        module.register_heif_opener()  # and what saves
+    if kind == "JXL":
+        pytest.importorskip("pillow_jxl.JpegXLImagePlugin")
+    return encoded(image, kind, quality=95, **options)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_formats_of_phones_are_read_upright_by_their_content(kind: str) -> None:
+    image = gradient((64, 48))
+    data = phone(kind, image)
+    assert size_of(data, "x") == (64, 48)
+    assert np.abs(np.asarray(decode(data, "x.jpg"), int) - np.asarray(image, int)).max() < 12
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    data = phone(kind, image, exif=exif.tobytes())
+    # Writers of JPEG XL turn the picture itself, so its readers ignore what the Exif says.
+    turned = (64, 48) if kind == "JXL" else (48, 64)
+    assert decode(data, "x").size == size_of(data, "x") == turned
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_without_its_reader_a_format_of_phones_names_what_reads_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = phone(kind, gradient())
+    monkeypatch.setattr(decoding, "reader", lambda kind: None)
+    name = {"HEIF": "HEIC", "JXL": "JPEG XL"}.get(kind, kind)
+    reads = {"HEIF": "pip install 'safecl[heic]'", "JXL": "pip install 'safecl[jxl]'"}.get(kind, "Pillow 11.3 or newer")
+    assert sentence(data).endswith(f"({name}, which {reads} reads); install that, or convert the picture to JPEG.")
+    assert not decoding.readable(".heic") and decoding.readable(".jpg") and not decoding.readable(".eps")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 16), (64, 48), (513, 300), (256, 256), (4999, 100)])
+@pytest.mark.parametrize("boxes", [False, True])
+def test_the_size_of_a_jpeg_xl_picture_is_known_before_it_is_decoded(size: tuple[int, int], boxes: bool) -> None:
+    pytest.importorskip("pillow_jxl.JpegXLImagePlugin")
+    data = encoded(Image.new("RGB", size), "JXL", use_container=boxes)
+    assert decoding.jpeg_xl_size(data) == size and (data[:2] != b"\xff\x0a") is boxes
+
+
+def test_a_jpeg_xl_picture_that_would_exhaust_the_ram_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "reader", lambda kind: pytest.fail)
+    bits = 0b11 << 1 | (99_999 << 3) | (1 << 33)  # 30 bits of height, and as wide
+    assert "more than" in sentence(b"\xff\x0a" + bits.to_bytes(8, "little"))
+
+
+def wide_gamut() -> bytes:
+    """A profile whose red is as that of no screen: red and green of sRGB are exchanged in it."""
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    for old, new in ((b"rXYZ", b"tmp "), (b"gXYZ", b"rXYZ"), (b"tmp ", b"gXYZ")):
+        at = data.index(old)
+        data[at : at + 4] = new
+    return bytes(data).replace("sRGB".encode("utf-16-be"), "sXYZ".encode("utf-16-be"))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_colours_are_brought_from_their_profile_to_srgb(kind: str, mode: str) -> None:
+    if (kind, mode) == ("JPEG", "RGBA"):
+        return
+    data = encoded(Image.new(mode, (16, 16), (200, 40, 90)), kind, icc_profile=wide_gamut())
+    meant, stored = (np.asarray(decode(data, "x", upright=upright), int)[8, 8] for upright in (True, False))
+    assert np.abs(meant - (40, 200, 90)).max() < 8  # a change of colours as large as any mistake in it would be
+    assert np.abs(stored - (200, 40, 90)).max() < 8
+
+
+@pytest.mark.parametrize("profile", [b"broken", ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_profile_that_says_nothing_new_changes_nothing(profile: bytes, mode: str) -> None:
+    image = gradient().convert(mode)
+    plain, profiled = encoded(image, "JPEG"), encoded(image, "JPEG", icc_profile=profile)
+    assert (np.asarray(decode(plain, "x")) == np.asarray(decode(profiled, "x"))).all()

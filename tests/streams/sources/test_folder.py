@@ -9,6 +9,7 @@ import pytest
 
 from safecl.errors import SafeclError
 from safecl.streams.collection import make_stream
+from safecl.streams.pictures import decode as decoding
 from safecl.streams.sources.folder import read_folder
 
 
@@ -206,6 +207,19 @@ def test_a_class_without_a_readable_picture_is_left_out_and_said(class_folder) -
     (top / "emu" / "x.png").write_text("hello")
     with pytest.warns(UserWarning, match=r"1 class is omitted from .*, with no picture that can be read: 'emu'"):
         assert read_folder(top, unreadable="skip").classes == ("cat", "dog")
+
+
+def test_pictures_that_an_extra_would_read_are_left_out_with_its_name(class_folder, monkeypatch) -> None:
+    top = class_folder({"cat": 3, "dog": 3})
+    for name in ("a.heic", "b.HEIF", "c.jxl", "d.psd"):
+        (top / "cat" / name).write_bytes(b"x")
+    monkeypatch.setattr(decoding, "reader", lambda kind: None)
+    hint = r"\(HEIC, which pip install 'safecl\[heic\]' reads; JPEG XL, which pip install 'safecl\[jxl\]' reads\)"
+    with pytest.warns(UserWarning, match=rf"4 pictures are omitted of a kind that is not read, .* {hint}: .*a\.heic, "):
+        assert len(read_folder(top, test_fraction=0).train) == 6
+    monkeypatch.setattr(decoding, "reader", lambda kind: open)
+    with pytest.warns(UserWarning, match=r"1 picture is omitted of a kind .* PNG: .*d\.psd"):
+        assert len(read_folder(top, test_fraction=0).train) == 9
 
 
 def test_a_class_name_that_is_not_utf8_is_one_sentence(class_folder) -> None:

@@ -23,7 +23,7 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.images import Pictures, Selection, Transform, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
-VERSION = 4  # of the format; stores of another version are not used, and evicted
+VERSION = 5  # of the format and of decoding; stores of another version are not used, and evicted
 GIB = 2**30
 
 

@@ -1,10 +1,13 @@
 """From the bytes of a picture file to an RGB image, or to one sentence on why that is not possible."""
 
+import importlib
 import io
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +18,20 @@ from safecl.errors import SafeclError
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 )
-# Endings of pictures that are not read; files with any other ending are not taken for pictures.
+# Endings of what not every installation reads, and by format: the module, its class of pictures, and what reads it.
+FURTHER = {".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC", ".avif": "AVIF", ".jxl": "JPEG XL"}
+READERS = {
+    "HEIC": ("pillow_heif", "HeifImageFile", "pip install 'safecl[heic]'"),
+    "AVIF": ("PIL.AvifImagePlugin", "AvifImageFile", "Pillow 11.3 or newer"),
+    "JPEG XL": ("pillow_jxl.JpegXLImagePlugin", "JXLImageFile", "pip install 'safecl[jxl]'"),
+}
+# Endings of pictures that are never read; files with any other ending are not taken for pictures.
 UNREAD = frozenset(
-    (".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".eps", ".ico", ".tga", ".exr",
-     ".hdr", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw")
+    (".jp2", ".j2k", ".svg", ".psd", ".eps", ".ico", ".tga", ".exr", ".hdr", ".dng", ".raw", ".cr2", ".cr3", ".nef",
+     ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw")
 )  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
+COLOUR_SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # of colour profiles, by mode
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
 # All that is tried, whatever a file is called: Pillow's reader of EPS, for one, starts Ghostscript.
@@ -42,7 +53,8 @@ class UnreadableError(SafeclError):
 def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
     """The picture in ``data`` as RGB; whatever is not a picture is an UnreadableError that names ``name``.
 
-    ``upright``: rotate as the EXIF orientation says. ``forgiving``: fill up a JPEG that breaks off with grey.
+    ``upright``: as the camera meant it, turned by the EXIF orientation and its colours in sRGB; otherwise as it is
+    stored. ``forgiving``: fill up a JPEG that breaks off with grey.
     """
     if not data:
         raise UnreadableError(name, "an empty file")
@@ -54,7 +66,7 @@ def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = Fa
         if image.format not in UNLIMITED:
             with limited(MAX_PIXELS):
                 image.load()
-        return rgb(ImageOps.exif_transpose(image) if upright else image)
+        return as_meant(image) if upright else rgb(image)
 
 
 def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
@@ -67,10 +79,77 @@ def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
 
 def opened(data: bytes, name: str) -> Image.Image:
     """The picture with its header read and nothing decoded."""
+    kind = further_format(data)
+    read = reader(kind) if kind else partial(Image.open, formats=FORMATS)
+    if read is None:
+        raise UnreadableError(name, unread_because(kind), "install that, or convert the picture to JPEG")
+    if kind == "JPEG XL":
+        check_shape(jpeg_xl_size(data), name)  # its reader decodes at once
     with limited(None):  # a limit makes Pillow warn before ``check_shape`` refuses
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image: Any = read(io.BytesIO(data))
+    if kind == "JPEG XL" and not image.jpeg:
+        image.info.pop("exif", None)  # it is upright already, whatever that says
     check_shape(image.size, name)
-    return image
+    found: Image.Image = image
+    return found
+
+
+def further_format(data: bytes) -> str:
+    """Which of ``READERS`` a file is for, by how it begins; empty if for none."""
+    if data[:2] == b"\xff\x0a" or data[:12] == b"\0\0\0\x0cJXL \r\n\x87\n":
+        return "JPEG XL"
+    if data[4:8] != b"ftyp":
+        return ""
+    brands = data[8 : min(int.from_bytes(data[:4], "big"), 256)]
+    return "AVIF" if b"avif" in brands or b"avis" in brands else "HEIC" if b"he" in brands or b"mif1" in brands else ""
+
+
+@cache
+def reader(kind: str) -> Callable[..., Any] | None:
+    """What opens pictures of one of ``READERS``; None where it is not installed."""
+    module, name, _ = READERS[kind]
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except ImportError:
+        return None
+    return found
+
+
+def unread_because(kind: str) -> str:
+    """What would read one of ``READERS``, in a few words."""
+    return f"{kind}, which {READERS[kind][2]} reads"
+
+
+def readable(ending: str) -> bool:
+    """Whether files with this ending are pictures that can be read here."""
+    return ending in EXTENSIONS or (ending in FURTHER and reader(FURTHER[ending]) is not None)
+
+
+def jpeg_xl_size(data: bytes) -> tuple[int, int]:
+    """Width and height in the header of a JPEG XL picture: a codestream, or boxes of which one begins with it."""
+    at = 0
+    while data[at : at + 2] != b"\xff\x0a":
+        size, box, head = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8], 8
+        if size == 1:
+            size, head = int.from_bytes(data[at + 8 : at + 16], "big"), 16
+        at += {b"jxlc": head, b"jxlp": head + 4}.get(box, max(size, head))
+        if not size or at >= len(data):
+            raise UnidentifiedImageError
+    bits = int.from_bytes(data[at + 2 : at + 12], "little")
+
+    def take(count: int) -> int:
+        nonlocal bits
+        value, bits = bits & ((1 << count) - 1), bits >> count
+        return value
+
+    eights = take(1)
+
+    def side() -> int:
+        return 8 * (1 + take(5)) if eights else 1 + take((9, 13, 18, 30)[take(2)])
+
+    height = side()
+    ratio = (None, (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))[take(3)]
+    return (height * ratio[0] // ratio[1] if ratio else side()), height
 
 
 _limiting = threading.Lock()
@@ -101,7 +180,8 @@ def explained(name: str) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise too_large(name) from None
     except Exception as error:  # Pillow's readers raise almost anything on broken data
-        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).rstrip(".")
+        said = re.split(r"\.?\s*\n|\. ", str(error).strip())[0].rstrip(".")
+        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else said
         raise UnreadableError(name, reason) from None
 
 
@@ -116,6 +196,33 @@ def check_shape(size: tuple[int, int], name: str) -> None:
 
 def too_large(name: str) -> UnreadableError:
     return UnreadableError(name, f"more than {MAX_PIXELS:,} pixels", "make it smaller first")
+
+
+def as_meant(image: Image.Image) -> Image.Image:
+    """Turned by its EXIF orientation, and its colours brought from its own profile, where it has one, to sRGB."""
+    profile = image.info.get("icc_profile")
+    image = ImageOps.exif_transpose(image)
+    if not profile:
+        return rgb(image)
+    from PIL import ImageCms
+
+    image = image if image.mode in COLOUR_SPACES else rgb(image)
+    change = _to_srgb(profile, image.mode)
+    return rgb(image) if change is None else ImageCms.applyTransform(image, change) or image
+
+
+@lru_cache(16)
+def _to_srgb(profile: bytes, mode: str) -> Any:
+    """The change of colours that a profile asks for; None where it is of sRGB, of another mode, or broken."""
+    from PIL import ImageCms
+
+    try:
+        given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        if given.profile.xcolor_space.strip() != COLOUR_SPACES[mode] or "sRGB" in ImageCms.getProfileDescription(given):
+            return None
+        return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
+    except (ImageCms.PyCMSError, OSError):
+        return None
 
 
 def rgb(image: Image.Image) -> Image.Image:
@@ -140,7 +247,7 @@ def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_image(item: Any, name: str) -> Image.Image:
-    """An image, tensor (C, H, W) or array (H, W[, C]) as RGB."""
+    """An image, tensor (C, H, W) or array (H, W[, C]) as RGB; an image is turned and coloured as its file would be."""
     if hasattr(item, "detach"):
         item = item.detach().cpu()
         item = (item.permute(1, 2, 0) if item.ndim == 3 else item).numpy()
@@ -149,4 +256,4 @@ def as_image(item: Any, name: str) -> Image.Image:
     if not isinstance(item, Image.Image):
         raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
     check_shape(item.size, name)
-    return rgb(item)
+    return as_meant(item)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from safecl.errors import SafeclError
 from safecl.lines import warn_omitted
-from safecl.streams.pictures.decode import EXTENSIONS, UNREAD, UnreadableError
+from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, readable, unread_because
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def scan(top: Path) -> Iterator[Found]:
     """Every picture file below ``top``, in the order of sorted names; links are followed, but not into a cycle."""
     unread: list[str] = []
     yield from _scan(os.fspath(top), (), (), unread)
-    why = "of a kind that is not read, unlike JPEG and PNG"
+    kinds = {FURTHER[ending] for ending in {os.path.splitext(path)[1].lower() for path in unread} if ending in FURTHER}
+    hint = f" ({'; '.join(unread_because(kind) for kind in sorted(kinds))})" if kinds else ""
+    why = f"of a kind that is not read, unlike JPEG and PNG{hint}"
     warn_omitted([printable(path) for path in unread], "picture", why)
 
 
@@ -114,10 +116,10 @@ def _scan(
             continue
         if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
             yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity), unread)
-        elif (ending := os.path.splitext(entry.name)[1].lower()) in UNREAD:
-            unread.append(entry.path)
-        elif ending in EXTENSIONS:
+        elif readable(ending := os.path.splitext(entry.name)[1].lower()):
             yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
+        elif ending in FURTHER or ending in UNREAD:
+            unread.append(entry.path)
 
 
 def as_text(name: str) -> str:
