@@ -115,10 +115,10 @@ def test_a_parameter_without_a_gradient_keeps_none() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("domains", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_two_processes_are_one(domains: bool, tmp_path: Path) -> None:
-    """Every method, class- and domain-incremental, under ``torchrun``, against the same in one process."""
-    options = ["--domains"] if domains else []
+@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes_are_one(rest: bool, tmp_path: Path) -> None:
+    """Class- and domain-incremental runs under ``torchrun``, against the same in one process; slow: of every method."""
+    options = ["--rest"] if rest else []
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name, command in (("one", [sys.executable]), ("two", launcher)):
@@ -131,7 +131,7 @@ def test_two_processes_are_one(domains: bool, tmp_path: Path) -> None:
             timeout=400,
         )
         assert ran.returncode == 0, ran.stderr
-    for case in cases(domains):
+    for case in cases(rest):
         kind = "-".join(case)
         one, two = (
             [json.loads(line) for line in (tmp_path / name / kind / "metrics.jsonl").read_text().splitlines()]

@@ -665,6 +665,9 @@ def test_logits_of_the_wrong_shape_or_name_are_refused(
 
 
 def test_a_loss_without_names_is_refused(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RanPAC, "loss", lambda self, *_: torch.zeros(()))
+    def tune(self: RanPAC, learner: Any, scale: Any, session: Any, fit: Any) -> None:
+        fit("learner", learner, session, lambda batch: torch.zeros(()))
+
+    monkeypatch.setattr(RanPAC, "tune", tune)
     with pytest.raises(TypeError, match="must give its terms by name"):
         go(tmp_path)

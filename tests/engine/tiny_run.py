@@ -1,7 +1,7 @@
-"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--domains | --serve].
+"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--rest | --serve].
 
-It runs every method below ROOT, in as many processes as a launcher started; with ``--domains``, the streams of domains
-that it otherwise omits. With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs
+It runs every method below ROOT, in as many processes as a launcher started; with ``--rest``, those that
+it otherwise omits. With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs
 there: the imports are paid for once.
 """
 
@@ -42,13 +42,15 @@ QUICK = {
 }
 
 
-def cases(domains: bool) -> list[tuple[str, str]]:
-    """Every method, and of domains what treats known classes in its own way; SAFE also with its transfer loss, which is
-    no mean over pictures. ``domains``: the other methods on domains."""
-    own = ("safe", "siprompts", "slca")
-    if domains:
-        return [(name, "domain") for name in method_settings() if name not in own]
-    return [*((name, "class") for name in method_settings()), *((name, "domain") for name in own), ("safe", "transfer")]
+def cases(rest: bool) -> list[tuple[str, str]]:
+    """(method, stream): SAFE, also with its transfer loss, which is no mean over pictures, and SLCA with its samples.
+
+    ``rest``: every other pair of a method with classes or domains.
+    """
+    own = [*(("safe", kind) for kind in STREAMS), ("slca", "domain"), ("ranpac", "class")]
+    return (
+        [c for name in method_settings() for c in ((name, "class"), (name, "domain")) if c not in own] if rest else own
+    )
 
 
 def tiny_run(
@@ -70,10 +72,10 @@ def answers(method: Method) -> dict[str, torch.Tensor]:
         return method.all_logits(images)
 
 
-def everywhere(root: Path, domains: bool) -> None:
+def everywhere(root: Path, rest: bool) -> None:
     """Every case, in as many processes as there are; each leaves its state and its answers."""
     accelerator, train = Accelerator(cpu=True), TRAIN.model_copy(update={"save_seconds": 60.0})
-    for name, kind in cases(domains):
+    for name, kind in cases(rest):
         summary, method = tiny_run(root / f"{name}-{kind}", STREAMS[kind], accelerator, name, train)
         file = root / f"{name}-{kind}_{accelerator.process_index}.safetensors"
         save_state(file, {**method.state_dict(), **answers(method)}, {"final": summary["final"]})
@@ -94,4 +96,4 @@ def serve() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve() if "--serve" in sys.argv else everywhere(Path(sys.argv[1]), "--domains" in sys.argv)
+    serve() if "--serve" in sys.argv else everywhere(Path(sys.argv[1]), "--rest" in sys.argv)

@@ -190,7 +190,8 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "targets",
     [
-        pytest.param(["table-sota"], id="main"),
+        pytest.param(["table-gamma"], id="one"),
+        pytest.param(["table-sota"], id="main", marks=SLOW),
         pytest.param(["table-pet"], id="pet", marks=SLOW),
         pytest.param([name for name in names() if [name] not in LARGE], id="others", marks=SLOW),
     ],
@@ -199,7 +200,7 @@ def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
     targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None
 ) -> None:
     one = trial(tmp_path, targets, miniatures)
-    assert one.missing() == {} and len(one.cells) >= 36
+    assert one.missing() == {} and len(one.cells) >= (1 if targets == ["table-gamma"] else 36)
     made = run(one)
     assert one.failed == {}
     for each in made:
