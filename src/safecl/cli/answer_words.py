@@ -30,8 +30,8 @@ class Answering(Protocol):
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
 
 
-def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> bool:
-    """Print an answer for every picture as soon as it is known; False if one could not be answered."""
+def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> int:
+    """Print an answer for every picture as soon as it is known; gives the exit code."""
     model.prepare()
     if len(model.classes_) == 1:
         say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
@@ -42,21 +42,32 @@ def predict_all(words: list[str], model: Answering, path: Path, unknown: float, 
     if form == "csv":
         table.writeheader()
     bad: list[str] = []
-    files = _files(words)
-    while chunk := list(islice(files, CHUNK)):
-        for file, answer in zip(chunk, _answers(model, chunk, unknown, explain), strict=True):
-            name = printable(file.path)
-            if isinstance(answer, str):
-                bad.append(f"{name} ({answer})")
-            if form == "csv":
-                table.writerow(_csv_row(name, answer, learners))
-            else:  # one line, however long: it may be read by another program
-                print(_json_line(name, answer) if form == "jsonl" else "\n".join(_table_lines(name, answer)))
-            sys.stdout.flush()
+    for file, answer in answered(model, _files(words), unknown, explain):
+        name = printable(file.path)
+        if isinstance(answer, str):
+            bad.append(f"{name} ({answer})")
+        if form == "csv":
+            table.writerow(_csv_row(name, answer, learners))
+        else:  # one line, however long: it may be read by another program
+            print(_json_line(name, answer) if form == "jsonl" else "\n".join(_table_lines(name, answer)))
+        sys.stdout.flush()
+    return tell_bad(bad)
+
+
+def tell_bad(bad: Sequence[str]) -> int:
+    """Name what could not be answered; gives the exit code."""
     if bad:
         these = counted(len(bad), "file or folder", "files or folders")
         say(f"safecl: {these} could not be answered: {naming(bad)}.", err=True)
-    return not bad
+    return 2 if bad else 0
+
+
+def answered(
+    model: Answering, files: Iterator[File], unknown: float, explain: bool
+) -> Iterator[tuple[File, Answer | str]]:
+    """Each file with its answer, or why there is none."""
+    while chunk := list(islice(files, CHUNK)):
+        yield from zip(chunk, _answers(model, chunk, unknown, explain), strict=True)
 
 
 def _files(words: Iterable[str]) -> Iterator[File]:

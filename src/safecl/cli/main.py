@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from safecl import __version__
+from safecl.cli import models, queue
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
-from safecl.cli.models import add_commands
 from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Quiet, accept_any_text, make_console, print_facts, say
@@ -31,7 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
-add_commands(app)
+for group in (models, queue):
+    group.add_commands(app)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -89,7 +89,7 @@ def predict(
     from safecl.cli.answer_words import predict_all
 
     classifier = ContinualClassifier.load(model, device=device)
-    return 0 if predict_all(files, classifier, model, unknown, form, explain) else 2
+    return predict_all(files, classifier, model, unknown, form, explain)
 
 
 def evaluate(

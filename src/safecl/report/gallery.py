@@ -1,9 +1,12 @@
-"""The pictures of a page: read from the run folders as data: addresses, empty where a file is gone."""
+"""The pictures of a page as data: addresses; those of runs are read from their folders, empty where a file is gone."""
 
 import base64
+import io
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.report.answers import pairs, said
@@ -11,6 +14,22 @@ from safecl.report.runs import Example, Run, read_bytes
 from safecl.report.series import Series
 
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+
+
+class Card(NamedTuple):
+    """Pictures, each as a data: address and what it shows in words, side by side; below them a name and sentences."""
+
+    pictures: list[tuple[str, str]]
+    name: str
+    lines: list[str]
+
+
+def thumbnail(image: Image.Image, side: int) -> str:
+    """The picture as a JPEG of ``side`` pixels at most, as a data: address."""
+    small, file = image.copy(), io.BytesIO()
+    small.thumbnail((side, side))
+    small.save(file, "JPEG", quality=85)
+    return _address("image/jpeg", file.getvalue())
 
 
 def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
@@ -74,4 +93,8 @@ def _data_address(run: Run, example: Example) -> str:
     if kind is None or not path.is_relative_to(run.folder.resolve()):
         raise SafeclError(f"{run.folder / 'examples.json'} is damaged: {example.file!r} is no picture in that folder.")
     data = read_bytes(path)
-    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" if data else ""
+    return _address(kind, data) if data else ""
+
+
+def _address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

@@ -1,0 +1,155 @@
+"""Put pictures into folders by answer. No file is overwritten, and a picture that is there already is left alone."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from safecl.errors import SafeclError
+from safecl.runtime.answer import Answer
+from safecl.streams.labels import Label
+from safecl.streams.pictures.find import File, printable, scan
+
+How: TypeAlias = Literal["copy", "link", "move"]
+UNKNOWN = "unknown"  # the folder of pictures that look like no class
+LONGEST_NAME = 100  # bytes of a folder's name, of 255 that most file systems allow
+FORBIDDEN = frozenset('/\\<>:"|?*')  # in names, by one file system or another
+DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.EACCES, errno.EMLINK, errno.ENOSYS}
+
+
+@dataclass
+class Sorting:
+    """The folder ``top`` while pictures are put into it; ``classes`` in the order in which they were learned."""
+
+    top: Path
+    classes: Sequence[Label]
+    how: How = "copy"
+    put: Counter[str] = field(default_factory=Counter)  # pictures by folder
+    there: int = 0  # pictures that were left alone
+
+    def __post_init__(self) -> None:
+        self._folders = folder_names(self.classes)
+        self._digests: dict[int, set[bytes]] = {}  # by size, of the files below ``top`` that were read
+        self._unread: dict[int, list[File]] = {}  # by size, those that were not: most sizes are never asked for
+        for found in scan(self.top) if self.top.is_dir() else ():
+            self._note(found.file)
+
+    def new(self, files: Iterator[File]) -> Iterator[File]:
+        """Those of the ``files`` that are not below ``top``, whatever they are called there; the others are counted."""
+        for file in files:
+            if self._holds(file):
+                self.there += 1
+            else:
+                yield file
+
+    def take(self, file: File, answer: Answer) -> None:
+        """Put a picture into the folder of its answer."""
+        if self._holds(file):  # a twin of it came before
+            self.there += 1
+            return
+        folder = UNKNOWN if answer.unknown else self._folders[answer.label]
+        self._note(File.at(put(file.path, self.top / folder, self.how)))
+        self.put[folder] += 1
+
+    def _note(self, file: File) -> None:
+        self._unread.setdefault(file.size, []).append(file)
+
+    def _holds(self, file: File) -> bool:
+        known = self._digests.setdefault(file.size, set())
+        for other in self._unread.pop(file.size, []):
+            with contextlib.suppress(SafeclError):  # what cannot be read is another picture
+                known.add(_digest(other))
+        return bool(known) and not file.problem and _digest(file) in known
+
+
+def files_outside(files: Iterator[File], folder: Path, top: Path) -> Iterator[File]:
+    """The pictures of ``folder`` that do not lie in ``top``, which may be a folder in it but not around it."""
+    inside, outside = folder.resolve(), top.resolve()
+    if inside == outside or inside.is_relative_to(outside):
+        raise SafeclError(f"{top} holds the pictures of {folder} themselves; give another folder as --out.")
+    own = os.path.join(folder, outside.relative_to(inside), "") if outside.is_relative_to(inside) else None
+    return (file for file in files if own is None or not file.path.startswith(own))
+
+
+def folder_names(classes: Sequence[Label]) -> dict[Label, str]:
+    """A folder for each class, by the order in which they were learned; two that a file system may mix up differ."""
+    taken, found = {UNKNOWN}, {}
+    for label in classes:
+        name = next(one for one in _numbered(safe_name(str(label))) if one.casefold() not in taken)
+        taken.add(name.casefold())
+        found[label] = name
+    return found
+
+
+def safe_name(text: str) -> str:
+    """``text`` as the name of a file: no path, not hidden, nothing that a file system refuses."""
+    kept = "".join("_" if sign in FORBIDDEN or not sign.isprintable() else sign for sign in text).strip(". ")
+    kept = kept.encode()[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
+    return f"{kept}_" if not kept or kept.split(".")[0].upper() in DEVICES else kept
+
+
+def put(source: str, folder: Path, how: How, name: str | None = None) -> str:
+    """Copy, link or move a file into ``folder`` under its own name, or a ``name``, numbered where that is taken."""
+    stem, ending = os.path.splitext(name or os.path.basename(source))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in _numbered(stem):
+            target = os.path.join(folder, one + ending)
+            with contextlib.suppress(FileExistsError):
+                _put(source, target, how)
+                break
+        if how == "move":
+            os.unlink(source)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SafeclError(
+            f"{printable(source)} could not be put into {printable(folder)} ({reason}); the same command goes on."
+        ) from error
+    return target
+
+
+def _put(source: str, target: str, how: How) -> None:
+    """Make ``target``, whole or not at all; FileExistsError if it is there."""
+    if how == "link" or (how == "move" and os.path.islink(source)):
+        os.symlink(os.path.realpath(source), target)
+        return
+    if how == "move" and _hard_link(source, target):
+        return
+    aside = os.path.join(os.path.dirname(target), f".{os.getpid()}.part")
+    try:
+        shutil.copy2(source, aside)
+        if not _hard_link(aside, target):
+            if os.path.lexists(target):  # a file system without hard links has no better way
+                raise FileExistsError(target)
+            os.rename(aside, target)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+
+
+def _hard_link(source: str, target: str) -> bool:
+    """A second name for a file; False where the file system has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        return False
+    return True
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """name, name-2, name-3, …"""
+    return (name if i == 1 else f"{name}-{i}" for i in count(1))
+
+
+def _digest(file: File) -> bytes:
+    return hashlib.blake2b(file.read(), digest_size=16).digest()

@@ -1,0 +1,126 @@
+"""Pictures go into folders by answer: nothing is overwritten, no name leads elsewhere, nothing is put twice."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safecl.classifier.sort import Sorting, files_outside, folder_names, put, safe_name
+from safecl.errors import SafeclError
+from safecl.runtime.answer import Answer
+from safecl.streams.pictures.find import File, picture_files
+
+
+def answer(label: Any, unknown: bool = False) -> Answer:
+    return Answer(label, 0.9, unknown, [], {}, {}, 1.0, 0.0)
+
+
+def tree(top: Path) -> list[str]:
+    return sorted(str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir())
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("..", "_"), ("../up", "_up"), ("/etc/x", "_etc_x"), ("..\\up", "_up"), (".hidden", "hidden"), ("a\0b", "a_b"),
+        ("con", "con_"), ("nul.txt", "nul.txt_"), ("end. ", "end"), ("", "_"), ("日本", "日本"), ("a\udcffb", "a_b"),
+    ],
+)  # fmt: skip
+def test_a_class_name_becomes_a_folder_name_that_leads_nowhere_else(label: str, name: str) -> None:
+    assert safe_name(label) == name
+
+
+def test_long_names_are_cut_between_letters() -> None:
+    assert safe_name("é" * 300) == "é" * 50
+
+
+def test_classes_never_share_a_folder_with_each_other_or_with_unknown() -> None:
+    assert folder_names(["a:b", "a?b", "Unknown", 7, "7", "A_b"]) == {
+        "a:b": "a_b", "a?b": "a_b-2", "Unknown": "Unknown-2", 7: "7", "7": "7-2", "A_b": "A_b-3"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("hard_links", [True, False])
+@pytest.mark.parametrize("how", ["copy", "link", "move"])
+def test_no_file_is_overwritten(how: Any, hard_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOTSUP, "no hard links here")
+
+    if not hard_links:
+        monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/x.jpg").write_text("mine")
+    (tmp_path / "out/x-2.jpg").symlink_to("nowhere")  # a link to nothing is a file, too
+    (tmp_path / "x.jpg").write_text("new")
+    target = Path(put(str(tmp_path / "x.jpg"), tmp_path / "out", how))
+    assert target.name == "x-3.jpg" and target.read_text() == "new" and target.is_symlink() == (how == "link")
+    assert (tmp_path / "out/x.jpg").read_text() == "mine" and (tmp_path / "x.jpg").exists() == (how != "move")
+    assert tree(tmp_path / "out") == ["x-2.jpg", "x-3.jpg", "x.jpg"]
+
+
+def test_a_link_that_is_moved_still_leads_to_its_picture(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "real.jpg").write_text("picture")
+    (tmp_path / "in/x.jpg").symlink_to("../real.jpg")
+    assert Path(put(str(tmp_path / "in/x.jpg"), tmp_path / "deep/er", "move")).read_text() == "picture"
+    assert (tmp_path / "real.jpg").exists() and not (tmp_path / "in/x.jpg").is_symlink()
+
+
+def test_what_cannot_be_put_is_one_sentence_and_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.jpg").write_text("new")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("safecl.classifier.sort.shutil.copy2", full)
+    with pytest.raises(SafeclError, match=r"x\.jpg could not be put into .*out \(no space left on device\)"):
+        put(str(tmp_path / "x.jpg"), tmp_path / "out", "copy")
+    assert tree(tmp_path / "out") == []
+
+
+def test_a_second_run_goes_on_and_respects_where_a_person_has_put_a_picture(tmp_path: Path) -> None:
+    for name, text in (("one.jpg", "1"), ("sub/one.jpg", "22"), ("twin.jpg", "1"), ("three.jpg", "333")):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    out = tmp_path / "out"
+
+    def run(labels: dict[str, Any]) -> Sorting:
+        sorting = Sorting(out, ["cat", "dog"])
+        for file in sorting.new(picture_files(tmp_path / "in")):
+            sorting.take(file, answer(*labels[Path(file.path).name]))
+        return sorting
+
+    found = run({"one.jpg": ("cat",), "twin.jpg": ("cat",), "three.jpg": ("dog", True)})
+    assert tree(out) == ["cat/one-2.jpg", "cat/one.jpg", "unknown/three.jpg"]
+    assert found.put == {"cat": 2, "unknown": 1} and found.there == 1  # the twin is put once
+    (out / "dog").mkdir()
+    (out / "cat/one.jpg").rename(out / "dog/mine.jpg")
+    (tmp_path / "in/four.jpg").write_text("4444")
+    again = run({"four.jpg": ("dog",)})  # the others are not even asked about
+    assert tree(out) == ["cat/one-2.jpg", "dog/four.jpg", "dog/mine.jpg", "unknown/three.jpg"] and again.there == 4
+
+
+def test_folders_inside_each_other(tmp_path: Path) -> None:
+    (tmp_path / "in/sorted/cat").mkdir(parents=True)
+    for name in ("in/a.jpg", "in/sorted/cat/b.jpg", "in/sorted2.jpg"):
+        (tmp_path / name).write_text(name)
+
+    def outside(folder: Path, top: Path) -> list[str]:
+        return [os.path.basename(file.path) for file in files_outside(picture_files(folder), folder, top)]
+
+    assert outside(tmp_path / "in", tmp_path / "in/sorted") == ["a.jpg", "sorted2.jpg"]
+    (tmp_path / "alias").symlink_to("in")
+    assert outside(tmp_path / "alias", tmp_path / "in/sorted") == ["a.jpg", "sorted2.jpg"]
+    assert outside(tmp_path / "in", tmp_path / "elsewhere") == ["a.jpg", "b.jpg", "sorted2.jpg"]
+    for top in ("in", "in/../in", "."):
+        with pytest.raises(SafeclError, match="give another folder as --out"):
+            outside(tmp_path / "in", tmp_path / top)
+
+
+def test_a_picture_that_cannot_be_opened_is_not_there_already(tmp_path: Path) -> None:
+    (tmp_path / "out/cat").mkdir(parents=True)
+    (tmp_path / "out/cat/gone.jpg").symlink_to("nowhere")
+    gone = File.at(tmp_path / "missing.jpg")
+    assert list(Sorting(tmp_path / "out", ["cat"]).new(iter([gone]))) == [gone]

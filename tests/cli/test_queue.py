@@ -1,0 +1,73 @@
+"""``safecl queue`` and ``sort``: from a folder of pictures to what a person does with it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safecl.cli import main as cli
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any) -> Path:
+    """A model, learned pictures, new ones of known and unknown classes, and one that cannot be read."""
+    top = tmp_path_factory.mktemp("queue")
+    write_folder(top / "one", "abcd", 6)
+    write_folder(top / "new", "abxy", 4, seed=1)
+    (top / "new/a/learned.png").write_bytes((top / "one/a/000.png").read_bytes())
+    (top / "new/broken.png").write_bytes(b"no picture")
+    model = new_model()
+    model.learn(top / "one")
+    model.save(top / "m.safecl")
+    model.save(top / "frozen.safecl", frozen=True)
+    return top
+
+
+@pytest.fixture
+def say(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """``say("queue", …)``: (exit code, standard output, standard error) of a command."""
+    monkeypatch.chdir(place)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["safecl", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_sort_puts_every_picture_where_predict_says(say: Say, place: Path, tmp_path: Path) -> None:
+    _, said, _ = say("predict", "new", "--model", "m.safecl", "-f", "jsonl")
+    rows = [json.loads(line) for line in said.splitlines()]
+    expected: dict[str, int] = {}
+    for row in rows:
+        if "error" not in row:
+            folder = "unknown" if row["unknown"] else row["label"]
+            expected[folder] = expected.get(folder, 0) + 1
+    code, said, error = say("sort", "m.safecl", "new", "--out", str(tmp_path / "out"))
+    assert code == 2 and "1 file or folder could not be answered: new/broken.png (not a picture)" in error
+    found = {path.name: len(list(path.iterdir())) for path in (tmp_path / "out").iterdir()}
+    assert found == expected and sum(found.values()) == 17
+    for folder, count in expected.items():
+        assert [folder, str(count)] in [line.split() for line in said.splitlines()]
+    assert len(list((place / "new").rglob("*.png"))) == 18  # nothing was moved
+    code, said, _ = say("sort", "m.safecl", "new", "--out", str(tmp_path / "out"), "--link")
+    assert "17 pictures were there already." in said and "folder" not in said
+    assert sum(path.is_file() for path in (tmp_path / "out").rglob("*")) == 17
+
+
+def test_sort_refuses_what_it_cannot_do(say: Say, tmp_path: Path) -> None:
+    code, _, error = say("sort", "m.safecl", "new", "--out", str(tmp_path), "--link", "--move")
+    assert code == 2 and "linked or moved, not both" in error
+    code, _, error = say("sort", "m.safecl", "new", "--out", "new")
+    assert code == 2 and "give another folder as --out" in error
+    code, _, error = say("sort", "m.safecl", "nowhere", "--out", str(tmp_path))
+    assert code == 2 and "nowhere" in error and list(tmp_path.iterdir()) == []
