@@ -42,7 +42,7 @@ def main() -> None:
         def accuracy(model: ContinualClassifier, asked=asked) -> dict[str, float]:  # type: ignore[no-untyped-def]
             right: dict[str, list[bool]] = {}
             labels, names = iter(asked.labels), model._fitted.classes
-            for logits, main in model._logits(unlabelled(asked)):
+            for logits, main in model._snapshot().logits(unlabelled(asked)):
                 wanted = [next(labels) for _ in main]
                 for output, rows in logits.items():
                     said = [names[i] for i in rows.argmax(dim=1).tolist()]

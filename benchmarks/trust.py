@@ -92,7 +92,7 @@ def compare(model: ContinualClassifier, held: Pictures) -> dict[str, Any]:
     features, targets = recalled(method, kept, torch.arange(len(kept["targets"]))), kept["targets"]
     with leaving_out(method, targets, one_of_each(targets), method.included(features)):
         left_out = method.answer(features)
-    parts = [logits for logits, _ in model._logits(unlabelled(held))]
+    parts = [logits for logits, _ in model._snapshot().logits(unlabelled(held))]
     new = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     index = {label: i for i, label in enumerate(fitted.classes)}
     truth, main = torch.tensor([index[label] for label in held.labels]), method.outputs[-1]

@@ -49,7 +49,7 @@ def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, *
     for name, classes in (("known", taught), ("unknown", other)):
         pictures = data.test.subset([i for c in classes for i in test[c]])
         labels[name] = pictures.labels
-        logits[name] = torch.cat([main for _, main in model._logits(unlabelled(pictures))])
+        logits[name] = torch.cat([main for _, main in model._snapshot().logits(unlabelled(pictures))])
     index = {label: i for i, label in enumerate(model._fitted.classes)}
     targets = torch.tensor([index[label] for label in labels["known"]])
     calibration = model._fitted.header["calibration"]

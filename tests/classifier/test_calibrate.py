@@ -138,7 +138,7 @@ def test_a_method_that_cannot_leave_pictures_out_claims_nothing_about_itself(
     assert told.accuracy is None and not told.suspects and not told.confused
     assert sum("its probabilities are not calibrated" in warning for warning in told.warnings) == 1
     assert not any("too few to say" in warning for warning in told.warnings)
-    assert model._fitted.header["calibration"] is None and model._limit(0.05) == -math.inf
+    assert model._fitted.header["calibration"] is None and model._snapshot().limit(0.05) == -math.inf
     if name == "safe":  # what it kept of its first session does not calibrate it later
         model.forget("a")
         assert model._fitted.header["calibration"] is None
@@ -205,7 +205,7 @@ def test_a_picture_that_was_learned_again_is_left_out_with_its_twin(
     method, kept = whole._fitted.method(whole._backbone(), learning=True), whole._fitted.state.kept
     assert len(kept["targets"]) == 24
     found = left_out_logits(method, recalled(method, kept, torch.arange(24)), kept["targets"])[::4].reshape(2, 3, 3)
-    wanted = torch.cat([main for _, main in rest._logits(unlabelled(images[::4]))]).expand(2, 3, 3)
+    wanted = torch.cat([main for _, main in rest._snapshot().logits(unlabelled(images[::4]))]).expand(2, 3, 3)
     if name == "simplecil":  # leaves them out of their own class alone
         found, wanted = found.diagonal(dim1=1, dim2=2), wanted.diagonal(dim1=1, dim2=2)
     assert torch.allclose(found, wanted, atol=0.02 if name == "ranpac" else 1e-3)

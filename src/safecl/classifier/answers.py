@@ -1,14 +1,17 @@
 """What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
+import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from safecl.classifier.calibrate import expected_error, probabilities, reliability, unknown_score
+from safecl.classifier.calibrate import expected_error, probabilities, reliability, threshold, unknown_score
+from safecl.classifier.model import Model
 from safecl.engine.device_loader import moved
+from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -19,6 +22,35 @@ if TYPE_CHECKING:
 
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
+
+
+class Snapshot(NamedTuple):
+    """A model and its method, neither of which changes: a call asks one of them, whatever is learned meanwhile."""
+
+    model: Model
+    method: Method
+
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.model.header["calibration"]
+        return found
+
+    def limit(self, unknown: float | None) -> float:
+        """The score below which a picture is unknown."""
+        if unknown is None:
+            return -float("inf")
+        if not 0 <= unknown < 1:
+            raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
+        return threshold((self.calibration or {}).get("scores", []), unknown)
+
+    def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """(logits by output, those of the answer) of a batch at a time, on the CPU."""
+        return logits_of(self.method, self.model.transform, pictures)
+
+    def answers(self, pictures: Pictures, limit: float, detail: bool) -> Iterator[Answer]:
+        """The answers one by one; see ``answers_of``."""
+        for logits, _ in self.logits(pictures):
+            yield from answers_of(self.method, logits, self.calibration, limit, detail)
 
 
 @torch.no_grad()
@@ -71,6 +103,7 @@ def _likeliest(p: Tensor, classes: Sequence[Label]) -> list[tuple[Label, float]]
 
 def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:
     """Numbers fit for JSON. Pictures of classes that the model does not know only show whether it says unknown."""
+    model = copy.copy(model)  # which nobody teaches meanwhile
     known = set(model.classes_.tolist())
     given = list(zip(pictures.labels, model.answers(pictures, unknown=unknown, detail=False), strict=True))
     strangers = [answer.unknown for label, answer in given if label not in known]

@@ -1,6 +1,7 @@
 """``ContinualClassifier``: taught pictures session by session. It is a scikit-learn classifier, too."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -8,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
-from safecl.classifier.answers import answers_of, logits_of
-from safecl.classifier.calibrate import probabilities, threshold, unknown_score
+from safecl.classifier.answers import Snapshot
+from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
 from safecl.classifier.model import Model, new_header
@@ -23,13 +23,12 @@ from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
 from safecl.configure.layers import canonical, overlay
 from safecl.configure.words import nested
-from safecl.engine.device import choose_device, choose_precision
+from safecl.engine.device import check_fork, choose_device, choose_precision
 from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
-from safecl.methods.method import Method
 from safecl.runtime.answer import Answer
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -117,18 +116,16 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
         taught, lesson = teach(model, backbone, fresh, name or source, home, self.device, shown, folder, stop)
-        self._become(taught)
+        self._model = taught
         self.prepare()
         return lesson
 
     def fit(self, X: Any, y: Sequence[Any] | None = None) -> Self:
         """Forget everything and learn these pictures."""
-        before, self._model = self._model, None
-        try:
-            self.learn(X, y, again=True)
-        except BaseException:
-            self._model = before
-            raise
+        fresh = copy.copy(self)
+        fresh._model = None
+        fresh.learn(X, y, again=True)
+        self.__dict__.update(fresh.__dict__)
         return self
 
     def partial_fit(self, X: Any, y: Sequence[Any] | None = None, classes: Sequence[Any] | None = None) -> Self:
@@ -154,7 +151,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def outputs(self) -> tuple[str, ...]:
         """What it gives an opinion by, for example slow, fast and safe; its answer comes last."""
-        return self._predictor().outputs
+        return self._snapshot().method.outputs
 
     # What it answers
 
@@ -163,9 +160,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
         """
-        limit, classes, found = self._limit(unknown), _array(self._fitted.classes), [np.zeros(0, dtype=int)]
+        now = self._snapshot()
+        limit, classes, found = now.limit(unknown), _array(now.model.classes), [np.zeros(0, dtype=int)]
         strange = [np.zeros(0, dtype=bool)]
-        for _, main in self._logits(unlabelled(pictures)):
+        for _, main in now.logits(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
             strange.append((unknown_score(main) < limit).numpy())
         answers: np.ndarray = classes[np.concatenate(found)]
@@ -176,9 +174,10 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
-        known, calibration = self._fitted.classes, self._fitted.header["calibration"]
+        now = self._snapshot()
+        known = now.model.classes
         columns = [known.index(label) for label in sorted_classes(known)]
-        found = [probabilities(main, calibration).numpy() for _, main in self._logits(unlabelled(pictures))]
+        found = [probabilities(main, now.calibration).numpy() for _, main in now.logits(unlabelled(pictures))]
         return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
@@ -192,22 +191,12 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean([a == b for a, b in zip(found.tolist(), pictures.labels, strict=True)]))
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
-        """The answers one by one; only a few batches of pictures are in RAM at a time."""
-        method, limit = self._predictor(), self._limit(unknown)
-        for logits, _ in self._logits(unlabelled(pictures)):
-            yield from answers_of(method, logits, self._fitted.header["calibration"], limit, detail)
+        """The answers one by one; only a few batches of pictures are in RAM at a time.
 
-    def _limit(self, unknown: float | None) -> float:
-        """The score below which a picture is unknown."""
-        if unknown is None:
-            return -float("inf")
-        if not 0 <= unknown < 1:
-            raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
-        return threshold((self._fitted.header["calibration"] or {}).get("scores", []), unknown)
-
-    def _logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-        """(logits by output, those of the answer) of a batch at a time, on the CPU."""
-        return logits_of(self._predictor(), self._fitted.transform, pictures)
+        All are those of the model as it is when this is called.
+        """
+        now = self._snapshot()
+        return now.answers(unlabelled(pictures), now.limit(unknown), detail)
 
     # Files
 
@@ -235,21 +224,20 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Go back to before the last session."""
         from safecl.classifier.change import rollback
 
-        self._become(rollback(self._fitted))
+        self._model = rollback(self._fitted)
 
     def forget(self, label: Label) -> str:
         """Remove a class; gives a sentence on what stays."""
         from safecl.classifier.change import forget
 
-        model, said = forget(self._fitted, label, self._backbone())
-        self._become(model)
+        self._model, said = forget(self._fitted, label, self._backbone())
         return said
 
     def rename(self, old: Label, new: Label) -> None:
         """Give a class another name."""
         model = self._fitted
         state = model.predicting if model.header["frozen"] else model.state
-        self._become(Model(renamed(model.header, old, new), state))
+        self._model = Model(renamed(model.header, old, new), state)
 
     def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
         """A model that knows what either knows; both went on from copies of one model."""
@@ -259,7 +247,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def prepare(self) -> None:
         """Read all that predictions need, so that the first one is as quick as the others."""
-        self._predictor()
+        self._snapshot()
 
     def __repr__(self) -> str:
         what = "nothing learned yet"
@@ -270,18 +258,16 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Inside
 
-    _model: Model | None = None
-    _predicting: Method | None = None
+    _model: Model | None = None  # one assignment replaces it, so that another thread sees the old or the new one
+    _ready: Snapshot | None = None  # of ``_model``, or of one before it
     _loaded: tuple[Any, Backbone] | None = None
 
     @property
     def _fitted(self) -> Model:
-        if self._model is None:
+        model = self._model
+        if model is None:
             raise NothingLearned("This model has learned nothing yet; call learn first.")
-        return self._model
-
-    def _become(self, model: Model) -> None:
-        self._model, self._predicting = model, None
+        return model
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
@@ -291,21 +277,26 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
-    def _predictor(self) -> Method:
-        """The method, ready to answer."""
-        if self._predicting is None:
-            self._predicting = self._fitted.method(self._backbone())
-            self._predicting.eval()
-        return self._predicting
+    def _snapshot(self) -> Snapshot:
+        """The model as it is now, ready to answer."""
+        check_fork(self.device)
+        model, ready = self._fitted, self._ready
+        if ready is None or ready.model is not model:
+            method = model.method(self._backbone(model.settings))
+            method.eval()
+            self._ready = ready = Snapshot(model, method)
+        return ready
 
     def _backbone(self, settings: ModelSettings | None = None) -> Backbone:
         """That of ``settings``, or of the model."""
         chosen = (settings or self._fitted.settings).backbone
-        if self._loaded is None or self._loaded[0] != (chosen, self.device):
+        check_fork(self.device)
+        loaded = self._loaded
+        if loaded is None or loaded[0] != (chosen, self.device):
             place = choose_device(self.device)
             backbone = load_backbone(chosen).to(place, choose_precision("auto", place))
-            self._loaded = (chosen, self.device), backbone
-        return self._loaded[1]
+            self._loaded = loaded = (chosen, self.device), backbone
+        return loaded[1]
 
     def _new(self, pictures: Pictures, say: Callable[[str], None]) -> Model:
         """A model that has learned nothing, sized by its first pictures."""

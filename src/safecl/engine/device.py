@@ -1,5 +1,6 @@
 """Which device to compute on, in which precision, and in how many processes."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 TRACKERS = ("tensorboard", "wandb", "mlflow")
+_process = os.getpid()  # the one that has torch's threads
 
 
 def choose_device(device: str = "auto") -> torch.device:
@@ -23,6 +25,16 @@ def choose_device(device: str = "auto") -> torch.device:
     if device != "auto":
         return torch.device(device)
     return torch.device(next((name for name, found in there.items() if found), "cpu"))
+
+
+def check_fork(device: str) -> None:
+    """In a forked process compute in one thread: others would be waited for forever, as torch's are not copied."""
+    global _process
+    if device != "cpu" and torch.cuda._is_in_bad_fork():
+        raise SafeclError("A forked process cannot use the GPU of its parent: start it by spawn, or use device=cpu.")
+    if os.getpid() != _process:
+        torch.set_num_threads(1)
+        _process = os.getpid()
 
 
 def make_accelerator(device: str = "auto", trackers: Sequence[str] = (), folder: Path | None = None) -> "Accelerator":

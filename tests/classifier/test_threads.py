@@ -1,0 +1,176 @@
+"""A call uses one model, whatever is learned meanwhile; and a forked process can answer."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.classifier import answers
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.errors import SafeclError
+from safecl.streams.pictures.images import ArrayPictures, Transform
+
+New = Callable[..., ContinualClassifier]
+Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
+    model = new_model()
+    model.learn(*lesson("abcd"))
+    model.learn(*lesson("ef"))
+    return model
+
+
+class Collected(list[np.ndarray]):
+    """Pictures; ``swap`` is called when the first one is taken from the collection."""
+
+    def __init__(self, images: np.ndarray, swap: Callable[[], None]) -> None:
+        super().__init__(images)
+        self.swap = swap
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 0:
+            self.swap()
+        return super().__getitem__(index)
+
+
+class Read(ArrayPictures):
+    """Pictures; ``swap`` is called when the first ones are read, in the middle of a call."""
+
+    def __init__(self, images: np.ndarray, swap: Callable[[], None]) -> None:
+        super().__init__(images, ["a"] * len(images))
+        self.swap = swap
+
+    def plain(self, indices: Any, transform: Transform) -> torch.Tensor:
+        if 0 in indices:
+            self.swap()
+        return super().plain(indices, transform)
+
+
+CALLS: dict[str, Callable[[ContinualClassifier, Any], Any]] = {
+    "predict": lambda model, data: model.predict(data, unknown=0.4).tolist(),
+    "predict_proba": lambda model, data: model.predict_proba(data).tolist(),
+    "explain": lambda model, data: model.explain(data, unknown=0.4),
+    "answers": lambda model, data: list(model.answers(data)),
+}
+
+
+@pytest.mark.parametrize("seam", [Collected, Read])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_in_the_middle_of_which_the_model_changes_answers_as_before(
+    call: str, seam: Any, taught: ContinualClassifier, lesson: Lesson
+) -> None:
+    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8, seed=3)[0]
+    expected = CALLS[call](model, list(images))
+
+    def swap() -> None:  # in another thread, which has finished when the call goes on
+        thread = threading.Thread(target=model.rollback)
+        thread.start()
+        thread.join()
+
+    assert CALLS[call](model, seam(images, swap)) == expected
+    assert model.classes_.tolist() == list("abcd") and CALLS[call](model, list(images)) != expected
+
+
+def test_the_answers_are_those_of_the_model_when_they_were_asked_for(
+    taught: ContinualClassifier, lesson: Lesson
+) -> None:
+    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8, seed=3)[0]
+    expected, asked = model.explain(images), model.answers(images)
+    model.rollback()
+    assert list(asked) == expected != model.explain(images)
+    with pytest.raises(SafeclError, match="must be below 1"):  # when it is called, too
+        model.answers(images, unknown=1.5)
+
+
+def test_score_and_evaluation_use_one_model(taught: ContinualClassifier, lesson: Lesson) -> None:
+    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("ef", 8, seed=3)[0]
+    pictures = Read(images, lambda: None)
+    pictures.labels = ["e"] * 8 + ["f"] * 8
+    expected = answers.evaluate(model, pictures), model.score(pictures)
+    assert expected[0]["pictures"] == 16 and expected[1] > 0
+    found = []
+    for measure in (answers.evaluate, ContinualClassifier.score):
+        model = ContinualClassifier.of(taught._fitted, device="cpu")
+        pictures.swap = model.rollback
+        found.append(measure(model, pictures))
+    assert tuple(found) == expected
+
+
+def test_answers_while_another_thread_learns_are_those_of_the_old_or_of_the_new_model(
+    taught: ContinualClassifier, lesson: Lesson
+) -> None:
+    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdefg", 2, seed=3)[0]
+    found, before = [], model.explain(images)
+    barrier = threading.Barrier(2)
+
+    def learn() -> None:
+        barrier.wait()
+        model.learn(*lesson("gh"))
+        model.fit(*lesson("ab"))  # which forgets everything, and never leaves a model that knows nothing
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    barrier.wait()
+    while thread.is_alive():
+        found.append(model.explain(images))
+    thread.join()
+    fitted = model.explain(images)
+    middle = ContinualClassifier.of(taught._fitted, device="cpu")
+    middle.learn(*lesson("gh"))
+    allowed = [before, middle.explain(images), fitted]
+    assert found and all(one in allowed for one in found) and before in found
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(taught: ContinualClassifier, lesson: Lesson) -> None:
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    with pytest.raises(SafeclError):
+        model.fit([], [])
+    assert model._model is taught._model
+
+
+def test_a_forked_process_predicts_and_learns_after_its_parent_has_predicted(
+    taught: ContinualClassifier, lesson: Lesson
+) -> None:
+    model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("abcdef", 8)[0]
+    expected = model.predict_proba(images)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        torch.ones(600, 600) @ torch.ones(600, 600)  # large enough for both, of which the fork copies one
+        torch.ones(1 << 20).exp_()
+        child = os.fork()
+        if child == 0:
+            found = model.predict_proba(images)
+            model.learn(*lesson("gh"))
+            same = np.allclose(found, expected, atol=1e-5) and torch.get_num_threads() == 1
+            os._exit(0 if same and len(torch.ones(1 << 20).exp_()) and len(model.classes_) == 8 else 1)
+        deadline, ended = time.monotonic() + 30, (0, 0)
+        while ended[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            ended = os.waitpid(child, os.WNOHANG)
+        if ended[0] == 0:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        assert ended == (child, 0), "the child waits forever" if ended[0] == 0 else "other answers"
+        assert torch.get_num_threads() == 2  # nothing changes for the parent
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_forked_process_says_that_it_cannot_use_the_gpu_of_its_parent(
+    taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    assert len(model.predict(lesson("a")[0])) == 5
+    model.device = "auto"
+    with pytest.raises(SafeclError, match="cannot use the GPU of its parent: start it by spawn"):
+        model.predict(lesson("a")[0])
