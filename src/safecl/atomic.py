@@ -3,7 +3,8 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -15,15 +16,23 @@ Buffer: TypeAlias = bytes | memoryview
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the new one."""
+def replacing(path: Path, onto: Callable[[], Path] | None = None) -> Iterator[BinaryIO]:
+    """A file to write that becomes ``path`` in one step: after a crash there is the old file or the new one.
+
+    Mode and owner of the old file are kept. ``onto`` is asked last of all where it goes, if that may change meanwhile.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("w+b") as file:
+        old = path.stat() if path.is_file() else None
+        aside.unlink(missing_ok=True)
+        mode = 0o666 if old is None else 0o600  # the umask decides on a new file; nobody else reads half of an old one
+        with open(os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), "w+b") as file:
             yield file
             file.flush()
+            if old is not None:
+                _take_after(file.fileno(), old)
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(aside, path if onto is None else onto())
         _sync_folder(path.parent)
     except OSError as error:
         raise _not_written(path, error) from error
@@ -105,6 +114,16 @@ def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
 
 def _not_written(path: Path, error: OSError) -> SafeclError:
     return SafeclError(f"{path} could not be written ({error.strerror}); what was saved before is intact.")
+
+
+def _take_after(descriptor: int, old: os.stat_result) -> None:
+    """Give an open file the owner and group of another, as far as that is allowed, and its mode."""
+    if os.name != "posix":
+        return
+    for owner, group in ((-1, old.st_gid), (old.st_uid, -1)):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, owner, group)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from PIL import Image
 
-from safecl.classifier.place import locked, rewrite_header
+from safecl.classifier.place import rewrite_header
 from safecl.classifier.store import HEADER, ModelFile
 from safecl.cli import main as cli
 
@@ -98,7 +99,7 @@ BAD: list[tuple[str, str]] = [
     ("predict one --model bare.safecl", "header of the model bare.safecl is damaged"),
     ("predict one --model elsewhere.safecl --device cpu", "taught with the backbone test_vit"),
     ("inspect text.safecl", "is no model file"),
-    ("inspect m.safecl --page nowhere/page.html", "could not be written"),
+    ("inspect m.safecl --page nowhere/page.html", "There is no folder nowhere"),
     ("rollback newer.safecl", "newer safecl"),
     ("learn nowhere --model m.safecl", "There is no folder nowhere"),
     ("learn one --model m.safecl", "nothing new in one"),
@@ -154,6 +155,8 @@ BAD: list[tuple[str, str]] = [
     ("export-run one --model run.model", "ends in .safecl"),
     ("export-run one --model run.safecl", "holds no run"),
     ("export-run one --model m.safecl", "is there already"),
+    ("inspect m.safecl --force", "--force has no effect without --page"),
+    ("eval one --model m.safecl --force", "--force has no effect without --page"),
 ]
 
 
@@ -170,7 +173,7 @@ def test_a_bad_input_is_one_sentence_and_changes_nothing(
 
 
 def test_two_commands_at_once_are_refused(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
-    with locked(place / "m.safecl"):
+    with FileLock(place / ".m.safecl.lock"):
         for words in (("learn", "two", "--model", "m.safecl"), ("rename", "m.safecl", "a", "z"),
                       ("forget", "m.safecl", "a"), ("rollback", "m.safecl")):  # fmt: skip
             code, _, said = say(*words)

@@ -17,8 +17,8 @@ from safecl.classifier.answers import Snapshot
 from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
-from safecl.classifier.model import Model, new_header
-from safecl.classifier.place import check_path, locked
+from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
+from safecl.classifier.place import Replaced, check_path
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
 from safecl.configure.layers import canonical, overlay
@@ -29,6 +29,7 @@ from safecl.engine.stop import stoppable
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
+from safecl.outputs import locked
 from safecl.runtime.answer import Answer
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -200,9 +201,15 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Files
 
-    def save(self, path: str | Path, *, frozen: bool = False) -> None:
-        """Keep the model in one file. ``frozen``: a small file that only predicts."""
-        self._fitted.save(path, frozen=frozen)
+    def save(self, path: str | Path, *, frozen: bool = False, force: bool = False) -> None:
+        """Keep the model in one file. ``frozen``: a small file that only predicts.
+
+        A file that it was loaded from or saved to before is replaced, if nobody else has changed it, and so is a frozen
+        one; any other file is only with ``force``.
+        """
+        file, digest = self._fitted.save(path, frozen=frozen, force=force, known=self._known)
+        if not frozen or self._fitted.header["frozen"]:
+            self._known = {**self._known, file: digest}
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "ContinualClassifier":
@@ -218,6 +225,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pet, rest = (method.get("pet") or {}).get("kind"), {"method": method, "backbone": backbone, "train": train}
         found = cls(*names, pet, image_size=size, device=device, settings=rest, **values)
         found._model = model
+        if model.file is not None:
+            found._known = {model.file.path.resolve(): model.file.digest}
         return found
 
     def rollback(self) -> None:
@@ -259,6 +268,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Inside
 
     _model: Model | None = None  # one assignment replaces it, so that another thread sees the old or the new one
+    _known: Known = NONE_KNOWN  # files that are this model as it was, by the digests they had
     _ready: Snapshot | None = None  # of ``_model``, or of one before it
     _loaded: tuple[Any, Backbone] | None = None
 
@@ -335,12 +345,14 @@ def learn_file(
     """
     from safecl.classifier.teach import clear
 
-    path = path.expanduser()
-    check_path(path)
     given = {key: value for key, value in params.items() if value is not None}
-    with locked(path), stoppable() as stop:
-        if path.exists() or path.is_symlink():
-            model = ContinualClassifier.load(path, device=device)
+    with locked(path) as file, stoppable() as stop:
+        check_path(file)
+        work = file.with_name(f".{file.name}.work")
+        if work.is_symlink():
+            raise SafeclError(f"{work} is a link, and would be followed to another folder; delete it.")
+        if file.exists():
+            model = ContinualClassifier.load(file, device=device)
             for key, value in given.items():
                 there = getattr(model, key)
                 same = value == there or (key == "backbone" and SIZES.get(value, (value,))[0] == there)
@@ -351,9 +363,13 @@ def learn_file(
                     )
         else:
             model = ContinualClassifier(**given, device=device)
-        work = path.with_name(f".{path.name}.work")
+            model._known = {file.resolve(): None}
         lesson = model.learn(data, name=name, again=again, progress=progress, folder=work, stop=stop)
-        model.save(path)
+        try:
+            model.save(file)
+        except Replaced:
+            clear(work)
+            raise
         with contextlib.suppress(OSError):
             clear(work)
     return lesson, model

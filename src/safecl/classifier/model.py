@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import torch
 import yaml
@@ -14,7 +15,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.history import after, check_not_frozen, step
-from safecl.classifier.place import write_model
+from safecl.classifier.place import check_path, digest_of, replaceable, write_model
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
 from safecl.classifier.store import Header, ModelFile
@@ -22,9 +23,12 @@ from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
 from safecl.methods.catalog import make_method, method_class
 from safecl.methods.method import Method
+from safecl.outputs import locked
 from safecl.streams.pictures.images import Label, Transform
 
 PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "learn", "records", "kept"))
+Known: TypeAlias = Mapping[Path, str | None]
+NONE_KNOWN: Known = MappingProxyType({})
 
 
 class Model:
@@ -101,10 +105,24 @@ class Model:
             set_grams(method, state)
         return method
 
-    def save(self, path: str | Path, *, frozen: bool = False) -> None:
-        """Put it at ``path`` in one step. ``frozen``: only what predictions need."""
+    def save(
+        self, path: str | Path, *, frozen: bool = False, force: bool = False, known: Known = NONE_KNOWN
+    ) -> tuple[Path, str | None]:
+        """Put it at ``path`` in one step; gives the real file and its digest. ``frozen``: only what predictions need.
+
+        ``force``: over any file. ``known``: the files that are this model as it was, by their digests; such a file is
+        replaced, but not if it has changed since.
+        """
+        with locked(path) as file:
+            check_path(file)
+            key, frozen = file.resolve(), frozen or self.header["frozen"]
+            own = key in known and not force and frozen == self.header["frozen"]
+            self._write(file, frozen, known[key] if own else replaceable(file, force))
+            return key, digest_of(file)
+
+    def _write(self, file: Path, frozen: bool, before: str | None) -> None:
         state, sizes = self.predicting if self.header["frozen"] else self.state, self.header["statistics"]
-        learning, frozen = method_class(self.settings.method).learning, frozen or self.header["frozen"]
+        learning = method_class(self.settings.method).learning
         sums = {f"{name}.sums" for name in sizes}
         predict = {name: t for name, t in state.tensors.items() if name not in sums and not name.startswith(learning)}
         if frozen:
@@ -132,7 +150,7 @@ class Model:
             "undo": [{key: value for key, value in vars(one).items() if key != "tensors"} for one in state.undo],
         }
         parts = {name: encode(tensors, {}) for name, tensors in members.items() if tensors or not frozen}
-        write_model(Path(path).expanduser(), header, parts)
+        write_model(file, header, parts, before)
 
 
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:

@@ -10,7 +10,9 @@ from safecl.report.table import Table, make_table
 from safecl.report.templates import Tile, render, write
 
 
-def write_page(file: ModelFile, path: Path, measured: dict[str, Any] | None = None) -> Path:
+def write_page(
+    file: ModelFile, path: Path, measured: dict[str, Any] | None = None, *, force: bool | None = None
+) -> Path:
     """Write the page of a model; ``measured``: what ``evaluate`` gave, if anything was measured."""
     header, backbone = file.header, file.header["backbone"]
     calibration, pictures = header.get("calibration"), sum(counts(header).values())
@@ -32,7 +34,7 @@ def write_page(file: ModelFile, path: Path, measured: dict[str, Any] | None = No
         classes=class_table(header),
         history=history_table(header),
     )
-    return write(path, html)
+    return write(path, html, force=force)
 
 
 def _measured(found: dict[str, Any]) -> Table:

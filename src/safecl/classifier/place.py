@@ -1,47 +1,87 @@
-"""Where a model is written: which place may hold one, who may write there, and one rename for each change."""
+"""Where a model is written: what may be replaced there, and one rename for each change."""
 
 import contextlib
+import itertools
 import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from safecl.atomic import Buffer, exclusive, replacing
+from safecl.atomic import Buffer, replacing
 from safecl.classifier.store import FORMAT, HEADER, Header, ModelFile
 from safecl.errors import SafeclError
+from safecl.outputs import not_replaced, real
 
 SUFFIX = ".safecl"
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
+class Replaced(SafeclError):
+    """The file has changed since it was opened; the new model is kept beside it."""
+
+
 def check_path(path: Path) -> None:
     """Refuse a place where no model can be written, and names that another kind of file has."""
-    if path.is_dir():
+    file = real(path)
+    if file.is_dir():
         raise SafeclError(f"{path} is a folder; give the model a file name, such as pets.safecl.")
-    if path.suffix.lower() != SUFFIX:
-        raise SafeclError(f"Give the model a name that ends in {SUFFIX}, such as {path.stem or 'pets'}{SUFFIX}.")
-    if not path.parent.is_dir():
-        raise SafeclError(f"There is no folder {path.parent}; make it, or put the model elsewhere.")
+    if file.suffix.lower() != SUFFIX:
+        raise SafeclError(f"Give the model a name that ends in {SUFFIX}, such as {file.stem or 'pets'}{SUFFIX}.")
 
 
-def write_model(path: Path, header: Header, members: Members) -> None:
-    """Put a model at ``path`` in one step."""
+def replaceable(path: Path, force: bool) -> str | None:
+    """Refuse to write over a model that can learn, or no model at all, unless ``force``; gives its ``digest_of``."""
     check_path(path)
+    file = real(path)
+    if file.exists() and not file.is_file():
+        raise SafeclError(f"{path} is no file that can be replaced; give the name of a file.")
+    if file.exists() and not force:
+        try:
+            frozen = ModelFile(file).header["frozen"]
+        except SafeclError:
+            raise not_replaced(path, "is no model") from None
+        if not frozen:
+            raise not_replaced(path, "is there already and can learn")
+    return digest_of(file)
+
+
+def digest_of(file: Path) -> str | None:
+    """What tells a file from another in its place; None where there is none."""
+    try:
+        return ModelFile(file).digest
+    except SafeclError:
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    return None
+
+
+def write_model(file: Path, header: Header, members: Members, before: str | None) -> None:
+    """Put a model at ``file``, which is locked and was ``before`` by its digest, in one step.
+
+    If it is another one now, or was deleted, it is left as it is: the model goes into a file beside it.
+    """
     text = json.dumps({**header, "format": FORMAT}, ensure_ascii=False, indent=1).encode()
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    names = (file.with_name(f"{file.stem}.new{n}{file.suffix}") for n in itertools.chain([""], itertools.count(2)))
+    went = [file]
+
+    def onto() -> Path:
+        if digest_of(file) != before:
+            went[0] = next(name for name in names if not name.exists())
+        return went[0]
+
+    with replacing(file, onto) as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as archive:
         for name, parts in {HEADER: [text], **members}.items():
             with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
                 for part in parts:
                     member.write(part)
+    if went[0] != file:
+        done = "was replaced" if file.exists() else "was deleted"
+        raise Replaced(f"{file} {done} meanwhile, so it is left as it is; the new model is in {went[0]}.")
 
 
 def rewrite_header(file: ModelFile, header: Header, path: Path | None = None) -> None:
-    """The same model with another header."""
-    write_model(path or file.path, header, {name: [file.raw(name)] for name in file.sizes if name != HEADER})
-
-
-def locked(path: Path) -> contextlib.AbstractContextManager[None]:
-    """The model at ``path``, as long as no other process is changing it."""
-    busy = f"Another command is changing {path}; wait for it to end."
-    return exclusive(path.with_name(f".{path.name}.lock"), busy, str(path), keep=False)
+    """The same model with another header, in its own place, which is locked, or in a new one."""
+    members = {name: [file.raw(name)] for name in file.sizes if name != HEADER}
+    write_model(path or file.path, header, members, None if path else file.digest)

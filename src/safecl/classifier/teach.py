@@ -302,6 +302,8 @@ def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) ->
     try:
         folder.mkdir(exist_ok=True)
         there = [path for path in folder.iterdir() if not path.match(f".{JOB}.*.part")]  # a kill leaves that
+        if any(path.is_symlink() for path in there):
+            raise ValueError
         before = json.loads(file.read_bytes()) if file in there else {}
         if before == identity:
             say("Resuming where the same command was stopped.")

@@ -16,7 +16,7 @@ from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
-from safecl.cli.terminal import Quiet, accept_any_text, make_console, print_facts, say
+from safecl.cli.terminal import Force, Quiet, accept_any_text, check_page, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
 
 app = typer.Typer(
@@ -102,6 +102,7 @@ app.command()(reproduce)
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    force: Force = False,
     files: Annotated[
         Path | None, typer.Option(help="Also write figures (SVG, PNG) and tables (CSV, LaTeX) into this folder.")
     ] = None,
@@ -110,7 +111,7 @@ def report(
 
     Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html --files figures
     """
-    say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name)))
+    say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name, force)))
     if files is not None:
         from safecl.lines import counted
         from safecl.report.export import write_files
@@ -146,6 +147,7 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
     page: Annotated[Path | None, typer.Option(help="Also draw them into this page.")] = None,
+    force: Force = False,
 ) -> None:
     """Put runs side by side: their numbers, and the settings in which they differ.
 
@@ -153,9 +155,10 @@ def compare(
     """
     from safecl.cli.runs import compare_runs
 
+    check_page(page, force)
     compare_runs(folders, make_console())
     if page is not None:
-        say(str(_write_page(folders, page, "Runs compared")))
+        say(str(_write_page(folders, page, "Runs compared", force)))
 
 
 @app.command()
@@ -203,10 +206,10 @@ def _root(version: Annotated[bool, VERSION] = False) -> None:
     pass
 
 
-def _write_page(folders: list[Path], target: Path, title: str) -> Path:
+def _write_page(folders: list[Path], target: Path, title: str, force: bool | None = None) -> Path:
     from safecl.report.page import write_page
 
-    return write_page(folders, target, title)
+    return write_page(folders, target, title, force=force)
 
 
 def main() -> None:

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from safecl.classifier.place import check_path, locked, rewrite_header
+from safecl.classifier.place import check_path, replaceable, rewrite_header
 from safecl.classifier.store import ModelFile
-from safecl.cli.terminal import Quiet, make_console, print_facts, say
+from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
+from safecl.outputs import locked
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
@@ -50,12 +51,11 @@ def learn(
     settings = parse_words(set_ or [])
     if not Path(folder).expanduser().exists():  # mistakes that can be seen before anything heavy is imported
         raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
-    if model.exists():
+    check_path(model)
+    if model.expanduser().exists():
         ModelFile(model)
         if settings:
             raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
-    else:
-        check_path(model.expanduser())
     from safecl.classifier.classifier import learn_file
     from safecl.cli.model_words import lesson_lines
     from safecl.engine.progress import make_progress
@@ -98,6 +98,7 @@ def evaluate(
     unknown: Unknown = 0.05,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     page: Page = None,
+    force: Force = False,
     device: Device = "auto",
 ) -> None:
     """Measure a model on labelled pictures: accuracy, calibration of its probabilities, unknown classes.
@@ -105,6 +106,7 @@ def evaluate(
     Example:  safecl eval photos/test --model pets.safecl
     """
     file = ModelFile(model)
+    check_page(page, force)
     from safecl.classifier import answers
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.classifier.data import labelled
@@ -114,7 +116,7 @@ def evaluate(
     pictures, _ = labelled(folder)
     found = answers.evaluate(ContinualClassifier.load(model, device=device), pictures, unknown)
     if page is not None:
-        write_page(file, page, found)
+        write_page(file, page, found, force=force)
     if json_:
         print(json.dumps(found, ensure_ascii=False))
         return
@@ -139,6 +141,7 @@ def evaluate(
 def inspect(
     model: ModelArgument,
     page: Page = None,
+    force: Force = False,
     json_: Annotated[bool, typer.Option("--json", help="All that the file says of itself.")] = False,
 ) -> None:
     """Say what a model knows: classes, when each was learned and from how many pictures, sizes, history.
@@ -150,10 +153,11 @@ def inspect(
     from safecl.report.table import print_table
 
     file = ModelFile(model)
+    check_page(page, force)
     if json_:
         print(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
     elif page is not None:
-        say(str(write_page(file, page)))
+        say(str(write_page(file, page, force=force)))
     else:
         console = make_console()
         print_facts(console, facts(file))
@@ -206,8 +210,8 @@ def rename(
     """
     from safecl.classifier.history import as_label, renamed
 
-    with locked(ModelFile(model).path):
-        file = ModelFile(model)
+    with locked(model) as place:
+        file = ModelFile(place)
         rewrite_header(file, renamed(file.header, old, as_label(file.header, old, new)))
     say(f"{old} is now called {new}.")
 
@@ -225,10 +229,10 @@ def forget(
     find(ModelFile(model).header, label)  # before anything heavy is imported: a wrong name is answered at once
     from safecl.classifier.classifier import ContinualClassifier
 
-    with locked(model):
-        classifier = ContinualClassifier.load(model, device="cpu")
+    with locked(model) as file:
+        classifier = ContinualClassifier.load(file, device="cpu")
         said = classifier.forget(label)
-        classifier.save(model)
+        classifier.save(file)
     say(said)
 
 
@@ -239,15 +243,15 @@ def rollback(model: ModelArgument) -> None:
     """
     from safecl.classifier.history import check_rollback
 
-    with locked(ModelFile(model).path):
-        header = ModelFile(model).header
+    with locked(model) as file:
+        header = ModelFile(file).header
         check_rollback(header, sum(one["whole"] for one in header["undo"]))
         from safecl.classifier.classifier import ContinualClassifier
 
-        classifier = ContinualClassifier.load(model, device="cpu")
+        classifier = ContinualClassifier.load(file, device="cpu")
         last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1]
         classifier.rollback()
-        classifier.save(model)
+        classifier.save(file)
     session = f"{last['name']!r} ({counted(last['pictures'], 'picture')})"
     say(f"{model} is as it was before {session}; it knows {counted(len(classifier.classes_), 'class')}.")
 
@@ -256,48 +260,49 @@ def merge(
     one: Annotated[Path, typer.Argument(metavar="A", help="A model.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another one that began with the same session.")],
     out: Out,
+    force: Force = False,
 ) -> None:
     """Make one model of two that were taught apart from a common beginning.
 
     Example:  safecl merge north.safecl south.safecl -o both.safecl
     """
-    _check_out(out, one, other)
+    _check_out(out, force, one, other)
     from safecl.classifier.classifier import ContinualClassifier
 
-    with locked(out):
+    with locked(out) as file:
         a, b = (ContinualClassifier.load(path, device="cpu") for path in (one, other))
         both = a.merged(b)
-        both.save(out)
+        both.save(file, force=force)
     say(f"{out} knows {counted(len(both.classes_), 'class')}.")
 
 
-def freeze(model: ModelArgument, out: Out) -> None:
+def freeze(model: ModelArgument, out: Out, force: Force = False) -> None:
     """Write a small file that only predicts.
 
     Example:  safecl freeze pets.safecl -o pets-frozen.safecl
     """
-    _check_out(out, model)
+    _check_out(out, force, model)
     from safecl.classifier.model import Model
 
-    Model.open(model).save(out, frozen=True)
-    say(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+    file, _ = Model.open(model).save(out, frozen=True, force=force)
+    say(f"{out}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 def export_run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     model: ModelOption,
+    force: Force = False,
 ) -> None:
     """Make a model from a run: it knows what the run has learned so far, and can learn more.
 
     Example:  safecl export-run runs/demo/safe --model glyphs.safecl
     """
-    if model.exists():
-        raise SafeclError(f"{model} is there already; choose another name.")
-    check_path(model)
+    replaceable(model, force)
     from safecl.classifier.model import model_of_run
 
-    made = model_of_run(run)
-    made.save(model)
+    with locked(model) as file:
+        made = model_of_run(run)
+        made.save(file, force=force)
     known = counted(len(made.classes), "class")
     say(f"{model} knows {known}; its probabilities are not calibrated until it learns more.")
 
@@ -310,9 +315,9 @@ def add_commands(app: typer.Typer) -> None:
     app.command("export-run")(export_run)
 
 
-def _check_out(out: Path, *sources: Path) -> None:
-    """Refuse sources that are no models, and to write over one of them or where no model can be."""
+def _check_out(out: Path, force: bool, *sources: Path) -> None:
+    """Refuse sources that are no models, and to write over one of them or over what may not be replaced."""
     for source in sources:
         if out.expanduser().resolve() == ModelFile(source).path.resolve():
             raise SafeclError(f"{out} would be written over itself; give another file as --out.")
-    check_path(out)
+    replaceable(out, force)

@@ -3,14 +3,18 @@
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from safecl.errors import SafeclError
 from safecl.lines import plain, print_sentence, spelt, text_for
+from safecl.outputs import check_output
 
+Force = Annotated[bool, typer.Option("--force", help="Replace any file, also a model that can learn.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
 WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
 
@@ -19,6 +23,14 @@ def make_console() -> Console:
     """The terminal; where there is none, lines of COLUMNS, or of ``WIDTH``."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH)
+
+
+def check_page(page: Path | None, force: bool) -> None:
+    """Refuse to write a page over anything else, unless ``force``, and --force without a page."""
+    if page is not None:
+        check_output(page, "page", force)
+    elif force:
+        raise SafeclError("--force has no effect without --page; omit it.")
 
 
 def say(text: str, err: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from matplotlib.figure import Figure
 
-from safecl.atomic import write_bytes
+from safecl.outputs import write_output
 from safecl.report import panels, tables
 from safecl.report.drawing import saved
 from safecl.report.page import read_runs
@@ -29,7 +29,8 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     for name, figure in distinct(all_figures(runs)):
         written += save(figure, target / name)
     for name, table in distinct(all_tables(runs)):
-        written += [write(target / f"{name}.csv", as_csv(table)), write(target / f"{name}.tex", as_latex(table))]
+        texts = {"csv": as_csv(table), "tex": as_latex(table)}
+        written += [write(target / f"{name}.{kind}", text, kind) for kind, text in texts.items()]
     return written
 
 
@@ -37,7 +38,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     """The figure as SVG and PNG, on white."""
     files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
     for file in files:
-        write_bytes(file, saved(figure, file.suffix[1:]))
+        write_output(file, saved(figure, file.suffix[1:]), file.suffix[1:])
     return files
 
 

@@ -13,11 +13,13 @@ from safecl.report.table import Table
 from safecl.report.templates import make_folder, render, write
 
 
-def write_page(folders: Sequence[Path], target: Path, title: str, first: Sequence[Table] = ()) -> Path:
+def write_page(
+    folders: Sequence[Path], target: Path, title: str, first: Sequence[Table] = (), *, force: bool | None = None
+) -> Path:
     """Draw the runs in ``folders`` into the one HTML file ``target``. ``first``: tables before the other numbers."""
     html = _page(read_runs(folders), title, first)
     make_folder(Path(target).parent)
-    return write(Path(target), html)
+    return write(Path(target), html, force=force)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:

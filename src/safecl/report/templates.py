@@ -10,8 +10,8 @@ import jinja2
 from markupsafe import Markup
 
 import safecl
-from safecl.atomic import write_bytes
 from safecl.errors import SafeclError
+from safecl.outputs import write_output
 from safecl.report import words
 from safecl.report.colours import theme
 
@@ -47,9 +47,9 @@ def render(template: str, **values: Any) -> str:
     )
 
 
-def write(target: Path, html: str) -> Path:
-    """Write a page, which appears whole or not at all."""
-    write_bytes(target, html.encode())
+def write(target: Path, text: str, kind: str = "page", force: bool | None = None) -> Path:
+    """Write a page, or another text of a ``kind``, which appears whole or not at all; ``force``: over any file."""
+    write_output(target, text.encode(), kind, force)
     return target
 
 

@@ -1,5 +1,6 @@
 """A contact sheet of each session: one row of training pictures per class."""
 
+import io
 from functools import cache
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from safecl.lines import counted
+from safecl.outputs import write_output
 from safecl.streams.drawn.drawing import font_folder
 from safecl.streams.stream import Session, Stream, positions
 
@@ -22,7 +24,8 @@ def show(stream: Stream, folder: Path, *, per_class: int = 8, side: int = 64, cl
     written = []
     for session in stream:
         path = folder / f"session_{session.number:02d}.png"
-        sheet(session, per_class, side, classes).save(path)
+        sheet(session, per_class, side, classes).save(buffer := io.BytesIO(), "png")
+        write_output(path, buffer.getvalue(), "png")
         written.append(path)
     return written
 

@@ -27,14 +27,13 @@ from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
-from safecl.experiments.sweep.table import write_text
 from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
 from safecl.report import words
 from safecl.report.export import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
-from safecl.report.templates import make_folder
+from safecl.report.templates import make_folder, write
 from safecl.streams.catalog import open_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
@@ -159,9 +158,9 @@ class Reproduction:
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
             caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
-            texts = {".csv": tables.cells_csv(columns, lines), ".tex": as_latex(table, caption)}
-            texts[".md"] = as_markdown(table)
-            files = [write_text(stem.with_suffix(suffix), text) for suffix, text in texts.items()]
+            texts = {"csv": tables.cells_csv(columns, lines), "tex": as_latex(table, caption)}
+            texts["md"] = as_markdown(table)
+            files = [write(stem.with_suffix(f".{kind}"), text, kind) for kind, text in texts.items()]
         files += save(drawing.figure, stem) if drawing else []
         record(
             target,

@@ -15,13 +15,13 @@ from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
 from safecl.experiments.sweep.progress import Board, read_place, standing
-from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv, write_text
+from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv
 from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.table import Table, as_latex
-from safecl.report.templates import make_folder
+from safecl.report.templates import make_folder, write
 
 On: TypeAlias = Literal["local", "ray"]
 Executor: TypeAlias = Local | OnRay  # where runs are computed
@@ -56,9 +56,9 @@ def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unp
     table = as_table(results, f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent")
     states = {cell.name: failed.get(cell.name, "done") for cell in cells}
     files = [
-        write_text(folder / f"{plan.name}.csv", results_csv(results)),
-        write_text(folder / f"{plan.name}-runs.csv", runs_csv(cells, states, runs, objective)),
-        write_text(folder / f"{plan.name}.tex", as_latex(table)),
+        write(folder / f"{plan.name}.csv", results_csv(results), "csv"),
+        write(folder / f"{plan.name}-runs.csv", runs_csv(cells, states, runs, objective), "csv"),
+        write(folder / f"{plan.name}.tex", as_latex(table), "tex"),
     ]
     if runs:
         drawn = [run.folder for run in runs.values()]

@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from safecl.atomic import write_bytes
 from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings, validation
 from safecl.lines import NBSP
 from safecl.report import words
@@ -158,8 +156,3 @@ def runs_csv(cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str
 
 def _numbers(*values: float | None) -> list[Text]:
     return [Text(words.NONE, value=value) for value in values]
-
-
-def write_text(path: Path, text: str) -> Path:
-    write_bytes(path, text.encode())
-    return path
