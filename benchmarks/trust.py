@@ -1,115 +1,342 @@
 """Does a model know how good it is? What it says of itself, against pictures that were held back.
 
-    python benchmarks/trust.py --assets DIR --out trust.jsonl
+    python benchmarks/trust.py --assets DIR --list
+    python benchmarks/trust.py --assets DIR --cells 0-51 --out trust.jsonl
+    python benchmarks/trust.py --table trust.jsonl
 
-DIR holds folders of pictures, train/CLASS and test/CLASS each. A model learns some classes in five sessions. Then its
-leave-one-out accuracy, by output, is compared with the accuracy on pictures that it has not learned, its temperature
-with the best one for these, and the expected calibration error of its probabilities is measured. A line of JSON per
-model.
+DIR holds folders of pictures, train|test/CLASS or train|test/DOMAIN/CLASS, and vit_tiny_augreg.safetensors. A cell is a
+model: a set of pictures, a backbone, pictures per class, sessions and an order of the classes. It learns some classes,
+and what it says of itself is compared with pictures of them that it has not learned: its leave-one-out accuracy (the
+mean over classes), the expected calibration error of its probabilities, and how many it calls unknown at three rates.
+Strangers are near (other classes of the same set) or far (another set). A line of JSON per model; cells are computed
+one by one, so that several processes can share them.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import betabinom, binom
 from torch import Tensor
+from unknowns import BY_FEATURES, auroc, by_logits, left_out
 
 from safecl import ContinualClassifier
-from safecl.classifier.calibrate import expected_error, fit_temperature, probabilities, recalled
+from safecl.classifier.calibrate import (
+    expected_error,
+    fit_temperature,
+    probabilities,
+    quantile,
+    recalled,
+    thresholds,
+    unknown_score,
+)
 from safecl.classifier.data import unlabelled
+from safecl.classifier.teach import embed
 from safecl.heads.leave_one_out import leaving_out, one_of_each
-from safecl.streams.pictures.images import Pictures, join
-from safecl.streams.sources.folder import read_folder
-from safecl.streams.stream import positions
+from safecl.streams.drawn.characters import POOL
+from safecl.streams.drawn.glyphs import GlyphPictures
+from safecl.streams.pictures.files import File, FilePictures
+from safecl.streams.pictures.images import Label, Pictures, join
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "moving": {  # the fast learner moves far in every session
-        "method.policy": {"pilot": 0.0, "release": False, "average": False},
-        "method.guide.lambda_cos": 0.0,
-        "train.lr": 0.03,
-    },
+RATES = (0.01, 0.05, 0.2)
+FAR = {"cifar100": "flowers102", "flowers102": "cifar100", "pacs": "flowers102", "glyphs": "cifar100"}
+FOLDERS = {"cifar100": "cifar100_200x60_jpeg", "flowers102": "flowers102_20x12", "pacs": "pacs_30x15"}
+TESTED, FAR_PICTURES = 60, 400  # pictures per class that are held back, and of another set, at most
+GLYPHS = 85  # pictures that are drawn of a character
+
+# Pictures per class (and domain), sessions (0: one per domain), classes that are learned, classes that are strangers.
+SHAPES: dict[str, list[tuple[int, int, int, int]]] = {
+    "cifar100": [(100, 5, 20, 20), (100, 2, 20, 20), (25, 4, 40, 20), (10, 5, 40, 20), (5, 10, 40, 20)],
+    "flowers102": [(25, 2, 35, 10), (10, 7, 35, 10), (5, 5, 35, 10)],
+    "pacs": [(25, 0, 5, 2), (5, 0, 5, 2)],
+    "glyphs": [(25, 5, 40, 20), (10, 2, 40, 20), (5, 10, 40, 20)],
 }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model; ``each``: pictures per class and session of the class; ``order``: draws classes and pictures."""
+
+    data: str
+    backbone: str
+    each: int
+    sessions: int
+    classes: int
+    strangers: int
+    order: int
+
+
+CELLS = [
+    Cell(data, backbone, *shape, order)
+    for order, backbone, data in product(range(2), ("vit_tiny", "micro"), SHAPES)
+    for shape in SHAPES[data]
+]
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The pictures of each session, those held back of the same classes, and strangers."""
+
+    sessions: list[Pictures]
+    held: Pictures
+    near: Pictures
+    far: Pictures
+
+
+def pools(assets: Path, data: str) -> dict[Label, dict[str, Pictures]]:
+    """All pictures of a set, by class and domain."""
+    if data == "glyphs":
+        return {one: {"": GlyphPictures([one], range(GLYPHS))} for one in POOL}
+    found: dict[Label, dict[str, list[Path]]] = {}
+    for path in sorted((assets / FOLDERS.get(data, data)).glob("*/**/*.*")):
+        _, *domain, label = path.parent.relative_to(assets / FOLDERS.get(data, data)).parts
+        found.setdefault(label, {}).setdefault("/".join(domain), []).append(path)
+    return {
+        label: {domain: FilePictures([File.at(p) for p in paths], [label] * len(paths)) for domain, paths in by.items()}
+        for label, by in found.items()
+    }
+
+
+def divided(assets: Path, cell: Cell) -> Divided:
+    """Classes and pictures drawn by the cell's order."""
+    dice, pool = random.Random(cell.order), pools(assets, cell.data)
+    order = sorted(pool, key=str)
+    dice.shuffle(order)
+    known, strange = order[: cell.classes], order[cell.classes : cell.classes + cell.strangers]
+    taught: dict[Label, dict[str, Pictures]] = {}
+    held: list[Pictures] = []
+    for label in known:
+        for domain, pictures in pool[label].items():
+            rows = dice.sample(range(len(pictures)), len(pictures))
+            taught.setdefault(label, {})[domain] = pictures.subset(rows[: cell.each])
+            held.append(pictures.subset(rows[cell.each :][:TESTED]))
+    domains = sorted({domain for by in taught.values() for domain in by})
+    if cell.sessions:
+        parts = np.array_split(np.arange(len(known)), cell.sessions)
+        sessions = [join([taught[known[c]][domain] for c in part for domain in domains]) for part in parts]
+    else:
+        dice.shuffle(domains)
+        sessions = [join([taught[label][domain] for label in known]) for domain in domains]
+    near = [part.subset(range(len(part))[:TESTED]) for label in strange for part in pool[label].values()]
+    other = (
+        [part for by in pools(assets, FAR[cell.data]).values() for part in by.values()] if cell.data in FAR else near
+    )
+    far = join(other)
+    chosen = sorted(dice.sample(range(len(far)), min(FAR_PICTURES, len(far))))
+    return Divided(sessions, join(held), join(near), far.subset(chosen))
+
+
+def taught(assets: Path, cell: Cell, data: Divided, device: str) -> ContinualClassifier:
+    """The model of a cell."""
+    name, settings = "micro", {}
+    if cell.backbone != "micro":
+        name, settings = "vit_tiny_patch16_224", {"backbone.weights": str(assets / "vit_tiny_augreg.safetensors")}
+    model = ContinualClassifier(name, seed=cell.order, device=device, settings=settings)  # type: ignore[arg-type]
+    for pictures in data.sessions:
+        model.learn(pictures)
+    return model
+
+
+@torch.no_grad()
+def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None) -> dict[str, Any]:
+    """What the model says of itself, and what the pictures held back and the strangers show."""
+    fitted = model._fitted
+    calibration, kept, main = fitted.header["calibration"], fitted.state.kept, model.outputs[-1]
+    parts = {"known": data.held, "near": data.near, "far": data.far}
+    new = {name: answered(model, pictures) for name, pictures in parts.items()}
+    index = {label: i for i, label in enumerate(fitted.classes)}
+    truth = torch.tensor([index[label] for label in data.held.labels])
+    z = new["known"][main]
+    correct, sure = z.argmax(dim=1) == truth, probabilities(z, calibration).amax(dim=1)
+    line = {
+        "said": calibration["accuracy"],
+        "interval": calibration["interval"],
+        "true": float(by_class(correct, truth).mean()),
+        "judged": calibration["pictures"],
+        "tested": len(truth),
+        "error": expected_error(sure, correct),
+        "noise": noise(sure),
+        "sure": float(sure.mean()),
+        "temperature": calibration["temperature"],
+        "best_temperature": fit_temperature(z, truth),
+        "false_alarms": {},
+        "found": {},
+    }
+    for rate in RATES:
+        limits = thresholds(calibration, rate, len(index))
+        called = {name: verdicts(rows[main], limits) for name, rows in new.items()}
+        line["false_alarms"][rate] = [sum(called["known"]), len(called["known"])]
+        line["found"][rate] = {name: mean(called[name]) if called[name] else None for name in ("near", "far")}
+    features, left = slow_features(model, parts), left_out_of(model)
+    scores = all_scores(model, left["one"], new, features, kept)
+    line["scores"] = {name: found(*values) for name, values in scores.items()}
+    if dump is not None:
+        few = {part: rows[:: max(1, len(rows) // 400)].half() for part, rows in features.items()}
+        logits = {part: {name: rows.half() for name, rows in by.items() if name != main} for part, by in new.items()}
+        both = {"kept": kept, "features": few, "new": logits, "scores": scores}
+        torch.save({"line": line, "truth": truth, "left_out": left, "calibration": calibration, **both}, dump)
+    return line
+
+
+def answered(model: ContinualClassifier, pictures: Pictures) -> dict[str, Tensor]:
+    """Logits (n, C) by output."""
+    parts = [logits for logits, _ in model._snapshot().logits(unlabelled(pictures))]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def verdicts(logits: Tensor, limits: Tensor) -> list[bool]:
+    """Whether each picture is called unknown, of those of which that can be told."""
+    limit, score = limits[logits.argmax(dim=1)], unknown_score(logits).double()
+    return [bool(a < b) for a, b in zip(score.tolist(), limit.tolist(), strict=True) if b == b]
+
+
+@torch.no_grad()
+def left_out_of(model: ContinualClassifier) -> dict[str, Any]:
+    """Logits by output of the kept pictures, left out one of each class or half of them at a time."""
+    fitted = model._fitted
+    kept, method = fitted.state.kept, fitted.method(model._backbone(), learning=True).eval()
+    method.refresh()
+    features, groups = recalled(method, kept, torch.arange(len(kept["targets"]))), one_of_each(kept["targets"])
+    found: dict[str, Any] = {"targets": kept["targets"], "learned": fitted.state.seen["classes"].bincount()}
+    for name, chosen in (("one", groups), ("half", groups % 2)):
+        on = method.backbone.device
+        with leaving_out(method, kept["targets"].to(on), chosen.to(on), method.included(features)):
+            found[name] = {output: rows.float().cpu() for output, rows in method.answer(features).items()}
+    return found
+
+
+def slow_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dict[str, Tensor]:
+    """The slow learner's features (n, d) of new pictures."""
+    method, transform = model._snapshot().method, model._fitted.transform
+    return {
+        part: embed(method, pictures, range(len(pictures)), transform, lambda: False)["slow"]
+        for part, pictures in parts.items()
+    }
+
+
+@torch.no_grad()
+def all_scores(
+    model: ContinualClassifier,
+    left: dict[str, Tensor],
+    new: dict[str, dict[str, Tensor]],
+    features: dict[str, Tensor],
+    kept: dict[str, Tensor],
+) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
+    """By name of a score: that of kept pictures, left out, and those of new ones."""
+    main, temperature = model.outputs[-1], model._fitted.header["calibration"]["temperature"] or 1.0
+    own = by_logits(left, main, temperature)
+    others = {part: by_logits(rows, main, temperature) for part, rows in new.items()}
+    found = {name: (scores, {part: rows[name] for part, rows in others.items()}) for name, scores in own.items()}
+    f, targets = kept["slow"].float(), kept["targets"]
+    for name, score in BY_FEATURES.items():
+        new_ones = {part: score(x, f, targets) for part, x in features.items()}
+        found[name] = left_out(score, f, targets, one_of_each(targets)), new_ones
+    return found
+
+
+def found(own: Tensor, new: dict[str, Tensor]) -> dict[str, float]:
+    """At a rate of 5 %, by all pictures together: false alarms and strangers found; how well strangers are told."""
+    limit = quantile(own.sort().values.tolist(), 0.05)
+    shares = {name: float((rows < limit).float().mean()) for name, rows in new.items()}
+    return shares | {f"{name} auroc": auroc(new["known"], new[name]) for name in ("near", "far")}
+
+
+def by_class(correct: Tensor, targets: Tensor) -> Tensor:
+    """The accuracy of each class that has pictures."""
+    counts = targets.bincount()
+    shares: Tensor = targets.bincount(weights=correct.double())[counts > 0] / counts[counts > 0]
+    return shares
+
+
+def noise(sure: Tensor, draws: int = 50) -> float:
+    """The calibration error that as many pictures show of probabilities that are true."""
+    dice = torch.Generator().manual_seed(0)
+    return mean(expected_error(sure, torch.rand(len(sure), generator=dice) < sure) or 0.0 for _ in range(draws))
+
+
+def inside(rate: float, alarms: int, tested: int, judged: int | None = None) -> bool:
+    """Whether so many false alarms lie in the 95 % band of the binomial; with ``judged``, of a threshold by so many."""
+    k = rate * ((judged or 0) + 1)
+    chance = binom(tested, rate) if judged is None else betabinom(tested, k, judged + 1 - k)
+    return bool(chance.ppf(0.025) <= alarms <= chance.ppf(0.975))
+
+
+def beyond(line: dict[str, Any]) -> float:
+    """How far the true accuracy is outside the interval."""
+    low, high = line["interval"]
+    return float(max(low - line["true"], line["true"] - high, 0.0))
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What the lines say of the model's word, in sentences."""
+    off, out = [abs(line["said"] - line["true"]) for line in lines], [beyond(line) for line in lines]
+    told = [
+        f"{len(lines)} models: |said − true| {100 * mean(off):.1f} points on average, {100 * max(off):.1f} at worst; "
+        f"beyond the interval {100 * mean(out):.1f} and {100 * max(out):.1f}; inside {sum(o == 0 for o in out)}.",
+        f"Bias {100 * mean(line['said'] - line['true'] for line in lines):+.1f} points.",
+        f"Calibration error {mean(line['error'] for line in lines):.3f} on average, "
+        f"{max(line['error'] for line in lines):.3f} at worst; {mean(line['noise'] for line in lines):.3f} by chance.",
+    ]
+    for rate in map(str, RATES):
+        asked = [(line, *line["false_alarms"][rate]) for line in lines if line["false_alarms"][rate][1]]
+        if not asked:
+            continue
+        strict = mean(inside(float(rate), alarms, tested) for _, alarms, tested in asked)
+        wide = mean(inside(float(rate), alarms, tested, line["judged"]) for line, alarms, tested in asked)
+        share = mean(alarms / tested for _, alarms, tested in asked)
+        shares = {part: mean(line["found"][rate][part] for line, *_ in asked) for part in ("near", "far")}
+        told.append(
+            f"At {float(rate):.0%}: {len(asked)} models can tell; {share:.1%} false alarms; inside the band of the "
+            f"pictures tested {strict:.0%}, and of those judged, too, {wide:.0%}; strangers found: near "
+            f"{shares['near']:.1%}, far {shares['far']:.1%}."
+        )
+    for name in lines[0]["scores"]:
+        with_it = [line["scores"][name] for line in lines if name in line["scores"]]
+        told.append(f"{name:>22}: " + ", ".join(f"{key} {mean(one[key] for one in with_it):.3f}" for key in with_it[0]))
+    return told
+
+
+def numbers(text: str) -> Iterable[int]:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--assets", type=Path, required=True)
-    parser.add_argument("--data", nargs="+", default=["flowers102_20x12", "cifar100_50x10"])
-    parser.add_argument("--pets", nargs="+", default=["ssf", "adapter"])
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--classes", type=int, default=15)
-    parser.add_argument("--each", type=int, default=24, help="training pictures per class, at most")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--size", type=int, default=64, help="pixels per side of the embedded backbone's input")
+    parser.add_argument("--assets", type=Path, default=Path())
+    parser.add_argument("--cells", default=f"0-{len(CELLS) - 1}", help="such as 0-5,9")
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
+    parser.add_argument("--dump", type=Path, help="a folder for logits and scores")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--list", action="store_true", help="print the cells")
+    parser.add_argument("--table", type=Path, help="a file of lines to sum up")
     o = parser.parse_args()
-    for data, pet, how, seed in product(o.data, o.pets, o.settings, range(o.seeds)):
-        sessions, held = divided(o.assets / data, o.classes, o.each, seed)
-        options = {"epochs": o.epochs, "image_size": o.size, "seed": seed, "settings": SETTINGS[how]}
-        model = ContinualClassifier("micro", "safe", pet, **options)
-        line = json.dumps({"data": data, "pet": pet, "settings": how, "seed": seed, **measure(model, sessions, held)})
+    if o.list:
+        print("\n".join(f"{i} {cell}" for i, cell in enumerate(CELLS)))
+        return
+    if o.table:
+        print("\n".join(summary([json.loads(line) for line in o.table.read_text(encoding="utf-8").splitlines()])))
+        return
+    for i in numbers(o.cells):
+        began, data = time.monotonic(), divided(o.assets, CELLS[i])
+        model = taught(o.assets, CELLS[i], data, o.device)
+        learned = time.monotonic() - began
+        found = compare(model, data, o.dump / f"cell_{i}.pt" if o.dump else None)
+        seconds = [round(learned, 1), round(time.monotonic() - began, 1)]
+        line = json.dumps({"cell": i, **asdict(CELLS[i]), **found, "seconds": seconds})
         print(line, flush=True)
         with o.out.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-
-def divided(path: Path, classes: int, each: int, seed: int, sessions: int = 5) -> tuple[list[Pictures], Pictures]:
-    """(the pictures of each session, pictures held back), of classes drawn by ``seed``."""
-    data, dice = read_folder(path, duplicates="allow"), np.random.RandomState(seed)
-    chosen = [data.classes[i] for i in dice.permutation(len(data.classes))[:classes]]
-    train, test = positions(data.train.labels), positions(data.test.labels)
-    shuffled = {label: dice.permutation(train[label]).tolist() for label in chosen}
-    parts = [
-        [i for c in part for i in shuffled[chosen[c]][:each]]
-        for part in np.array_split(np.arange(len(chosen)), sessions)
-    ]
-    unused = data.train.subset([i for label in chosen for i in shuffled[label][each:]])
-    held = join([unused, data.test.subset([i for label in chosen for i in test[label]])])
-    return [data.train.subset(part) for part in parts], held
-
-
-def measure(model: ContinualClassifier, sessions: Sequence[Pictures], held: Pictures) -> dict[str, Any]:
-    """Teach the sessions, then compare what the model says of itself with the pictures held back."""
-    for pictures in sessions:
-        model.learn(pictures)
-    return compare(model, held)
-
-
-@torch.no_grad()
-def compare(model: ContinualClassifier, held: Pictures) -> dict[str, Any]:
-    """What the model says of itself, and what the pictures held back show."""
-    fitted = model._fitted
-    calibration, kept = fitted.header["calibration"], fitted.state.kept
-    method = fitted.method(model._backbone(), learning=True).eval()
-    method.refresh()
-    features, targets = recalled(method, kept, torch.arange(len(kept["targets"]))), kept["targets"]
-    with leaving_out(method, targets, one_of_each(targets), method.included(features)):
-        left_out = method.answer(features)
-    parts = [logits for logits, _ in model._snapshot().logits(unlabelled(held))]
-    new = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    index = {label: i for i, label in enumerate(fitted.classes)}
-    truth, main = torch.tensor([index[label] for label in held.labels]), method.outputs[-1]
-    sure, correct = probabilities(new[main], calibration).amax(dim=1), new[main].argmax(dim=1) == truth
-    return {
-        "said": calibration["accuracy"],
-        "left_out": {name: accuracy(logits, targets) for name, logits in left_out.items()},
-        "held_back": {name: accuracy(logits, truth) for name, logits in new.items()},
-        "temperature": calibration["temperature"],
-        "best_temperature": fit_temperature(new[main], truth),
-        "calibration_error": expected_error(sure, correct),
-        "pictures": [len(targets), len(truth)],
-    }
-
-
-def accuracy(logits: Tensor, targets: Tensor) -> float:
-    return round(float((logits.argmax(dim=1) == targets).float().mean()), 4)
 
 
 if __name__ == "__main__":

@@ -1,121 +1,94 @@
-"""Are probabilities calibrated, and is ``unknown`` answered as often as promised? Half of the classes are never taught.
+"""How known does a picture look? Scores that ``trust.py`` compares at the same rate of false alarms.
 
-    python benchmarks/unknowns.py --assets DIR --data flowers102_20x12 --backbone micro --out unknowns.jsonl
-
-DIR holds the pictures in folders train/CLASS and test/CLASS. For each seed half of the classes, drawn by chance, are
-taught in sessions, and all test pictures are classified. It reports the accuracy on taught classes, the expected
-calibration error of their probabilities with and without the temperature, how many of them are called unknown at the
-promised rate, and how many pictures of the other classes are.
+Each gives a number per picture, larger where it looks more like what was learned. Those that compare features of the
+slow learner with features that the model keeps judge a kept picture by the others: by those of other groups.
 """
 
-import argparse
-import json
-import time
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
-import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from safecl import ContinualClassifier
-from safecl.classifier.calibrate import expected_error, probabilities, threshold, unknown_score
-from safecl.classifier.data import unlabelled
-from safecl.engine.progress import make_progress
-from safecl.streams.sources.folder import read_folder
-from safecl.streams.stream import positions
-
-RATES = (0.01, 0.05, 0.1)
+NEIGHBOURS = 5
 
 
-def auroc(known: torch.Tensor, unknown: torch.Tensor) -> float:
+def by_logits(logits: Mapping[str, Tensor], main: str, temperature: float) -> dict[str, Tensor]:
+    """From logits (n, C) by output; ``main``: that of the answer."""
+    z = logits[main]
+    answer = F.one_hot(z.argmax(dim=1), z.shape[1])
+    found = {
+        "largest logit": z.amax(dim=1),
+        "energy": temperature * (z / temperature).logsumexp(dim=1),
+        "probability": torch.softmax(z / temperature, dim=1).amax(dim=1),
+        "margin": (z.topk(2).values * torch.tensor([1.0, -1.0])).sum(dim=1),
+        "one-hot": -(z / 10 - answer).norm(dim=1),
+    }
+    if {"slow", "fast"} <= logits.keys():
+        slow, fast = (torch.log_softmax(logits[name] / temperature, dim=1) for name in ("slow", "fast"))
+        middle = torch.logsumexp(torch.stack([slow, fast]), dim=0) - torch.log(torch.tensor(2.0))
+        found["disagreement"] = -sum((one.exp() * (one - middle)).sum(dim=1) for one in (slow, fast)) / 2
+        found["smaller of both"] = torch.minimum(logits["slow"].amax(dim=1), logits["fast"].amax(dim=1))
+    return found
+
+
+def mahalanobis(x: Tensor, kept: Tensor, targets: Tensor, relative: bool = True) -> Tensor:
+    """−min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), relative to that of one Gaussian of all: (n,)."""
+    classes, index = torch.unique(targets, return_inverse=True)
+    means = torch.zeros(len(classes), kept.shape[1]).index_add(0, index, kept) / index.bincount()[:, None]
+    nearest = _distances(x, means, kept - means[index], len(kept) - len(classes)).amin(dim=1)
+    if not relative:
+        return -nearest
+    middle = kept.mean(dim=0, keepdim=True)
+    return _distances(x, middle, kept - middle, len(kept) - 1)[:, 0] - nearest
+
+
+def _distances(x: Tensor, means: Tensor, centred: Tensor, freedom: int) -> Tensor:
+    """Squared Mahalanobis distances (n, C), with a covariance drawn to a multiple of the identity (OAS)."""
+    n, d = max(freedom, 1), centred.shape[1]
+    covariance = centred.T @ centred / n
+    unit, square = covariance.trace() / d, covariance.square().sum()
+    rho = ((1 - 2 / d) * square + (unit * d) ** 2) / ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=1e-12)
+    rho = float(rho.clamp(0, 1))
+    factor = torch.linalg.cholesky((1 - rho) * covariance + (rho + 1e-6) * unit * torch.eye(d))
+    a, b = (torch.linalg.solve_triangular(factor, rows.T, upper=False).T for rows in (x, means))
+    return torch.cdist(a, b).square()
+
+
+def neighbours(x: Tensor, kept: Tensor, targets: Tensor) -> Tensor:
+    """Cosine with the k-th nearest kept feature: (n,)."""
+    similar = F.normalize(x, dim=1) @ F.normalize(kept, dim=1).T
+    return similar.topk(min(NEIGHBOURS, len(kept)), dim=1).values[:, -1]
+
+
+def nearest_mean(x: Tensor, kept: Tensor, targets: Tensor) -> Tensor:
+    """Cosine with the nearest class mean: (n,)."""
+    classes, index = torch.unique(targets, return_inverse=True)
+    means = torch.zeros(len(classes), kept.shape[1]).index_add(0, index, F.normalize(kept, dim=1))
+    return (F.normalize(x, dim=1) @ F.normalize(means, dim=1).T).amax(dim=1)
+
+
+BY_FEATURES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "relative Mahalanobis": mahalanobis,
+    "Mahalanobis": lambda x, kept, targets: mahalanobis(x, kept, targets, relative=False),
+    "nearest neighbours": neighbours,
+    "nearest mean": nearest_mean,
+}
+
+
+def left_out(
+    score: Callable[[Tensor, Tensor, Tensor], Tensor], kept: Tensor, targets: Tensor, groups: Tensor
+) -> Tensor:
+    """The score of each kept feature by those of other groups: (n,)."""
+    found = torch.zeros(len(kept))
+    for group in torch.unique(groups).tolist():
+        here = groups == group
+        found[here] = score(kept[here], kept[~here], targets[~here])
+    return found
+
+
+def auroc(known: Tensor, unknown: Tensor) -> float:
     """How often a known picture has a higher score than an unknown one."""
     order = torch.cat([known, unknown]).argsort().argsort().double() + 1
     count = len(known) * (len(known) + 1) / 2
     return float((order[: len(known)].sum() - count) / (len(known) * len(unknown)))
-
-
-def measure(path: Path, seed: int, sessions: int, each: int, out: Path | None, **options: object) -> dict[str, object]:
-    data = read_folder(path, duplicates="allow")
-    order = [data.classes[i] for i in np.random.RandomState(seed).permutation(len(data.classes))]
-    taught, other = order[: len(order) // 2], order[len(order) // 2 :]
-    dice = np.random.RandomState(seed)  # files of one class that follow one another may be nearly the same picture
-    train, test = positions(data.train.labels), positions(data.test.labels)
-    model = ContinualClassifier(seed=seed, **options)  # type: ignore[arg-type]
-    began = time.monotonic()
-    for part in np.array_split(np.arange(len(taught)), sessions):
-        rows = [i for c in part for i in dice.permutation(train[taught[c]])[:each]]
-        model.learn(data.train.subset(sorted(rows)), progress=make_progress("plain"))
-    learned = time.monotonic() - began
-    logits, labels = {}, {}
-    for name, classes in (("known", taught), ("unknown", other)):
-        pictures = data.test.subset([i for c in classes for i in test[c]])
-        labels[name] = pictures.labels
-        logits[name] = torch.cat([main for _, main in model._snapshot().logits(unlabelled(pictures))])
-    index = {label: i for i, label in enumerate(model._fitted.classes)}
-    targets = torch.tensor([index[label] for label in labels["known"]])
-    calibration = model._fitted.header["calibration"]
-    right = logits["known"].argmax(dim=1) == targets
-
-    def error(how: dict[str, float] | None) -> float:
-        return float(expected_error(probabilities(logits["known"], how).amax(dim=1), right) or 0)
-
-    scores = {name: unknown_score(rows) for name, rows in logits.items()}
-    limits = {rate: threshold(calibration["scores"], rate) for rate in RATES}
-    if out is not None:
-        torch.save(
-            {"logits": logits, "targets": targets, "calibration": calibration, "kept": model._fitted.state.kept}, out
-        )
-    return {
-        "data": path.name,
-        "seed": seed,
-        "classes": len(taught),
-        "pictures": len(targets),
-        "accuracy": float(right.float().mean()),
-        "left_out_accuracy": calibration["accuracy"],
-        "temperature": calibration["temperature"],
-        "error": error(calibration),
-        "error_uncalibrated": error(None),
-        "false_alarms": {rate: float((scores["known"] < limit).float().mean()) for rate, limit in limits.items()},
-        "found": {rate: float((scores["unknown"] < limit).float().mean()) for rate, limit in limits.items()},
-        "auroc": auroc(scores["known"], scores["unknown"]),
-        "seconds": learned,
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--assets", type=Path, required=True)
-    parser.add_argument("--data", default="flowers102_20x12")
-    parser.add_argument("--backbone", default="micro")
-    parser.add_argument("--weights", default=None)
-    parser.add_argument("--size", type=int, default=None)
-    parser.add_argument("--method", default="safe")
-    parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sessions", type=int, default=5)
-    parser.add_argument("--each", type=int, default=50, help="training pictures per class, at most")
-    parser.add_argument("--out", type=Path, default=Path("unknowns.jsonl"))
-    parser.add_argument("--dump", type=Path, default=None)
-    options = parser.parse_args()
-    settings = {"backbone.weights": options.weights} if options.weights else {}
-    for seed in range(options.seeds):
-        dump = options.dump / f"{options.data}_{options.backbone}_{seed}.pt" if options.dump else None
-        found = measure(
-            options.assets / options.data,
-            seed,
-            options.sessions,
-            options.each,
-            dump,
-            backbone=options.backbone,
-            method=options.method,
-            image_size=options.size,
-            epochs=options.epochs,
-            settings=settings,
-        )
-        line = json.dumps({"backbone": options.backbone, "method": options.method, **found})
-        print(line, flush=True)
-        with options.out.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
-if __name__ == "__main__":
-    main()

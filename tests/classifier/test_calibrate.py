@@ -11,13 +11,15 @@ import torch
 from safecl.classifier.calibrate import (
     calibrate,
     chosen,
+    estimate,
     expected_error,
     fit_temperature,
     fit_trust,
     left_out_logits,
     probabilities,
+    quantile,
     recalled,
-    threshold,
+    thresholds,
 )
 from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
@@ -30,10 +32,17 @@ LOGITS = 2 * torch.randn(4000, 5, generator=RANDOM)
 TARGETS = torch.multinomial(torch.softmax(LOGITS, dim=1), 1, generator=RANDOM)[:, 0]
 
 
+def judged(logits: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
+    """The calibration by these logits, where half of the pictures show no more than all."""
+    found = calibrate(logits, logits, targets, targets.bincount(minlength=logits.shape[1]))
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("factor", [0.2, 1.0, 7.0])
 def test_the_temperature_undoes_a_factor_on_logits_that_were_honest(factor: float) -> None:
     assert fit_temperature(factor * LOGITS, TARGETS) == pytest.approx(factor, rel=0.1)
-    found = calibrate(factor * LOGITS, TARGETS)
+    found = judged(factor * LOGITS, TARGETS)
     p = probabilities(factor * LOGITS, found)
     assert float((p - torch.softmax(LOGITS, dim=1)).abs().mean()) < 0.02 and found["error"] < 0.03
 
@@ -58,14 +67,43 @@ def test_trust_is_that_of_a_logistic_regression() -> None:
 
 def test_none_wrong_of_a_few_pictures_is_no_certainty() -> None:
     logits = torch.eye(4).repeat(6, 1)
-    p = probabilities(logits, calibrate(logits, torch.arange(24) % 4)).amax(dim=1)
+    p = probabilities(logits, judged(logits, torch.arange(24) % 4)).amax(dim=1)
     assert 0.8 < float(p.mean()) < 0.995
 
 
 def test_a_threshold_is_crossed_as_often_as_promised() -> None:
     scores = torch.rand(199, generator=RANDOM).sort().values.tolist()
-    assert sum(score < threshold(scores, 0.05) for score in scores) == 9  # the tenth of 200 places
-    assert threshold(scores[:18], 0.05) == -math.inf and threshold(scores[:19], 0.05) == scores[0]
+    assert sum(score < quantile(scores, 0.05) for score in scores) == 9  # the tenth of 200 places
+    assert math.isnan(quantile(scores[:18], 0.05)) and quantile(scores[:19], 0.05) == pytest.approx(scores[0])
+    for count, rate in ((30, 0.05), (150, 0.01), (60, 0.2)):  # of so many, and a new one
+        drawn = torch.randn(4000, count + 1, generator=RANDOM)
+        limits = [quantile(row.sort().values.tolist(), rate) for row in drawn[:, 1:]]
+        alarms = (drawn[:, 0].double() < torch.tensor(limits, dtype=torch.float64)).double().mean()
+        assert 0.8 * rate < float(alarms) < 1.1 * rate + 0.002
+
+
+def test_a_class_has_its_own_threshold_where_it_has_pictures_enough() -> None:
+    many, few = [i / 100 for i in range(99)], [5.0 + i for i in range(3)]
+    calibration = {"scores": [many, few, []]}
+    own, common, none = thresholds(calibration, 0.05, 3).tolist()
+    assert own == pytest.approx(quantile(many, 0.05)) and common == none == pytest.approx(quantile(many + few, 0.05))
+    assert thresholds({"scores": [few, few[:2], []]}, 0.05, 3).isnan().all()
+    assert thresholds(None, 0.05, 3).isnan().all()
+    for never in (None, 0.0):
+        assert thresholds(calibration, never, 3).tolist() == [-math.inf] * 3
+
+
+def test_the_accuracy_is_the_mean_over_classes_with_what_the_last_picture_brings() -> None:
+    targets, learned = torch.tensor([0, 0, 0, 0, 1, 1, 3]), torch.tensor([4, 2, 1, 9])
+    correct = torch.tensor([1, 1, 1, 0, 1, 0, 1]).bool()
+    halved = torch.tensor([1, 0, 0, 0, 1, 0, 1]).bool()
+    accuracy, effective, classes = estimate(correct, halved, targets, learned)
+    assert classes == [[4, 3, 1], [2, 1, 1], [0, 0, 0], [1, 1, 1]]
+    first = 3 / 4 + (1 / 3 - 1 / 4) / (1 / 2 - 1 / 3) * (3 / 4 - 1 / 4)  # on the line through 1/2 and 1/3, at 1/4
+    assert accuracy == pytest.approx((first + 1 / 2 + 1) / 3)
+    assert effective == pytest.approx(9 / (1 / 4 + 1 / 2 + 1))
+    even = estimate(correct[:6].repeat(2), correct[:6].repeat(2), torch.arange(12) % 2, torch.tensor([6, 6]))
+    assert even[:2] == pytest.approx((8 / 12, 12))
 
 
 def test_the_calibration_error_is_the_mean_distance_of_confidence_and_accuracy() -> None:
@@ -138,7 +176,7 @@ def test_a_method_that_cannot_leave_pictures_out_claims_nothing_about_itself(
     assert told.accuracy is None and not told.suspects and not told.confused
     assert sum("its probabilities are not calibrated" in warning for warning in told.warnings) == 1
     assert not any("too few to say" in warning for warning in told.warnings)
-    assert model._fitted.header["calibration"] is None and model._snapshot().limit(0.05) == -math.inf
+    assert model._fitted.header["calibration"] is None and model._snapshot().limits(0.05).isnan().all()
     if name == "safe":  # what it kept of its first session does not calibrate it later
         model.forget("a")
         assert model._fitted.header["calibration"] is None
@@ -172,8 +210,11 @@ def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
     old = recalled(method, fitted.state.kept, torch.arange(15))
     together = {network: torch.cat([old[network], rows]) for network, rows in today.items()}
     logits = left_out_logits(method, together, fitted.state.kept["targets"])
-    expected, found = calibrate(logits, fitted.state.kept["targets"]), fitted.header["calibration"]
-    assert found["scores"] == pytest.approx(expected["scores"], rel=1e-3 if memory == "statistics" else 0.05)
+    scores = [sorted(float(z.max()) for z in logits if int(z.argmax()) == c) for c in range(4)]
+    found = fitted.header["calibration"]["scores"]
+    assert list(map(len, found)) == list(map(len, scores))
+    for one, other in zip(found, scores, strict=True):
+        assert one == pytest.approx(other, rel=1e-3 if memory == "statistics" else 0.05)
 
 
 def test_the_only_picture_of_a_class_judges_nothing(new_model: Callable[..., Any], lesson: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,10 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from safecl.classifier.calibrate import expected_error, probabilities, reliability, threshold, unknown_score
+from safecl.classifier.calibrate import (
+    expected_error,
+    is_calibrated,
+    probabilities,
+    reliability,
+    thresholds,
+    unknown_score,
+)
 from safecl.classifier.model import Model
 from safecl.engine.device_loader import moved
 from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -35,22 +44,29 @@ class Snapshot(NamedTuple):
         found: dict[str, Any] | None = self.model.header["calibration"]
         return found
 
-    def limit(self, unknown: float | None) -> float:
-        """The score below which a picture is unknown."""
-        if unknown is None:
-            return -float("inf")
-        if not 0 <= unknown < 1:
+    def limits(self, unknown: float | None) -> Tensor:
+        """By answer, the score below which a picture is unknown; see ``thresholds``."""
+        if unknown is not None and not 0 <= unknown < 1:
             raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
-        return threshold((self.calibration or {}).get("scores", []), unknown)
+        return thresholds(self.calibration, unknown, len(self.model.classes))
+
+    def cannot_tell(self, unknown: float | None) -> str:
+        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
+        limits, found = self.limits(unknown), self.calibration
+        sure = [] if is_calibrated(found) or len(limits) == 1 else ["how sure an answer is"]
+        strange = [f"whether a picture is unknown at a rate of {unknown:g}"] if limits.isnan().any() else []
+        told = " and ".join([*sure, *strange])
+        few = counted(found["pictures"], "picture") if found else "no pictures"
+        return told and f"has {few} to judge itself by, too few to say {told}."
 
     def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
         return logits_of(self.method, self.model.transform, pictures)
 
-    def answers(self, pictures: Pictures, limit: float, detail: bool) -> Iterator[Answer]:
+    def answers(self, pictures: Pictures, limits: Tensor, detail: bool) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
         for logits, _ in self.logits(pictures):
-            yield from answers_of(self.method, logits, self.calibration, limit, detail)
+            yield from answers_of(self.method, logits, self.calibration, limits, detail)
 
 
 @torch.no_grad()
@@ -74,26 +90,27 @@ def logits_of(method: Method, transform: Transform, pictures: Pictures) -> Itera
 
 
 def answers_of(
-    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limit: float, detail: bool
+    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: Tensor, detail: bool
 ) -> Iterator[Answer]:
-    """The answers to a batch. ``limit``: the score below which a picture is unknown. ``detail``: with all opinions."""
+    """The answers to a batch. ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions."""
     main, classes = method.outputs[-1], method.classes
     found = logits[main]
     p = probabilities(found, calibration)
-    best, known = p.max(dim=1), unknown_score(found)
+    (sure, best), known, calibrated = p.max(dim=1), unknown_score(found).double(), is_calibrated(calibration)
     alpha = method.weights(logits) if detail else {}
     opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
     for i in range(len(p)):
         opinions = {output: _likeliest(rows[i], classes) for output, rows in opinion.items()}
+        limit = float(limits[best[i]])
         yield Answer(
-            label=classes[int(best.indices[i])],
-            probability=float(best.values[i]),
-            unknown=bool(known[i] < limit),
+            label=classes[int(best[i])],
+            probability=float(sure[i]) if calibrated else None,
+            unknown=None if math.isnan(limit) else bool(known[i] < limit),
             nearest=opinions.get(main, []),
             opinions=opinions,
             weights={name: float(rows[i]) for name, rows in alpha.items()},
             score=float(known[i]),
-            threshold=limit,
+            threshold=None if math.isnan(limit) else limit,
         )
 
 
@@ -108,7 +125,9 @@ def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 
     given = list(zip(pictures.labels, model.answers(pictures, unknown=unknown, detail=False), strict=True))
     strangers = [answer.unknown for label, answer in given if label not in known]
     given = [(label, answer) for label, answer in given if label in known]
-    right, sure = ([answer.label == label for label, answer in given], [answer.probability for _, answer in given])
+    right = [answer.label == label for label, answer in given]
+    sure = torch.tensor([answer.probability for _, answer in given if answer.probability is not None])
+    correct = torch.tensor(right)[: len(sure)]  # all of them or none are calibrated
     by_class: dict[Any, list[bool]] = {}
     for (label, _), hit in zip(given, right, strict=True):
         by_class.setdefault(label, []).append(hit)
@@ -116,8 +135,8 @@ def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 
     return {
         "pictures": len(given),
         "accuracy": _mean(right),
-        "error": expected_error(torch.tensor(sure), torch.tensor(right)),
-        "bins": reliability(torch.tensor(sure), torch.tensor(right)),
+        "error": expected_error(sure, correct),
+        "bins": reliability(sure, correct),
         "unknown": unknown,
         "false_alarms": _mean([answer.unknown for _, answer in given]),
         "unknown_pictures": len(strangers),
@@ -127,5 +146,6 @@ def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 
     }
 
 
-def _mean(values: Sequence[bool]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: Sequence[bool | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return sum(told) / len(told) if told else None

@@ -3,11 +3,12 @@
 Leave-one-out in closed form needs no pictures beyond those that are learned, and none of them later: some features per
 class are kept, float16, so that the model can be calibrated again when it has learned more. The temperature is the one
 of least negative log-likelihood; the largest probability is then corrected by a logistic regression of being correct. A
-picture is unknown if its largest logit is below that of the share of known pictures that may be called unknown.
+picture is unknown if its score is below that of the share of known pictures that may be called unknown, among those
+with the same answer where they are enough for that share, else among all.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,12 +16,13 @@ import torch.nn.functional as F
 from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
+from safecl.classifier.enough import interval
 from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.method import Method
 
 KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
-MIN_FOR_TEMPERATURE = 20  # pictures from which a temperature is fitted
+MIN_CALIBRATING = 19  # pictures from which a temperature is fitted, and by which 5 % can be called unknown
 BINS = 15  # of the expected calibration error
 EPS, PRIOR = 1e-6, 4.0  # probabilities are this far from 0 and 1; strength of the prior of ``fit_trust``
 
@@ -46,15 +48,19 @@ def can_be_left_out(targets: Tensor, learned: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor) -> Tensor:
-    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, left out."""
+def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor, halves: bool = False) -> Tensor:
+    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, left out.
+
+    One picture of every class at a time; or, with ``halves``, every other one of each class.
+    """
     device = method.backbone.device
     targets, here = targets.to(device), {name: rows.to(device).float() for name, rows in features.items()}
     # A picture that was learned again is left out with its twins, by the group of the first; float16 as it is kept.
     alike = torch.unique(next(iter(here.values())).half().float(), dim=0, return_inverse=True)[1]
     places = torch.arange(len(alike), device=device)
     first = torch.zeros_like(places).scatter_reduce(0, alike, places, "amin", include_self=False)[alike]
-    with leaving_out(method, targets, one_of_each(targets)[first], method.included(here)):
+    groups = one_of_each(targets)[first]
+    with leaving_out(method, targets, groups % 2 if halves else groups, method.included(here)):
         return method.answer(here)[method.outputs[-1]].float().cpu()
 
 
@@ -70,34 +76,67 @@ def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, T
         return None
     rows = can_be_left_out(kept["targets"], seen["classes"])
     rows = rows[some(len(rows))]
-    targets = kept["targets"][rows]
-    return calibrate(left_out_logits(method, recalled(method, kept, rows), targets), targets)
+    features, targets = recalled(method, kept, rows), kept["targets"][rows]
+    logits, halved = (left_out_logits(method, features, targets, halves) for halves in (False, True))
+    return calibrate(logits, halved, targets, seen["classes"].bincount(minlength=len(method.classes)))
 
 
-def calibrate(logits: Tensor, targets: Tensor) -> dict[str, Any] | None:
-    """Temperature, sorted scores of known pictures, and how good both are; fit for JSON. None without pictures."""
+def calibrate(logits: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) -> dict[str, Any] | None:
+    """What calibrates a model, and how good it is, fit for JSON; None without pictures.
+
+    From logits (n, C) of pictures of classes (n,) that were left out, one of each class or half of them (``halved``) at
+    a time; ``learned`` (C,): all pictures of each class.
+    """
     if not len(targets):
         return None
-    enough = len(logits) >= MIN_FOR_TEMPERATURE and logits.shape[1] > 1
-    temperature = fit_temperature(logits, targets) if enough else 1.0
-    correct = logits.argmax(dim=1) == targets
-    slope, offset = fit_trust(torch.softmax(logits / temperature, dim=1).amax(dim=1), correct)
-    found = {"temperature": temperature, "slope": slope, "offset": offset}
-    sure = probabilities(logits, found).amax(dim=1)
-    return {
-        **found,
-        "pictures": len(targets),
-        "scores": [float(f"{score:.6g}") for score in unknown_score(logits).sort().values.tolist()],
-        "accuracy": float(correct.float().mean()),
-        "error": expected_error(sure, correct),
-        "bins": reliability(sure, correct),
-    }
+    answers, correct = logits.argmax(dim=1), logits.argmax(dim=1) == targets
+    found: dict[str, Any] = {"temperature": None, "slope": 1.0, "offset": 0.0, "error": None, "bins": []}
+    if len(targets) >= MIN_CALIBRATING and logits.shape[1] > 1:
+        found["temperature"] = fit_temperature(logits, targets)
+        sure = torch.softmax(logits / found["temperature"], dim=1).amax(dim=1)
+        found["slope"], found["offset"] = fit_trust(sure, correct)
+        sure = probabilities(logits, found).amax(dim=1)
+        found |= {"error": expected_error(sure, correct), "bins": reliability(sure, correct)}
+    scores = [float(f"{score:.6g}") for score in unknown_score(logits).tolist()]
+    by_answer: list[list[float]] = [[] for _ in range(logits.shape[1])]
+    for answer, score in sorted(zip(answers.tolist(), scores, strict=True)):
+        by_answer[answer].append(score)
+    accuracy, effective, classes = estimate(correct, halved.argmax(dim=1) == targets, targets, learned)
+    own = {"accuracy": accuracy, "interval": interval(accuracy, effective), "classes": classes, "scores": by_answer}
+    return {**found, "pictures": len(targets), **own}
+
+
+def estimate(correct: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) -> tuple[float, float, list[list[int]]]:
+    """(accuracy on new pictures, how many pictures would tell it as precisely, by class: judged, correct, ``halved``).
+
+    The mean over classes that were judged. A picture that is left out is answered by a head with a picture less of its
+    class. What the last picture brings, if the error falls like 1/m with the number m of pictures, is told by the
+    answers of a head that lacks half of those judged: it is added.
+    """
+    ones = torch.ones(len(targets))
+    judged, right, half = (
+        torch.zeros(len(learned)).index_add(0, targets, rows * ones) for rows in (ones, correct, halved)
+    )
+    some = judged > 0
+    n, total = judged[some].double(), learned[some].double()
+    one, many = total - 1, total - (n / 2).clamp(min=1)  # pictures of the class that are left
+    share = torch.where(many < one, (1 / one - 1 / total) / (1 / many - 1 / one), 0.0)
+    mean, fewer = right[some] / n, half[some] / n
+    accuracy = float((mean + share * (mean - fewer)).mean().clamp(0, 1))
+    effective = len(n) ** 2 / float((1 / n).sum())
+    return accuracy, effective, torch.stack([judged, right, half], dim=1).long().tolist()
+
+
+def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether probabilities mean anything: there were pictures enough, and two classes."""
+    return bool(calibration) and calibration["temperature"] is not None  # type: ignore[index]
 
 
 def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tensor:
     """softmax(z / T) with a T for each picture, such that its largest probability is the corrected one: (N, C)."""
-    if not calibration or logits.shape[1] < 2:
+    if not is_calibrated(calibration) or logits.shape[1] < 2:
         return torch.softmax(logits, dim=1)
+    assert calibration is not None
     z = logits.double() / calibration["temperature"]
     p = torch.softmax(z, dim=1)
     line = calibration["slope"] * torch.logit(p.amax(dim=1), eps=EPS) + calibration["offset"]
@@ -133,10 +172,30 @@ def unknown_score(logits: Tensor) -> Tensor:
     return logits.amax(dim=1)
 
 
-def threshold(scores: list[float], rate: float) -> float:
-    """The score below which a picture is unknown, so that a share ``rate`` of known ones is; −∞ with too few."""
-    rank = math.floor(rate * (len(scores) + 1))  # a new known picture falls below the k-th of n with k / (n + 1)
-    return scores[rank - 1] if rank >= 1 else -math.inf
+def thresholds(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> Tensor:
+    """By answer, the score below which a picture is unknown, so that a share ``rate`` of known ones is: (C,).
+
+    −∞ where none may be, NaN where there are too few pictures to tell.
+    """
+    if not rate:
+        return torch.full((classes,), -math.inf, dtype=torch.float64)
+    scores = calibration["scores"] if calibration else [[]] * classes
+    common = quantile(sorted(score for own in scores for score in own), rate)
+    return torch.tensor(
+        [common if math.isnan(own := quantile(part, rate)) else own for part in scores], dtype=torch.float64
+    )
+
+
+def quantile(scores: Sequence[float], rate: float) -> float:
+    """The value that a further score is below with probability ``rate``, by n sorted ones; NaN by too few.
+
+    It is below the k-th of them with probability k / (n + 1), and linearly between two of them.
+    """
+    place = rate * (len(scores) + 1)
+    k = math.floor(place + 1e-9)  # 0.29 · 100 is 29
+    if k < 1:
+        return math.nan
+    return scores[-1] if k >= len(scores) else scores[k - 1] + max(place - k, 0.0) * (scores[k] - scores[k - 1])
 
 
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:

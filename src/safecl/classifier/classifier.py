@@ -159,14 +159,17 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
 
-        ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
+        ``unknown``: the share of known pictures that may be called unknown. The command ``safecl predict`` answers as
+        with 0.05 if nothing else is given; with ``--unknown 0`` as here without it.
         """
         now = self._snapshot()
-        limit, classes, found = now.limit(unknown), _array(now.model.classes), [np.zeros(0, dtype=int)]
+        limits, classes, found = now.limits(unknown), _array(now.model.classes), [np.zeros(0, dtype=int)]
+        if limits.isnan().any():
+            raise SafeclError(f"The model {now.cannot_tell(unknown)} Give a larger share, or omit it.")
         strange = [np.zeros(0, dtype=bool)]
         for _, main in now.logits(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
-            strange.append((unknown_score(main) < limit).numpy())
+            strange.append((unknown_score(main).double() < limits[main.argmax(dim=1)]).numpy())
         answers: np.ndarray = classes[np.concatenate(found)]
         if unknown is not None:
             answers = answers.astype(object)
@@ -197,7 +200,11 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         All are those of the model as it is when this is called.
         """
         now = self._snapshot()
-        return now.answers(unlabelled(pictures), now.limit(unknown), detail)
+        return now.answers(unlabelled(pictures), now.limits(unknown), detail)
+
+    def cannot_tell(self, unknown: float | None) -> str:
+        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
+        return self._snapshot().cannot_tell(unknown)
 
     # Files
 

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import safecl
+from safecl.classifier.enough import interval, range_text, sentences
 from safecl.classifier.store import Header
 from safecl.errors import SafeclError, unknown
 from safecl.report import words
@@ -68,13 +69,23 @@ def counts(header: Header) -> dict[Label, int]:
 
 
 def class_table(header: Header) -> Table:
-    """Each class: the session in which it was first learned, and its pictures in all."""
+    """Each class: the session in which it was first learned, its pictures in all, and how well it is answered."""
     first: dict[Label, str] = {}
     for number, entry in enumerate(header["history"], 1):
         for label, _ in entry["classes"]:
             first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
     rows = [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
-    return make_table("Classes", ("class", "learned in", "pictures"), rows, words=["learned in"])
+    heads = ["class", "learned in", "pictures"]
+    if calibration := header["calibration"]:
+        heads += ["leave-one-out", "accuracy"]
+        for row, (judged, right, _) in zip(rows, calibration["classes"], strict=True):
+            row += [f"{right} of {judged}", range_text(*interval(right / judged, judged))] if judged else [NONE, NONE]
+    return make_table("Classes", heads, rows, words=["learned in"])
+
+
+def advice(header: Header) -> list[str]:
+    """Sentences: of which classes more pictures would help."""
+    return sentences(header["calibration"], counts(header)) if header["calibration"] else []
 
 
 def history_table(header: Header) -> Table:

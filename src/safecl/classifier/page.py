@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from safecl.classifier.history import class_table, counts, history_table
+from safecl.classifier.enough import range_text
+from safecl.classifier.history import advice, class_table, counts, history_table
 from safecl.classifier.store import ModelFile
 from safecl.report import words
 from safecl.report.table import Table, make_table
@@ -20,8 +21,10 @@ def write_page(
     facts = [Tile(words.count(len(header["classes"])), "classes", learned)]
     if calibration:
         on = f"on {words.plural(calibration['pictures'], 'picture')}"
-        facts.append(Tile(words.percent(calibration["accuracy"]), "leave-one-out accuracy", on))
-        facts.append(Tile(f"{calibration['error']:.3f}", "calibration error", on))
+        new = f"new pictures: {range_text(*calibration['interval'])}"
+        facts.append(Tile(words.percent(calibration["accuracy"]), "leave-one-out accuracy", new))
+        if calibration["error"] is not None:
+            facts.append(Tile(f"{calibration['error']:.3f}", "calibration error", on))
     facts.append(Tile(words.size(file.path.stat().st_size), "file", f"safecl {header.get('safecl')}"))
     html = render(
         "model.html",
@@ -32,6 +35,7 @@ def write_page(
         measured_bins=measured and measured["bins"],
         calibration=calibration,
         classes=class_table(header),
+        advice=advice(header),
         history=history_table(header),
     )
     return write(path, html, force=force)

@@ -18,6 +18,7 @@ from safecl.atomic import write_json
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import (
     MAX_JUDGED,
+    MIN_CALIBRATING,
     calibrate,
     can_be_left_out,
     chosen,
@@ -60,7 +61,8 @@ class Lesson:
     new: list[Label]
     seconds: float
     epochs: int
-    accuracy: float | None
+    accuracy: float | None  # leave-one-out accuracy: the mean over classes
+    interval: tuple[float, float] | None  # in which that on new pictures lies, with 95 %
     confused: list[tuple[Label, Label, int]]  # true, answered, pictures
     suspects: list[tuple[str, Label, Label, float]]  # picture, label, answered, how sure
     warnings: list[str]
@@ -207,19 +209,22 @@ def _look_back(
     own, keeping, kept = targets[here], method.to_keep(features), state.kept or {"targets": targets[:0]}
     alike = twins(next(iter(features.values())), own, here, views)
     if not method.leaves_out:
-        return state, None, {"accuracy": None, "confused": [], "suspects": [], "warnings": alike}
+        return state, None, {"accuracy": None, "interval": None, "confused": [], "suspects": [], "warnings": alike}
     older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
     if len(older):
         before = recalled(method, kept, older)
         features = {name: torch.cat([before[name].cpu(), rows]) for name, rows in features.items()}
     every = torch.cat([kept["targets"][older], own])
     picked, rest = chosen(own), can_be_left_out(every, state.seen["classes"])
-    logits = left_out_logits(method, {name: rows[rest] for name, rows in features.items()}, every[rest])
     judged = torch.isin(rest, torch.cat([torch.arange(len(older)), len(older) + picked]))
-    calibration = calibrate(logits[judged], every[rest][judged])
+    left = {name: rows[rest] for name, rows in features.items()}
+    logits, halved = (left_out_logits(method, left, every[rest], halves) for halves in (False, True))
+    learned = state.seen["classes"].bincount(minlength=len(method.classes))
+    calibration = calibrate(logits[judged], halved[judged], every[rest][judged], learned)
     p, recent = probabilities(logits, calibration), rest >= len(older)
     told = {
         "accuracy": calibration and calibration["accuracy"],
+        "interval": calibration and calibration["interval"],
         "confused": confused(p[judged].argmax(dim=1), every[rest][judged], method.classes),
         "suspects": suspects(p[recent], every[rest][recent], here[rest[recent] - len(older)], views, method.classes),
         "warnings": alike,
@@ -270,6 +275,7 @@ def warnings(
         told.append(
             f"{counted(len(few), 'class has', 'classes have')} {FEW_PICTURES} pictures or fewer "
             f"({naming(map(str, few))}): ten or more would be better."
+            + (" One with a single picture is left out of the accuracy." if 1 in counts.values() else "")
         )
     if any(min(pictures.size_of(i)) < SMALL_SIDE for i in spread(len(pictures))):
         told.append(f"Some pictures are smaller than {SMALL_SIDE} pixels, so there is little to see in them.")
@@ -279,7 +285,7 @@ def warnings(
             "estimated, its probabilities are not calibrated and no picture is called unknown; safecl eval measures it "
             "on other pictures."
         )
-    elif judged < 19:
+    elif judged < MIN_CALIBRATING:
         told.append(
             f"{counted(judged, 'picture is', 'pictures are')} too few to say how sure an answer is or whether a "
             "picture is unknown."

@@ -27,6 +27,7 @@ class Answering(Protocol):
     @property
     def outputs(self) -> tuple[str, ...]: ...
     def prepare(self) -> None: ...
+    def cannot_tell(self, unknown: float | None) -> str: ...
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
 
 
@@ -35,6 +36,8 @@ def predict_all(words: list[str], model: Answering, path: Path, unknown: float, 
     model.prepare()
     if len(model.classes_) == 1:
         say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
+    if few := model.cannot_tell(unknown):
+        say(f"Note: {path} {few}", err=True)
     learners = model.outputs[:-1] if explain else ()
     more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
     heads = ["picture", "label", "probability", "unknown", "error", *more]
@@ -110,10 +113,12 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
     if answer.unknown:  # without a number: the probability is among the known classes
         yield f"{'unknown':<24} {'':>6}  {name}  (most similar: {answer.label})"
     else:
-        yield f"{answer.label!s:<24} {100 * answer.probability:>4.0f} %  {name}"
+        sure = f"{NONE:>6}" if answer.probability is None else f"{100 * answer.probability:>4.0f} %"
+        yield f"{answer.label!s:<24} {sure}  {name}"
     for output, top in answer.opinions.items():
         weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
-        yield f"    {output}{weight}: {', '.join(f'{label} {100 * p:.0f} %' for label, p in top[:3])}"
+        said = (f"{label}" if answer.probability is None else f"{label} {100 * p:.0f} %" for label, p in top[:3])
+        yield f"    {output}{weight}: {', '.join(said)}"
 
 
 def _json_line(name: str, answer: Answer | str) -> str:
@@ -121,7 +126,8 @@ def _json_line(name: str, answer: Answer | str) -> str:
     if isinstance(answer, str):
         said["error"] = answer
     else:
-        said |= {"label": answer.label, "probability": round(answer.probability, 6), "unknown": answer.unknown}
+        sure = None if answer.probability is None else round(answer.probability, 6)
+        said |= {"label": answer.label, "probability": sure, "unknown": answer.unknown}
         if answer.opinions:
             said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
     return json.dumps(said, ensure_ascii=False)
@@ -131,8 +137,9 @@ def _csv_row(name: str, answer: Answer | str, learners: Sequence[str]) -> dict[s
     """Of each of the ``learners`` its class, its probability, and its weight in the answer."""
     if isinstance(answer, str):
         return {"picture": name, "error": answer}
-    row = {"picture": name, "label": answer.label, "probability": f"{answer.probability:.6f}"}
-    row["unknown"] = int(answer.unknown)
+    row: dict[str, Any] = {"picture": name, "label": answer.label}
+    row["probability"] = "" if answer.probability is None else f"{answer.probability:.6f}"
+    row["unknown"] = "" if answer.unknown is None else int(answer.unknown)
     for learner in learners:
         label, p = answer.opinions[learner][0]
         row |= {learner: label, f"{learner}_probability": f"{p:.6f}"}

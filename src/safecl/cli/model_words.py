@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.enough import range_text
 from safecl.classifier.teach import Lesson
 from safecl.lines import counted
 
@@ -17,7 +18,10 @@ def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iter
         f"{skipped} in {lesson.seconds:.0f} s; {path} knows {len(model.classes_)} now."
     )
     if lesson.accuracy is not None and len(model.classes_) > 1:
-        yield f"Leave-one-out accuracy {100 * lesson.accuracy:.0f} %, over the pictures of all classes so far."
+        told = f"Leave-one-out accuracy {100 * lesson.accuracy:.0f} %"
+        if lesson.interval is not None:
+            told += f" (new pictures: {range_text(*lesson.interval)})"
+        yield f"{told}, the mean over all classes so far that have two pictures."
     for true, said, count in lesson.confused[:3]:
         yield f"  {true} is confused with {said} ({counted(count, 'picture')})."
     for where, label, said, sure in lesson.suspects:

@@ -10,7 +10,7 @@ from safecl.classifier.place import check_path, replaceable, rewrite_header
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, say
 from safecl.errors import SafeclError
-from safecl.lines import counted
+from safecl.lines import counted, print_sentence
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 
@@ -122,9 +122,11 @@ def evaluate(
         return
     if found["accuracy"] is not None:
         say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
-        say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
-        say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
-    if found["unknown_pictures"]:
+        if found["error"] is not None:
+            say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
+        if found["false_alarms"] is not None:
+            say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
+    if found["found"] is not None:
         strange = counted(found["unknown_pictures"], "picture")
         say(f"{strange} of classes that the model does not know: {100 * found['found']:.1f} % are called unknown.")
     worst = sorted((row for row in found["classes"] if row[1] < 1), key=lambda row: row[1])[:10]
@@ -148,7 +150,7 @@ def inspect(
 
     Example:  safecl inspect pets.safecl   or   safecl inspect pets.safecl --page pets.html
     """
-    from safecl.classifier.history import class_table, history_table
+    from safecl.classifier.history import advice, class_table, history_table
     from safecl.classifier.page import write_page
     from safecl.report.table import print_table
 
@@ -162,14 +164,18 @@ def inspect(
         console = make_console()
         print_facts(console, facts(file))
         console.print()
-        print_table(console, class_table(file.header))
+        print_table(console, class_table(file.header), drop=("learned in",))
+        for sentence in advice(file.header):
+            print_sentence(console, sentence)
+        console.print()
         estimated = any(entry.get("accuracy") is not None for entry in file.header["history"])
-        caption = "accuracy: leave-one-out accuracy, over the pictures of all classes so far" if estimated else ""
+        caption = "accuracy: leave-one-out accuracy, the mean over the classes so far" if estimated else ""
         print_table(console, history_table(file.header), drop=("seconds", "date"), caption=caption)
 
 
 def facts(file: ModelFile) -> list[tuple[str, str]]:
     """What ``inspect`` says first: lines of a key and what there is."""
+    from safecl.classifier.enough import accuracy_text
     from safecl.classifier.history import counts
     from safecl.report import words
 
@@ -178,9 +184,10 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     backbone, pictures = header["backbone"], sum(counts(header).values())
     undo = sum(one["whole"] for one in header["undo"])
     told = "no: too few pictures, made from a run, or the method cannot leave learned pictures out"
-    if calibration:
+    if calibration and calibration["temperature"] is not None:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"
+    accuracy = f"{accuracy_text(calibration)}: leave-one-out, the mean over classes" if calibration else words.NONE
     kept = method_settings()[settings["method"]["name"]].model_validate(settings["method"]).kept_of_pictures
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
@@ -191,6 +198,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         ("classes", f"{len(header['classes'])}{learned}"),
         ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
+        ("accuracy", accuracy),
         ("calibrated", told),
         ("memory", settings["memory"] + back),
         *([] if header["frozen"] else [("keeps", kept)]),
