@@ -151,7 +151,12 @@ def test_one_class_and_one_picture_a_class_work_and_say_what_they_cannot_do(new_
     told = model.learn(*lesson("a", 1))
     assert any("one class" in warning for warning in told.warnings)
     assert any("too few to say how sure" in warning for warning in told.warnings)
-    assert model.predict(lesson("a", 2)[0], unknown=0.05).tolist() == ["a", "a"]
+    with pytest.raises(
+        SafeclError, match="no pictures to judge itself by, too few to say whether a picture is unknown"
+    ):
+        model.predict(lesson("a", 2)[0], unknown=0.05)
+    assert model.predict(lesson("a", 2)[0]).tolist() == ["a", "a"]
+    assert {(one.probability, one.unknown) for one in model.answers(lesson("a", 2)[0])} == {(None, None)}
     told = model.learn(*lesson("bc", 1))
     assert told.new == ["b", "c"] and any("3 pictures or fewer" in warning for warning in told.warnings)
 
