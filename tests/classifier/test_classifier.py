@@ -255,3 +255,29 @@ def test_probabilities_are_honest_on_pictures_that_were_never_learned(new_model:
     assert abs(p.max(axis=1).mean() - right.mean()) < 0.07
     strange = [answer is None for answer in model.predict(images, unknown=0.1)]
     assert 0.04 < np.mean(strange) < 0.18
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor", "list"])
+def test_pixels_that_are_not_finite_are_refused_wherever_pictures_are_read(
+    kind: str, taught: ContinualClassifier, lesson: Lesson
+) -> None:
+    model, (images, labels) = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("xy")
+    floats = images.astype(np.float32) / 255
+    floats[7, 3, 3, 1] = np.nan
+    data = {"array": floats, "tensor": torch.from_numpy(floats).permute(0, 3, 1, 2), "list": list(floats)}[kind]
+    for ask in (model.predict, model.predict_proba, model.explain, lambda data: model.learn(data, labels)):
+        with pytest.raises(SafeclError, match=r"The picture 7 cannot be read .pixels that are not finite numbers"):
+            ask(data)
+    assert model._model is taught._model
+
+
+def test_a_float_picture_that_is_not_finite_is_omitted_as_any_unreadable_file(
+    new_model: New, write_folder: Any, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "photos", "ab", 3)
+    Image.fromarray(np.full((16, 16), np.inf, dtype=np.float32)).save(folder / "a" / "x.tif")
+    model = new_model("simplecil")
+    with pytest.warns(UserWarning, match="1 picture is omitted as unreadable: .*x.tif"):
+        assert model.learn(folder).pictures == 6
+    with pytest.raises(SafeclError, match=r"x.tif cannot be read .pixels that are not finite numbers"):
+        model.predict(folder / "a" / "x.tif")

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures import decode as decoding
-from safecl.streams.pictures.decode import decode, size_of
+from safecl.streams.pictures.decode import UnreadableError, as_image, decode, size_of
 
 JXL_BOX = b"\0\0\0\x0cJXL \r\n\x87\n"
 MODULES = {"HEIF": "pillow_heif", "JXL": "pillow_jxl", "AVIF": "PIL.AvifImagePlugin"}
@@ -271,3 +272,17 @@ def test_a_profile_that_says_nothing_new_changes_nothing(profile: bytes, mode: s
     image = gradient().convert(mode)
     plain, profiled = encoded(image, "JPEG"), encoded(image, "JPEG", icc_profile=profile)
     assert (np.asarray(decode(plain, "x")) == np.asarray(decode(profiled, "x"))).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_pixels_that_are_not_finite_make_a_picture_unreadable(value: float) -> None:
+    ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    ramp[3, 5] = value
+    file = io.BytesIO()
+    Image.fromarray(ramp).save(file, "TIFF")
+    with pytest.raises(UnreadableError, match=r"The picture x.tif cannot be read \(pixels that are not finite numbers"):
+        decode(file.getvalue(), "x.tif")
+    colours = np.stack([ramp] * 3)
+    for item in (Image.fromarray(ramp), ramp, torch.from_numpy(colours), colours.transpose(1, 2, 0)):
+        with pytest.raises(UnreadableError, match=r"The picture 7 cannot be read \(pixels that are not finite numbers"):
+            as_image(item, "picture 7")

@@ -32,6 +32,7 @@ UNREAD = frozenset(
 )  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 COLOUR_SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # of colour profiles, by mode
+NOT_FINITE = "pixels that are not finite numbers"
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
 # All that is tried, whatever a file is called: Pillow's reader of EPS, for one, starts Ghostscript.
@@ -47,7 +48,7 @@ class UnreadableError(SafeclError):
         self.where, self.reason, self.remedy = where, reason, remedy
 
     def __str__(self) -> str:
-        return f"The picture {self.where} cannot be read ({self.reason}); {self.remedy}."
+        return f"The picture {self.where.removeprefix('picture ')} cannot be read ({self.reason}); {self.remedy}."
 
 
 def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
@@ -229,6 +230,8 @@ def rgb(image: Image.Image) -> Image.Image:
     """Any mode as RGB: the first frame of an animation, 16 bits and floats brought to 8, transparency dropped."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image, dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError(NOT_FINITE)
         # 16-bit scans fill 0…65535; floats are 0…1 by habit; anything within 0…255 is taken as it is.
         scale = 1 / 257 if values.max() > 255 else 255 if image.mode == "F" and values.max() <= 1 else 1
         image = Image.fromarray((values * scale).round().clip(0, 255).astype(np.uint8))
@@ -241,7 +244,10 @@ def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
     """uint8 as it is, floats in [0, 1] scaled to 0…255."""
     if array.dtype == np.uint8:
         return array
-    if np.issubdtype(array.dtype, np.floating) and array.size and array.min() >= 0 and array.max() <= 1:
+    floats = np.issubdtype(array.dtype, np.floating)
+    if floats and not (finite := np.isfinite(array)).all():
+        raise UnreadableError(f"picture {finite.all((1, 2, 3)).argmin()}" if array.ndim == 4 else name, NOT_FINITE)
+    if floats and array.size and array.min() >= 0 and array.max() <= 1:
         return (array * 255).round().astype(np.uint8)
     raise SafeclError(f"The values of {name} must be uint8, or floats between 0 and 1; they are {array.dtype}.")
 
@@ -256,4 +262,5 @@ def as_image(item: Any, name: str) -> Image.Image:
     if not isinstance(item, Image.Image):
         raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
     check_shape(item.size, name)
-    return as_meant(item)
+    with explained(name):
+        return as_meant(item)
