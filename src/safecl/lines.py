@@ -1,4 +1,4 @@
-"""Sentences as lines of a terminal: of its width, and in its encoding."""
+"""Text for people: what can be shown, and sentences as lines of a terminal, of its width and in its encoding."""
 
 import codecs
 import re
@@ -16,6 +16,31 @@ UNIT = re.compile(r"(?<=[\d±]) (?=[%±\d])|(?<=\+-) (?=\d)|(?<=\d) (?=\+-)")  #
 # What stands for a character that an encoding lacks.
 PLAIN = {"–": "-", "—": "-", "−": "-", "·": "-", "…": "...", "±": "+-", "×": "x", "→": "->", "─": "-", "━": "=",
          "“": '"', "”": '"', "✓": "+", "✗": "x", NBSP: " ", "\u202f": " "}  # fmt: skip
+# What a terminal obeys, what turns the order of letters, and what nobody sees: control, bidirectional and zero-width
+# characters, lone surrogates and blank letters. Joiners and variants are part of Persian, of Hindi and of many emoji.
+HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]|(?<![^\\sA-Za-z\xc0-\u024f\u200b-\u206f])[\u200c\u200d\ufe00-\ufe0f]"
+    "|[\u200c\u200d](?![^\x00-\u024f\u200b-\u206f])"
+)
+# Where a spreadsheet takes a cell for a formula, unless it is a number; and an apostrophe that keeps it from that.
+FORMULA, NUMBER = re.compile("'*[=+\\-@＝＋－＠\t\r\n]"), re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
+
+
+def shown(text: str, keep: str = "") -> str:
+    """With escapes such as \\x1b in place of what is ``HIDDEN``, but for the characters of ``keep``."""
+    return HIDDEN.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+
+
+def csv_cell(text: str) -> str:
+    """The text of a cell in a CSV file: no spreadsheet takes it for a formula, and ``csv_text`` gives the text back."""
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+
+
+def csv_text(cell: str) -> str:
+    """The text of which ``csv_cell`` made a cell."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
@@ -39,9 +64,10 @@ def plain(text: str) -> str:
 
 
 def spelt(text: str, encoding: str | None) -> str:
-    """The text with what ``encoding`` lacks replaced by similar characters or question marks; done before a layout."""
+    """The text as it can be shown, what ``encoding`` lacks replaced by something like it; done before a layout."""
     known = encoding or "utf-8"
-    return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in text.split(NBSP))
+    parts = shown(text, keep="\n").split(NBSP)
+    return NBSP.join(part.encode(known, "safecl.plain").decode(known) for part in parts)
 
 
 def text_for(console: "Console", text: str, style: str = "") -> "Text":

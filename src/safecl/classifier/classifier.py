@@ -31,7 +31,7 @@ from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 from safecl.runtime.answer import Answer
-from safecl.streams.labels import sorted_classes
+from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.sources.arrays import plain_label
 
@@ -102,6 +102,8 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if known is not None:
             check_not_frozen(known.header)
         check_labels(known.classes if known else [], pictures.labels, source)
+        name = (source.strip()[:MAX_NAME_LENGTH] or "pictures") if name is None else name
+        check_name(name, "session")
         marks, path = hashes(pictures), Path(data).expanduser() if isinstance(data, str | Path) else None
         if path is not None:
             check_one_class(pictures, marks)
@@ -116,7 +118,7 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             identity = {"model": past, **{key: model.header[key] for key in ("settings", "backbone")}}
             begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
-        taught, lesson = teach(model, backbone, fresh, name or source, home, self.device, shown, folder, stop)
+        taught, lesson = teach(model, backbone, fresh, name, home, self.device, shown, folder, stop)
         self._model = taught
         self.prepare()
         return lesson

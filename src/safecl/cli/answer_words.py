@@ -1,20 +1,19 @@
 """What ``safecl predict`` prints, whatever answers: a model or an exported file. No torch is imported."""
 
 import csv
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from safecl.cli.terminal import say
+from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
-from safecl.lines import counted, naming
+from safecl.lines import counted, csv_cell, naming, shown
 from safecl.report.table import NONE
 from safecl.runtime.answer import Answer
 from safecl.streams.pictures.decode import UnreadableError, decode
-from safecl.streams.pictures.find import File, picture_files, printable
+from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 CHUNK = 256  # pictures that are classified at a time
 
@@ -50,10 +49,13 @@ def predict_all(words: list[str], model: Answering, path: Path, unknown: float, 
         if isinstance(answer, str):
             bad.append(f"{name} ({answer})")
         if form == "csv":
-            table.writerow(_csv_row(name, answer, learners))
-        else:  # one line, however long: it may be read by another program
-            print(_json_line(name, answer) if form == "jsonl" else "\n".join(_table_lines(name, answer)))
-        sys.stdout.flush()
+            row = _csv_row(name, answer, learners)
+            table.writerow({head: csv_cell(shown(str(value))) for head, value in row.items()})
+            sys.stdout.flush()
+        elif form == "jsonl":
+            print_json(_json_line(as_text(file.path), answer))
+        else:
+            print_line("\n".join(_table_lines(name, answer)))
     return tell_bad(bad)
 
 
@@ -121,7 +123,7 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
         yield f"    {output}{weight}: {', '.join(said)}"
 
 
-def _json_line(name: str, answer: Answer | str) -> str:
+def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:
     said: dict[str, Any] = {"picture": name}
     if isinstance(answer, str):
         said["error"] = answer
@@ -130,7 +132,7 @@ def _json_line(name: str, answer: Answer | str) -> str:
         said |= {"label": answer.label, "probability": sure, "unknown": answer.unknown}
         if answer.opinions:
             said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
-    return json.dumps(said, ensure_ascii=False)
+    return said
 
 
 def _csv_row(name: str, answer: Answer | str, learners: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import warnings
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, accept_any_text, check_page, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
+from safecl.lines import shown
 
 app = typer.Typer(
     name="safecl",
@@ -221,7 +223,8 @@ def main() -> None:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="safecl")
     except SafeclError as error:
-        say(f"safecl: {error}", err=True)
+        names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too
+        say(f"safecl: {reduce(lambda text, name: text.replace(name, shown(name)), names, str(error))}", err=True)
         code = 2
     except USAGE as error:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed

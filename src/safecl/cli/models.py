@@ -1,6 +1,5 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +7,7 @@ import typer
 
 from safecl.classifier.place import check_path, replaceable, rewrite_header
 from safecl.classifier.store import ModelFile
-from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, say
+from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, print_sentence
 from safecl.methods.catalog import method_settings
@@ -118,7 +117,7 @@ def evaluate(
     if page is not None:
         write_page(file, page, found, force=force)
     if json_:
-        print(json.dumps(found, ensure_ascii=False))
+        print_json(found)
         return
     if found["accuracy"] is not None:
         say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
@@ -157,7 +156,7 @@ def inspect(
     file = ModelFile(model)
     check_page(page, force)
     if json_:
-        print(json.dumps({**file.header, "members": file.sizes}, ensure_ascii=False, indent=1))
+        print_json({**file.header, "members": file.sizes}, indent=1)
     elif page is not None:
         say(str(write_page(file, page, force=force)))
     else:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from safecl.cli.terminal import Quiet, make_console
+from safecl.lines import text_for
 from safecl.report.table import Table, make_table, print_table
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def sweep(
     result = run_sweep(plan, place, on=on, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
     print_results(result.table, len(result.results.labels), objective, console)
     for title, sentence in result.failed.items():
-        console.print(Text(f"{title} failed: {sentence}"))
+        console.print(text_for(console, f"{title} failed: {sentence}"))
     for file in result.files:
-        console.print(Text(str(file), overflow="fold"))
+        console.print(text_for(console, str(file)))
     return 1 if result.failed else 0
 
 

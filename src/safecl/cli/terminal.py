@@ -1,17 +1,18 @@
 """The terminal: its width, its encoding, and sentences on it."""
 
+import json
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from safecl.errors import SafeclError
-from safecl.lines import plain, print_sentence, spelt, text_for
+from safecl.lines import HIDDEN, plain, print_sentence, spelt, text_for
 from safecl.outputs import check_output
 
 Force = Annotated[bool, typer.Option("--force", help="Replace any file, also a model that can learn.")]
@@ -39,7 +40,19 @@ def say(text: str, err: bool = False) -> None:
     if stream.isatty():
         print_sentence(Console(stderr=err, highlight=False), text)
     else:
-        print(plain(spelt(text, stream.encoding)), file=stream, flush=True)
+        print_line(text, err)
+
+
+def print_line(text: str, err: bool = False) -> None:
+    """One line, however long: it may be read by another program."""
+    stream = sys.stderr if err else sys.stdout
+    print(plain(spelt(text, stream.encoding)), file=stream, flush=True)
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    """With every name as it is: what should not be shown, or not in this encoding, is an escape of JSON's own."""
+    text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "utf-8").lower().startswith("utf"), indent=indent)
+    print(HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], text), flush=True)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from safecl.lines import shown
+
 if TYPE_CHECKING:
     from rich.progress import Task
     from rich.text import Text
@@ -52,7 +54,7 @@ class Plain:
         self.every = every
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        print(shown(text, keep="\n"), flush=True)
 
     @contextmanager
     def phase(self, title: str, total: int, done: int = 0) -> Iterator[Phase]:
@@ -110,7 +112,7 @@ def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
     spent = clock(task.finished_time if task.finished else task.elapsed)
     pieces = [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"]
     pieces += [f"  {piece}" for piece in str(task.fields["note"]).split("  ") if piece]
-    line = Text(task.description[:width], no_wrap=True)
+    line = Text(shown(task.description)[:width], no_wrap=True)
     if len(line) + 1 + bar <= width:
         full, signs = round(bar * done / total) if total else bar, "#-" if ascii_only else "━─"
         line.append(" ").append(signs[0] * full, style="bar.complete").append(signs[1] * (bar - full), style="bar.back")

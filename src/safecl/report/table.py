@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from safecl.lines import NBSP, plain, print_sentence, spelt, text_for
+from safecl.lines import NBSP, csv_cell, plain, print_sentence, shown, spelt, text_for
 
 NONE = "–"  # where there is no number
 GAP = 2  # columns of a terminal between two of a table
@@ -90,7 +90,7 @@ def as_csv(table: Table) -> str:
     cells: list[list[str]] = []
     for i, column in enumerate(table.columns):
         here = [row[i] for row in table.rows]
-        names.append(column.full)
+        names.append(csv_cell(shown(column.full)))
         cells.append([_written(cell) for cell in here])
         if any(cell.spread is not None for cell in here):
             names.append(f"{column.full} ±")
@@ -103,7 +103,7 @@ def as_csv(table: Table) -> str:
 def _written(cell: Cell) -> str:
     if cell.value is not None:
         return f"{cell.value:.6g}"
-    return "" if cell.text == NONE else plain(cell.text)
+    return "" if cell.text == NONE else csv_cell(shown(plain(cell.text)))
 
 
 def as_latex(table: Table, comment: str = "") -> str:
@@ -126,13 +126,13 @@ def as_latex(table: Table, comment: str = "") -> str:
 
 def escaped(text: str) -> str:
     """With LaTeX's own characters as text."""
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
+    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], shown(text))
 
 
 def as_markdown(table: Table) -> str:
     """With one row of heads."""
     rows = [[column.full for column in table.columns], *([cell.text for cell in row] for row in table.rows)]
-    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+    lines = ["| " + " | ".join(shown(cell).replace("|", r"\|") for cell in row) + " |" for row in rows]
     return plain("\n".join([lines[0], "|" + "---|" * len(table.columns), *lines[1:], ""]))
 
 

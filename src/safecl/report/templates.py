@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 import safecl
 from safecl.errors import SafeclError
+from safecl.lines import shown
 from safecl.outputs import write_output
 from safecl.report import words
 from safecl.report.colours import theme
@@ -36,6 +37,7 @@ def render(template: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: shown(value, keep="\n") if type(value) is str else value,
     )
     return environment.get_template(template).render(
         theme=Markup(theme()),

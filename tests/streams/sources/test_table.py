@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from safecl.errors import SafeclError
+from safecl.lines import csv_cell
 from safecl.streams.collection import make_stream
 from safecl.streams.sources.table import read_manifest
 
@@ -116,3 +117,13 @@ def test_a_domain_without_a_readable_picture_is_no_session(tmp_path: Path, paint
     with pytest.warns(UserWarning, match="as unreadable"):
         data = read_manifest(path, unreadable="skip", test_fraction=0)
     assert [name for name, _ in make_stream(data, protocol="domain").sessions] == ["sun"]
+
+
+def test_cells_that_are_kept_from_being_formulas_are_the_names_again(tmp_path: Path, paint) -> None:
+    names = ["=cmd", "'=cmd", "-x", "-1", "'quoted'", "@a"]
+    rows = [f"{csv_cell(name)}.png,{csv_cell(name)}" for name in names]
+    for name in names:
+        paint(tmp_path / f"{name}.png")
+    (tmp_path / "m.csv").write_text("\n".join(["path,label", *rows]), encoding="utf-8")
+    data = read_manifest(tmp_path / "m.csv", test_fraction=0.0)
+    assert list(data.train.labels) == names and "'=cmd.png,'=cmd" in rows

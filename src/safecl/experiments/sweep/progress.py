@@ -12,6 +12,7 @@ from rich.text import Text
 from safecl.engine.folder import read_json
 from safecl.engine.progress import Show, clock
 from safecl.experiments.sweep.worker import STATUS
+from safecl.lines import shown, text_for
 
 
 def read_place(folder: Path) -> tuple[str, float]:
@@ -57,12 +58,12 @@ class Board:
         self.every, self.shown = every, time.monotonic()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(text_for(self.console, text), highlight=False, soft_wrap=True)
 
     def show(self, lines: str) -> None:
         """They are cut at the width of a terminal, and those below its end are omitted."""
         if self.drawn:
-            self.live.update(Text(lines, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self.live.update(Text(shown(lines, keep="\n"), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif time.monotonic() - self.shown >= self.every:
             self.shown = time.monotonic()
             self.say(lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safecl.errors import SafeclError
-from safecl.lines import warn_omitted
+from safecl.lines import shown, warn_omitted
 from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, readable, unread_because
 
 
@@ -131,5 +131,5 @@ def as_text(name: str) -> str:
 
 
 def printable(path: str | Path) -> str:
-    """A path for messages: bytes that are not UTF-8 are shown as escapes."""
-    return as_text(os.fspath(path)).encode(errors="backslashreplace").decode()
+    """A path for messages: bytes that are not UTF-8, and what is hidden, are shown as escapes."""
+    return shown(as_text(os.fspath(path)))

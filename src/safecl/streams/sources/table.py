@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
 from safecl.errors import SafeclError
+from safecl.lines import csv_text
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
 from safecl.streams.pictures.files import FilePictures
@@ -70,7 +71,7 @@ def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         columns = [name.strip() for name in reader.fieldnames or ()]
         reader.fieldnames = columns
-        return columns, list(reader)
+        return columns, [{k: csv_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in reader]
     except csv.Error as error:
         raise SafeclError(f"The table {table} is not CSV: {error} in row {reader.line_num}.") from None
 
