@@ -6,9 +6,10 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.catalog import open_stream
+from safecl.streams.catalog import open_stream, read, seeded
 from safecl.streams.pictures.cache import CachedPictures
-from safecl.streams.settings import FolderSettings, canonical, names
+from safecl.streams.settings import FolderSettings, canonical, names, parse_stream
+from safecl.streams.stream import class_order
 
 
 def test_all_named_streams_are_listed() -> None:
@@ -42,14 +43,32 @@ def test_the_cache_lies_beside_the_data_and_is_not_data(class_folder) -> None:
     assert {p.name for p in class_folder({"cat": 5}, top="other").iterdir()} == {"cat"}
 
 
-def test_the_seed_of_a_run_does_not_change_what_is_tested(class_folder) -> None:
-    top = class_folder({"ant": 9, "bee": 9})
+def test_split_and_class_order_follow_the_seed_of_a_run_unless_they_are_given(class_folder) -> None:
+    top = class_folder(dict.fromkeys("abcdefgh", 9))
 
-    def tested(**seeds: int) -> list[str]:
-        test = open_stream(f"folder:{top}", cache=False, **seeds).test(1)
-        return [test.where(i) for i in range(len(test))]
+    def opened(**seeds: int | None) -> tuple[set[str], list[str]]:
+        stream = open_stream(f"folder:{top}", cache=False, step=8, **seeds)
+        test = stream.test(1)
+        return {test.where(i) for i in range(len(test))}, stream.labels
 
-    assert tested(seed=0) == tested(seed=1) != tested(split_seed=1)
+    (split, order), (other_split, other_order) = opened(seed=0), opened(seed=1)
+    assert split != other_split and order != other_order and opened() == opened(seed=0)
+    assert opened(seed=0, split_seed=5)[0] == opened(seed=1, split_seed=5)[0] != split
+    assert opened(seed=0, order_seed=1993)[1] == opened(seed=1, order_seed=1993)[1] == class_order("abcdefgh", 1993)
+    assert opened(seed=1, order_seed=None)[1] == list("abcdefgh")
+    assert opened(seed=0, order_seed=7)[0] == split and opened(seed=0, split_seed=7)[1] == order
+
+
+def test_pictures_that_were_read_before_are_split_as_they_were_read(class_folder) -> None:
+    settings = FolderSettings(path=str(class_folder(dict.fromkeys("ab", 9))), cache=False)
+    whole = open_stream(settings, seed=3)
+    given, other = (open_stream(settings, seed=3, data=read(one)) for one in (seeded(settings, 3), settings))
+    assert whole.fingerprint() == given.fingerprint() != other.fingerprint()
+
+
+def test_the_order_and_the_split_of_published_datasets_do_not_follow_the_seed() -> None:
+    settings = parse_stream("cifar100")
+    assert seeded(settings, 1) == settings and settings.order_seed == 1993
 
 
 def test_the_cache_can_be_turned_off(class_folder) -> None:

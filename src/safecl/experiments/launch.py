@@ -23,7 +23,7 @@ from safecl.lines import counted, plain
 from safecl.methods.catalog import make_method
 from safecl.report.sentences import results
 from safecl.settings import flatten
-from safecl.streams.catalog import open_stream, read
+from safecl.streams.catalog import open_stream, read, seeded
 from safecl.streams.collection import Collection
 from safecl.streams.settings import FolderSettings, GlyphsSettings, HuggingFaceSettings, StreamSettings, TableSettings
 from safecl.streams.stream import Stream
@@ -96,7 +96,7 @@ def build(
     """Backbone, ``stream`` or that of the settings, the settings with what the pictures decide, and what to say."""
     sentences = []
     drawn = isinstance(settings.stream, GlyphsSettings)  # at the embedded backbone's own size
-    data = pictures(settings.stream) if stream is None and not drawn else None
+    data = pictures(seeded(settings.stream, settings.seed)) if stream is None and not drawn else None
     shown = data.train if data is not None else stream
     if shown is not None:
         chosen, told = micro.sized(settings.backbone, shown.shorter_side)

@@ -3,9 +3,11 @@
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from safecl.errors import SafeclError
+from safecl.randomness import derive
+from safecl.settings import Settings
 from safecl.streams.check import Report, Rules, check, wrong_counts
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.datasets import DATASETS
@@ -30,6 +32,8 @@ from safecl.streams.sources.folder import read_folder
 from safecl.streams.sources.table import read_manifest
 from safecl.streams.stream import Stream
 
+S = TypeVar("S", bound=Settings)
+
 
 def open_stream(
     stream: str | StreamSettings,
@@ -41,7 +45,8 @@ def open_stream(
 ) -> Stream:
     """The stream of these settings, or of a short form with ``options``: ``open_stream("folder:photos", step=10)``.
 
-    ``size``: side of the inputs. ``seed``: of the pictures held out for validation, and of all pictures of glyphs.
+    ``size``: side of the inputs. ``seed``: of the pictures held out for validation, of the class order and the test
+    split where these follow it, and of all pictures of glyphs.
     ``data``: its pictures, where they were read before. ``options``: the keys of the settings of this kind of stream.
     """
     if isinstance(stream, str):
@@ -53,6 +58,7 @@ def open_stream(
     if isinstance(stream, GlyphsSettings):
         drawn = stream.model_dump(exclude={"kind", "protocol"})
         return glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
+    stream = seeded(stream, seed)
     dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
     protocol, first, step = stream.protocol, stream.first, stream.step
     if dataset is not None:
@@ -60,17 +66,25 @@ def open_stream(
         if protocol == dataset.protocol == "class":
             first = first if first is not None else dataset.first if step is None else step
             step = step if step is not None else dataset.step
+    keys = stream.model_dump(include={"order", "order_seed", "domains", "held_out"})
+    if dataset is not None and not dataset.shuffled:
+        keys["order_seed"] = None
     transform = transform_of(stream, size)
     return make_stream(
         with_cache(read(stream) if data is None else data, transform, stream.cache),
         protocol=protocol,
         first=first,
         step=step,
-        order_seed=stream.order_seed if dataset is None or dataset.shuffled else None,
         transform=transform,
         seed=seed,
-        **stream.model_dump(include={"order", "domains", "held_out"}),
+        **keys,
     )
+
+
+def seeded(stream: S, seed: int) -> S:
+    """The settings with numbers where class order and test split follow the ``seed`` of a run."""
+    own = {key: derive(seed, key) for key in ("order_seed", "split_seed") if getattr(stream, key, None) == "seed"}
+    return stream.model_copy(update=own)
 
 
 def transform_of(stream: StreamSettings | None, size: int | None = None) -> Transform:
@@ -86,7 +100,11 @@ def transform_of(stream: StreamSettings | None, size: int | None = None) -> Tran
 
 
 def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
-    """The pictures of a stream, not yet cut into sessions; ``rules`` replace those of a folder or table."""
+    """The pictures of a stream, not yet cut into sessions; ``rules`` replace those of a folder or table.
+
+    A test split that follows the seed of a run is that of seed 0, unless the settings are ``seeded``.
+    """
+    stream = seeded(stream, 0)
     if isinstance(stream, FolderSettings | TableSettings):
         keys = {"test_fraction", "split_seed", "unreadable", "duplicates"}
         own: Any = stream.model_dump(include=keys) | rules

@@ -54,7 +54,6 @@ class _Pictures(_Sessions):
 
     first: int | None = Field(None, gt=0, description="classes in the first session; as step if not given")
     step: int | None = Field(None, gt=0, description="classes in every later session; a tenth of all if not given")
-    order_seed: int | None = Field(1993, description="seed of the class order; null keeps the classes sorted")
     order: tuple[str | int, ...] | None = Field(None, description="the classes in the order wanted")
     domains: tuple[str, ...] | None = Field(None, description="the domains in the order wanted")
     margin: float | None = Field(None, ge=1, description="resized side over input side before the central crop")
@@ -76,8 +75,13 @@ class _Pictures(_Sessions):
 class _Own(_Pictures):
     """Pictures without a published test split."""
 
+    order_seed: int | Literal["seed"] | None = Field(
+        "seed", description="of the class order; seed follows the run's, null keeps the classes sorted"
+    )
     test_fraction: float = Field(0.2, ge=0, lt=1, description="without a test split: part of every class to test on")
-    split_seed: int = Field(0, ge=0, description="without a test split: seed of the draw")
+    split_seed: Annotated[int, Field(ge=0)] | Literal["seed"] = Field(
+        "seed", description="without a test split: of the draw; seed follows the run's"
+    )
 
 
 class _Files(_Own):
@@ -115,6 +119,7 @@ class DatasetSettings(_Pictures):
 
     kind: Literal["dataset"] = "dataset"
     name: str = Field(description="which dataset")
+    order_seed: int | None = Field(1993, description="seed of the class order; null keeps the classes sorted")
     root: PathText | None = Field(None, description="folder of prepared datasets; SAFECL_DATA, or data, if not given")
 
     @field_validator("name")
@@ -174,6 +179,11 @@ def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:
     if error["type"] == "extra_forbidden":
         if kind == "glyphs" and name in ("first", "step"):
             return SafeclError(f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions.")
+        if kind != "glyphs" and name == "sessions":
+            return SafeclError(
+                f"stream.sessions: a {kind} stream is cut by stream.step, the classes of each session, and "
+                "stream.first, those of the first."
+            )
         known = [key for key in KINDS[kind].model_fields if key != "kind"]
         near = difflib.get_close_matches(name, known, n=1)
         every = ", ".join(f"stream.{key}" for key in sorted(known))

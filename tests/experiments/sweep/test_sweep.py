@@ -269,11 +269,16 @@ def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, 
 
 def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, class_folder: Any, paint: Any) -> None:
     folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
-    stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "order_seed": 1993, "split_seed": 0, "cache": False}
     both = plan(tmp_path, base={"stream": stream, "device": "cpu", "preset": "simplecil"}, grid={"seed": [0, 1]})
     for cell in both.cells:
         launch(cell.settings, tmp_path / "all" / cell.name)
     check_rows(both.cells, tmp_path / "all")
+    free = {**stream, "order_seed": "seed"}  # then the classes of a session differ with the seed, and may
+    drawn = plan(tmp_path, base={"stream": free, "device": "cpu", "preset": "simplecil"}, grid={"seed": [0, 1]})
+    for cell in drawn.cells:
+        launch(cell.settings, tmp_path / "free" / cell.name)
+    check_rows(drawn.cells, tmp_path / "free")
     shutil.rmtree(tmp_path / "all" / both.cells[1].name)
     paint(next((folder / "train" / "a").iterdir()), 99)
     launch(both.cells[1].settings, tmp_path / "all" / both.cells[1].name)
