@@ -1,15 +1,20 @@
 """The face of scikit-learn: its own checks, clone, pipelines and cross-validation."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
 import sklearn.metrics
+import torch
 from PIL import Image
 from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -18,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.data import unlabelled
 from safecl.errors import SafeclError
 
 TINY = {"backbone.weights": "random"}
@@ -52,6 +58,12 @@ class OnRows(ContinualClassifier):
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         return super().predict_proba(self._rows(pictures))
+
+    def decision_function(self, pictures: Any) -> np.ndarray:
+        return super().decision_function(self._rows(pictures))
+
+    def transform(self, pictures: Any) -> np.ndarray:
+        return super().transform(self._rows(pictures))
 
     def score(self, X: Any, y: Any = None) -> float:
         return float(np.mean(self.predict(X) == np.asarray(y)))
@@ -156,6 +168,72 @@ def test_partial_fit_is_a_session_and_fit_starts_anew(new_model: Any, lesson: An
     with pytest.raises(Exception, match="no picture"):
         model.fit([], [])
     assert model.classes_.tolist() == ["d", "e"]
+
+
+@pytest.mark.parametrize(("method", "networks"), [("safe", 2), ("ranpac", 1), ("aper", 2), ("simplecil", 1)])
+def test_features_are_those_of_the_networks_that_answer(
+    method: str, networks: int, new_model: Any, lesson: Any
+) -> None:
+    model = new_model(method).fit(*lesson("ab", 6)).partial_fit(*lesson("c", 6))
+    images, _ = lesson("abc", 4, seed=1)
+    found = model.transform(images)
+    now = model._snapshot()
+    with torch.no_grad():
+        seen = now.method.embed(unlabelled(images).plain(range(len(images)), now.model.transform).float() / 255)
+    assert found.shape == (12, networks * now.method.backbone.width) and len(seen) == networks
+    assert np.allclose(found, np.concatenate([rows.numpy() for rows in seen.values()], axis=1), atol=1e-5)
+    again = new_model(method).fit_transform(*lesson("ab", 6))
+    assert (again == new_model(method).fit(*lesson("ab", 6)).transform(lesson("ab", 6)[0])).all()
+
+
+def test_features_go_on_in_a_pipeline(new_model: Any, lesson: Any) -> None:
+    images, labels = lesson("abc", 6)
+    line = make_pipeline(new_model("ranpac"), LogisticRegression(max_iter=1000)).fit(images, labels)
+    assert line.score(*lesson("abc", 6, seed=1)) > 0.9
+
+
+def test_decisions_are_the_logits_in_the_order_of_the_classes(new_model: Any, lesson: Any) -> None:
+    model = new_model("ranpac").fit(*lesson("cd", 6))
+    images, _ = lesson("abcd", 4, seed=1)
+    (_, main), *rest = model._snapshot().logits(unlabelled(images))
+    two = model.decision_function(images)
+    assert not rest and two.shape == (16,) and (two == (main[:, 1] - main[:, 0]).numpy()).all()
+    assert (model.classes_[(two > 0).astype(int)] == model.predict(images)).all()
+    model.partial_fit(*lesson("ab", 6))
+    (_, main), *rest = model._snapshot().logits(unlabelled(images))
+    assert (model.decision_function(images) == main[:, [2, 3, 0, 1]].numpy()).all()
+    assert (model.classes_[model.decision_function(images).argmax(axis=1)] == model.predict(images)).all()
+    assert model.decision_function([]).shape == (0, 4) and model.predict_proba([]).shape == (0, 4)
+
+
+def test_pickles_and_copies_are_as_small_as_the_file_and_the_same_model(
+    new_model: Any, lesson: Any, tmp_path: Path
+) -> None:
+    model = new_model("safe").fit(*lesson("cd", 6)).partial_fit(*lesson("ab", 6))
+    images, _ = lesson("abcd", 4, seed=1)
+    expected, before = model.predict_proba(images), model._loaded
+    model.save(tmp_path / "m.safecl")
+    data = pickle.dumps(model)
+    joblib.dump(model, tmp_path / "m.joblib")
+    size = (tmp_path / "m.safecl").stat().st_size
+    assert len(data) <= size and (tmp_path / "m.joblib").stat().st_size <= size
+    assert model._loaded is before  # the model itself keeps what it has loaded
+    for twin in (pickle.loads(data), copy.deepcopy(model), joblib.load(tmp_path / "m.joblib")):
+        assert twin._loaded is None and twin.get_params() == model.get_params() and repr(twin) == repr(model)
+        assert (twin.predict_proba(images) == expected).all()
+        twin.partial_fit(*lesson("e", 6))
+        twin.rollback()
+        assert (twin.predict_proba(images) == expected).all() and twin.history_ == model.history_
+        twin.rollback()
+        assert twin.classes_.tolist() == ["c", "d"] and model.classes_.tolist() == list("abcd")
+    shallow = copy.copy(model)
+    assert shallow._model is model._model and shallow._loaded is model._loaded
+    model.save(tmp_path / "f.safecl", frozen=True)
+    frozen = pickle.loads(pickle.dumps(ContinualClassifier.load(tmp_path / "f.safecl", device="cpu")))
+    assert (frozen.predict_proba(images) == expected).all()
+    with pytest.raises(SafeclError, match="frozen"):
+        frozen.partial_fit(*lesson("e"))
+    assert pickle.loads(pickle.dumps(new_model("safe")))._model is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -61,7 +61,13 @@ class Snapshot(NamedTuple):
 
     def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
-        return logits_of(self.method, self.model.transform, pictures)
+        for logits in asked(self.method.all_logits, self.method, self.model.transform, pictures):
+            yield logits, logits[self.method.outputs[-1]]
+
+    def features(self, pictures: Pictures) -> Iterator[Tensor]:
+        """Features (n, d) of a batch at a time, on the CPU: of every network that answers, side by side."""
+        for found in asked(self.method.embed, self.method, self.model.transform, pictures):
+            yield torch.cat(list(found.values()), dim=1)
 
     def answers(self, pictures: Pictures, limits: Tensor, detail: bool) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
@@ -70,18 +76,19 @@ class Snapshot(NamedTuple):
 
 
 @torch.no_grad()
-def logits_of(method: Method, transform: Transform, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    """(logits by output, those of the answer) of a batch at a time, on the CPU."""
+def asked(
+    ask: Callable[[Tensor], dict[str, Tensor]], method: Method, transform: Transform, pictures: Pictures
+) -> Iterator[dict[str, Tensor]]:
+    """What ``ask`` gives for a batch of pictures in [0, 1] at a time, on the CPU; it is a function of ``method``."""
     device = method.backbone.device
     waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
 
-    def arrived() -> tuple[dict[str, Tensor], Tensor]:
-        logits = {name: rows.float().cpu() for name, rows in waiting.items()}
-        return logits, logits[method.outputs[-1]]
+    def arrived() -> dict[str, Tensor]:
+        return {name: rows.float().cpu() for name, rows in waiting.items()}
 
     size, pin = BATCH.get(device.type, 64), device.type == "cuda"
     for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
-        answers = method.all_logits(moved(batch.pictures, device).float() / 255)
+        answers = ask(moved(batch.pictures, device).float() / 255)
         if waiting:
             yield arrived()
         waiting = answers

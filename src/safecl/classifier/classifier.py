@@ -2,13 +2,14 @@
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
+from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
@@ -45,7 +46,7 @@ class NothingLearned(NotFittedError, SafeclError):  # type: ignore[misc]
     """Nothing was learned yet."""
 
 
-class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of pictures that keeps learning: new classes, or more pictures of known ones, without the old ones.
 
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
@@ -181,10 +182,19 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
         now = self._snapshot()
-        known = now.model.classes
-        columns = [known.index(label) for label in sorted_classes(known)]
-        found = [probabilities(main, now.calibration).numpy() for _, main in now.logits(unlabelled(pictures))]
-        return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
+        return _by_class(now, (probabilities(main, now.calibration) for _, main in now.logits(unlabelled(pictures))))
+
+    def decision_function(self, pictures: Any) -> np.ndarray:
+        """Logits before calibration: (N, C), in the order of ``classes_``; with two classes (N,), second less first."""
+        now = self._snapshot()
+        found = _by_class(now, (main for _, main in now.logits(unlabelled(pictures))))
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
+
+    def transform(self, pictures: Any) -> np.ndarray:
+        """Features of every network that answers, side by side: of SAFE (N, 2 d), the slow learner's first."""
+        now = self._snapshot()
+        found = [rows.numpy() for rows in now.features(unlabelled(pictures))]
+        return np.concatenate(found) if found else np.zeros((0, 0), dtype=np.float32)
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
         """For each picture the answer, the opinion of each output, and their weights."""
@@ -288,12 +298,23 @@ class ContinualClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise NothingLearned("This model has learned nothing yet; call learn first.")
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the backbone, which is loaded again when it is needed, and the places of files."""
+        state: dict[str, Any] = super().__getstate__()
+        return {key: value for key, value in state.items() if key not in ("_ready", "_loaded", "_known")}
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        tags.transformer_tags.preserves_dtype = []  # features are float32, whatever pictures are
         return tags
 
     def _snapshot(self) -> Snapshot:
@@ -382,6 +403,14 @@ def learn_file(
         with contextlib.suppress(OSError):
             clear(work)
     return lesson, model
+
+
+def _by_class(now: Snapshot, found: Iterable[Tensor]) -> np.ndarray:
+    """Rows with a column per class as the model has met them, as (N, C) in the order of ``classes_``."""
+    known = now.model.classes
+    columns = [known.index(label) for label in sorted_classes(known)]
+    rows = [np.zeros((0, len(known)), dtype=np.float32), *(part.numpy() for part in found)]
+    return np.concatenate(rows)[:, columns]
 
 
 def _array(labels: Sequence[Label]) -> np.ndarray:

@@ -1,9 +1,11 @@
 """A model: its header and its state, from a file, from a run or just learned; and its state as members of the file."""
 
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,7 +17,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.history import after, check_not_frozen, step
-from safecl.classifier.place import check_path, digest_of, replaceable, write_model
+from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
 from safecl.classifier.store import Header, ModelFile
@@ -105,6 +107,13 @@ class Model:
             set_grams(method, state)
         return method
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, and copied, as the file it would be."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, f"model{SUFFIX}")
+            self.save(path)
+            return _of_bytes, (zlib.compress(path.read_bytes(), 1),)
+
     def save(
         self, path: str | Path, *, frozen: bool = False, force: bool = False, known: Known = NONE_KNOWN
     ) -> tuple[Path, str | None]:
@@ -151,6 +160,16 @@ class Model:
         }
         parts = {name: encode(tensors, {}) for name, tensors in members.items() if tensors or not frozen}
         write_model(file, header, parts, before)
+
+
+def _of_bytes(data: bytes) -> Model:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"model{SUFFIX}")
+        path.write_bytes(zlib.decompress(data))
+        model = Model.open(path)
+        _ = model.predicting if model.header["frozen"] else model.state
+    model.file = None
+    return model
 
 
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:
