@@ -34,14 +34,13 @@ from safecl.classifier.calibrate import (
     expected_error,
     fit_temperature,
     probabilities,
-    quantile,
     recalled,
-    thresholds,
     unknown_score,
 )
 from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
 from safecl.heads.leave_one_out import leaving_out, one_of_each
+from safecl.runtime.answer import quantile, thresholds
 from safecl.streams.drawn.characters import POOL
 from safecl.streams.drawn.glyphs import GlyphPictures
 from safecl.streams.pictures.files import File, FilePictures
@@ -172,7 +171,7 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
         "found": {},
     }
     for rate in RATES:
-        limits = thresholds(calibration, rate, len(index))
+        limits = torch.from_numpy(thresholds(calibration, rate, len(index)))
         called = {name: verdicts(rows[main], limits) for name, rows in new.items()}
         line["false_alarms"][rate] = [sum(called["known"]), len(called["known"])]
         line["found"][rate] = {name: mean(called[name]) if called[name] else None for name in ("near", "far")}

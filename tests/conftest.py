@@ -1,5 +1,6 @@
 """Small things that many tests need: a ViT of a few thousand weights, pictures of a few hundred pixels."""
 
+import json
 import os
 import signal
 import subprocess
@@ -235,3 +236,42 @@ def write_folder() -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A weight file of a ViT of two blocks: what is exported is traced node by node, and that takes its time."""
+    import timm
+    from safetensors.torch import save_file
+
+    file, options = tmp_path_factory.mktemp("weights") / "two.safetensors", {"depth": 2}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        vit = timm.create_model("test_vit", num_classes=0, **options)
+    scramble(vit, deviation=0.05)
+    save_file(vit.state_dict(), file, {"timm_model": "test_vit", "create_kwargs": json.dumps(options)})
+    return file
+
+
+@pytest.fixture(scope="session")
+def exported(
+    tmp_path_factory: pytest.TempPathFactory,
+    new_model: Callable[..., Any],
+    lesson: Callable[..., Any],
+    two_blocks: Path,
+) -> tuple[Path, Path]:
+    """A model of SAFE that has learned two sessions, and what was exported of it as ONNX."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name)
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
+        pytest.skip("exporting needs torch 2.9")
+    from safecl.classifier.export import export_onnx
+    from safecl.classifier.model import Model
+
+    folder = tmp_path_factory.mktemp("exported")
+    model = new_model(settings={"backbone.weights": str(two_blocks)})
+    model.learn(*lesson("abcd", 6))
+    model.learn(*lesson("ef", 6))
+    model.save(folder / "m.safecl")
+    export_onnx(Model.open(folder / "m.safecl"), folder / "m.onnx")
+    return folder / "m.safecl", folder / "m.onnx"

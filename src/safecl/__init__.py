@@ -1,14 +1,18 @@
 """Continual image classification on a frozen pre-trained Vision Transformer, by slow and fast tuning (SAFE)."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from safecl.backbone.backbone import Backbone as Backbone
     from safecl.backbone.load import load_backbone as load_backbone
     from safecl.classifier.classifier import ContinualClassifier as ContinualClassifier
+    from safecl.classifier.classifier import Device
     from safecl.errors import SafeclError as SafeclError
     from safecl.experiments.config import RunSettings as RunSettings
     from safecl.experiments.launch import Result as Result
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from safecl.methods.settings.base import MethodSettings
 
     METHODS: dict[str, type[MethodSettings]]
+    from safecl.runtime.model import ExportedModel as ExportedModel
     from safecl.streams.catalog import open_stream as open_stream
     from safecl.streams.sources.arrays import from_arrays as from_arrays
     from safecl.streams.sources.arrays import from_hugging_face as from_hugging_face
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
     "ContinualClassifier": "safecl.classifier.classifier:ContinualClassifier",
+    "ExportedModel": "safecl.runtime.model:ExportedModel",
     "Learner": "safecl.learner:Learner",
     "Method": "safecl.methods.method:Method",
     "Result": "safecl.experiments.launch:Result",
@@ -41,7 +47,18 @@ _PUBLIC = {
     "open_stream": "safecl.streams.catalog:open_stream",
     "run": "safecl.experiments.launch:run",
 }
-__all__ = ["METHODS", "__version__", *_PUBLIC]
+__all__ = ["METHODS", "__version__", "load", *_PUBLIC]
+
+
+def load(path: "str | Path", *, device: "Device" = "auto") -> "ContinualClassifier | ExportedModel":
+    """The model in a file: one that goes on learning, or an exported one (.onnx), which answers without torch."""
+    if os.fspath(path).lower().endswith(".onnx"):
+        from safecl.runtime.model import ExportedModel
+
+        return ExportedModel(path, device=device)
+    from safecl.classifier.classifier import ContinualClassifier
+
+    return ContinualClassifier.load(path, device=device)
 
 
 def __getattr__(name: str) -> Any:

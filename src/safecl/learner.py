@@ -74,6 +74,10 @@ class Learner(nn.Module):
         twin.load_state_dict(self.state_dict())
         return twin
 
+    def fuse(self) -> None:
+        """For export: from now on features come from a merged copy that is part of this module, and stays as it is."""
+        self.add_module("fused", merge(self._view[0]))
+
     def train(self, mode: bool = True) -> "Learner":
         super().train(mode)
         self._merged_at = None  # steps of a CUDA graph change the PET without a trace in its version counters
@@ -81,6 +85,8 @@ class Learner(nn.Module):
 
     def _network(self) -> Any:
         """The view, or the merged copy of it where no gradient by the PET is wanted."""
+        if "fused" in self._modules:
+            return self._modules["fused"]
         trainable = any(parameter.requires_grad for parameter in self.pet.parameters())
         if self.training or (trainable and torch.is_grad_enabled()):
             return self._view[0]

@@ -29,6 +29,7 @@ KINDS = {
     "md": rb"\A\| ",
     "svg": rb"\A<\?xml[^\x00]*<svg",
     "png": rb"\A\x89PNG\r\n",
+    "onnx": rb"\A\x08[\x00-\x7f]\x12\x06safecl",
 }
 HEAD = 4096  # bytes by which a file is recognised
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # locks that this very call has

@@ -1,29 +1,25 @@
 """What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from safecl.classifier.calibrate import (
     expected_error,
-    is_calibrated,
     probabilities,
     reliability,
-    thresholds,
     unknown_score,
 )
 from safecl.classifier.model import Model
 from safecl.engine.device_loader import moved
-from safecl.errors import SafeclError
-from safecl.lines import counted
 from safecl.methods.method import Method
-from safecl.runtime.answer import Answer
-from safecl.streams.pictures.images import Label, Pictures, Transform
+from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
+from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.pictures.load import batches
 
 if TYPE_CHECKING:
@@ -44,20 +40,13 @@ class Snapshot(NamedTuple):
         found: dict[str, Any] | None = self.model.header["calibration"]
         return found
 
-    def limits(self, unknown: float | None) -> Tensor:
+    def limits(self, unknown: float | None) -> np.ndarray:
         """By answer, the score below which a picture is unknown; see ``thresholds``."""
-        if unknown is not None and not 0 <= unknown < 1:
-            raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {unknown}.")
         return thresholds(self.calibration, unknown, len(self.model.classes))
 
     def cannot_tell(self, unknown: float | None) -> str:
         """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-        limits, found = self.limits(unknown), self.calibration
-        sure = [] if is_calibrated(found) or len(limits) == 1 else ["how sure an answer is"]
-        strange = [f"whether a picture is unknown at a rate of {unknown:g}"] if limits.isnan().any() else []
-        told = " and ".join([*sure, *strange])
-        few = counted(found["pictures"], "picture") if found else "no pictures"
-        return told and f"has {few} to judge itself by, too few to say {told}."
+        return cannot_tell(self.calibration, unknown, len(self.model.classes))
 
     def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
@@ -69,7 +58,7 @@ class Snapshot(NamedTuple):
         for found in asked(self.method.embed, self.method, self.model.transform, pictures):
             yield torch.cat(list(found.values()), dim=1)
 
-    def answers(self, pictures: Pictures, limits: Tensor, detail: bool) -> Iterator[Answer]:
+    def answers(self, pictures: Pictures, limits: np.ndarray, detail: bool) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
         for logits, _ in self.logits(pictures):
             yield from answers_of(self.method, logits, self.calibration, limits, detail)
@@ -97,32 +86,14 @@ def asked(
 
 
 def answers_of(
-    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: Tensor, detail: bool
+    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: np.ndarray, detail: bool
 ) -> Iterator[Answer]:
     """The answers to a batch. ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions."""
-    main, classes = method.outputs[-1], method.classes
-    found = logits[main]
-    p = probabilities(found, calibration)
-    (sure, best), known, calibrated = p.max(dim=1), unknown_score(found).double(), is_calibrated(calibration)
-    alpha = method.weights(logits) if detail else {}
-    opinion = {name: probabilities(rows, calibration) for name, rows in logits.items()} if detail else {}
-    for i in range(len(p)):
-        opinions = {output: _likeliest(rows[i], classes) for output, rows in opinion.items()}
-        limit = float(limits[best[i]])
-        yield Answer(
-            label=classes[int(best[i])],
-            probability=float(sure[i]) if calibrated else None,
-            unknown=None if math.isnan(limit) else bool(known[i] < limit),
-            nearest=opinions.get(main, []),
-            opinions=opinions,
-            weights={name: float(rows[i]) for name, rows in alpha.items()},
-            score=float(known[i]),
-            threshold=None if math.isnan(limit) else limit,
-        )
-
-
-def _likeliest(p: Tensor, classes: Sequence[Label]) -> list[tuple[Label, float]]:
-    return [(classes[int(i)], float(v)) for v, i in zip(*p.topk(min(5, len(p))), strict=True)]
+    said = method.outputs if detail else method.outputs[-1:]
+    p = {name: probabilities(logits[name], calibration).numpy() for name in said}
+    score = unknown_score(logits[said[-1]]).double().numpy()
+    weights = {name: rows.numpy() for name, rows in method.weights(logits).items()} if detail else None
+    return make_answers(method.classes, p, score, limits, is_calibrated(calibration), weights)
 
 
 def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:

@@ -8,7 +8,7 @@ with the same answer where they are enough for that share, else among all.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from safecl.classifier.enough import interval
 from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.method import Method
+from safecl.runtime.answer import is_calibrated
 
 KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
@@ -127,11 +128,6 @@ def estimate(correct: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) 
     return accuracy, effective, torch.stack([judged, right, half], dim=1).long().tolist()
 
 
-def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
-    """Whether probabilities mean anything: there were pictures enough, and two classes."""
-    return bool(calibration) and calibration["temperature"] is not None  # type: ignore[index]
-
-
 def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tensor:
     """softmax(z / T) with a T for each picture, such that its largest probability is the corrected one: (N, C)."""
     if not is_calibrated(calibration) or logits.shape[1] < 2:
@@ -170,32 +166,6 @@ def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
 def unknown_score(logits: Tensor) -> Tensor:
     """How known a picture looks: the largest logit. (N, C) → (N,)."""
     return logits.amax(dim=1)
-
-
-def thresholds(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> Tensor:
-    """By answer, the score below which a picture is unknown, so that a share ``rate`` of known ones is: (C,).
-
-    −∞ where none may be, NaN where there are too few pictures to tell.
-    """
-    if not rate:
-        return torch.full((classes,), -math.inf, dtype=torch.float64)
-    scores = calibration["scores"] if calibration else [[]] * classes
-    common = quantile(sorted(score for own in scores for score in own), rate)
-    return torch.tensor(
-        [common if math.isnan(own := quantile(part, rate)) else own for part in scores], dtype=torch.float64
-    )
-
-
-def quantile(scores: Sequence[float], rate: float) -> float:
-    """The value that a further score is below with probability ``rate``, by n sorted ones; NaN by too few.
-
-    It is below the k-th of them with probability k / (n + 1), and linearly between two of them.
-    """
-    place = rate * (len(scores) + 1)
-    k = math.floor(place + 1e-9)  # 0.29 · 100 is 29
-    if k < 1:
-        return math.nan
-    return scores[-1] if k >= len(scores) else scores[k - 1] + max(place - k, 0.0) * (scores[k] - scores[k - 1])
 
 
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:

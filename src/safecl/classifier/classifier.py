@@ -167,12 +167,12 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         """
         now = self._snapshot()
         limits, classes, found = now.limits(unknown), _array(now.model.classes), [np.zeros(0, dtype=int)]
-        if limits.isnan().any():
+        if np.isnan(limits).any():
             raise SafeclError(f"The model {now.cannot_tell(unknown)} Give a larger share, or omit it.")
         strange = [np.zeros(0, dtype=bool)]
         for _, main in now.logits(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
-            strange.append((unknown_score(main).double() < limits[main.argmax(dim=1)]).numpy())
+            strange.append(unknown_score(main).double().numpy() < limits[found[-1]])
         answers: np.ndarray = classes[np.concatenate(found)]
         if unknown is not None:
             answers = answers.astype(object)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
-from safecl.streams.pictures.decode import EXTENSIONS, FURTHER
+from safecl.streams.pictures.decode import EXTENSIONS, FURTHER, listed
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
@@ -71,15 +71,6 @@ def unlabelled(data: Any) -> Pictures:
         raise SafeclError(f"A {type(data).__name__} is no picture; give paths, images, arrays or a dataset.")
     items = [item[0] if isinstance(item, tuple) else item for item in (data[i] for i in range(len(data)))]
     return _with_labels(items, [""] * len(items))
-
-
-def listed(data: Any) -> Any:
-    """A list, where ``data`` is an array or a column of a table that holds paths, images or words; else ``data``."""
-    if hasattr(data, "to_numpy"):  # of pandas or polars
-        data = data.to_numpy()
-    if not isinstance(data, np.ndarray) or data.dtype.kind not in "OUT":
-        return data
-    return (data[:, 0] if data.ndim == 2 and data.shape[1] == 1 else data).tolist()
 
 
 def ready(pictures: Pictures, transform: Transform, home: Path | None = None) -> Pictures:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+import safecl
 from safecl.classifier.place import check_path, replaceable, rewrite_header
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
@@ -83,12 +84,11 @@ def predict(
     """
     if not files:
         raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
-    ModelFile(model)
-    from safecl.classifier.classifier import ContinualClassifier
+    if model.suffix.lower() != ".onnx":
+        ModelFile(model)
     from safecl.cli.answer_words import predict_all
 
-    classifier = ContinualClassifier.load(model, device=device)
-    return predict_all(files, classifier, model, unknown, form, explain)
+    return predict_all(files, safecl.load(model, device=device), model, unknown, form, explain)
 
 
 def evaluate(

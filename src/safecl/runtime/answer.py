@@ -1,7 +1,14 @@
-"""What a model says of one picture."""
+"""What a model says of one picture, and how far its word goes. No torch is imported."""
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.streams.labels import Label
 
 
@@ -17,3 +24,75 @@ class Answer:
     weights: dict[str, float]  # of the slow and the fast learner in the answer, where the method has them
     score: float  # how known the picture looks; unknown if below ``threshold``
     threshold: float | None  # of pictures with this answer; −∞ where none may be called unknown
+
+
+def make_answers(
+    classes: Sequence[Label],
+    p: Mapping[str, np.ndarray],
+    score: np.ndarray,
+    limits: np.ndarray,
+    calibrated: bool,
+    weights: Mapping[str, np.ndarray] | None = None,
+) -> Iterator[Answer]:
+    """The answers to N pictures. ``p``: probabilities (N, C) by output, the answer's last; ``score``: (N,).
+
+    ``limits``: see ``thresholds``. ``weights`` (N,) of outputs: given where opinions are wanted.
+    """
+    *_, (main, rows) = p.items()
+    for i, best in enumerate(rows.argmax(axis=1).tolist()):
+        opinions = {} if weights is None else {name: _likeliest(each[i], classes) for name, each in p.items()}
+        limit, known = float(limits[best]), float(score[i])
+        yield Answer(
+            label=classes[best],
+            probability=float(rows[i, best]) if calibrated else None,
+            unknown=None if math.isnan(limit) else known < limit,
+            nearest=opinions.get(main, []),
+            opinions=opinions,
+            weights={name: float(each[i]) for name, each in (weights or {}).items()},
+            score=known,
+            threshold=None if math.isnan(limit) else limit,
+        )
+
+
+def _likeliest(p: np.ndarray, classes: Sequence[Label]) -> list[tuple[Label, float]]:
+    return [(classes[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:5].tolist()]
+
+
+def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether probabilities mean anything: there were pictures enough, and two classes."""
+    return bool(calibration) and calibration["temperature"] is not None  # type: ignore[index]
+
+
+def cannot_tell(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> str:
+    """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
+    sure = [] if is_calibrated(calibration) or classes == 1 else ["how sure an answer is"]
+    few = np.isnan(thresholds(calibration, rate, classes)).any()
+    told = " and ".join([*sure, *([f"whether a picture is unknown at a rate of {rate:g}"] if few else [])])
+    there = counted(calibration["pictures"], "picture") if calibration else "no pictures"
+    return told and f"has {there} to judge itself by, too few to say {told}."
+
+
+def thresholds(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> np.ndarray:
+    """By answer, the score below which a picture is unknown, so that a share ``rate`` of known ones is: (C,).
+
+    −∞ where none may be, NaN where there are too few pictures to tell.
+    """
+    if rate is not None and not 0 <= rate < 1:
+        raise SafeclError(f"The share of known pictures that may be called unknown must be below 1, not {rate}.")
+    if not rate:
+        return np.full(classes, -math.inf)
+    scores = calibration["scores"] if calibration else [[]] * classes
+    common = quantile(sorted(score for own in scores for score in own), rate)
+    return np.array([common if math.isnan(own := quantile(part, rate)) else own for part in scores], dtype=np.float64)
+
+
+def quantile(scores: Sequence[float], rate: float) -> float:
+    """The value that a further score is below with probability ``rate``, by n sorted ones; NaN by too few.
+
+    It is below the k-th of them with probability k / (n + 1), and linearly between two of them.
+    """
+    place = rate * (len(scores) + 1)
+    k = math.floor(place + 1e-9)  # 0.29 · 100 is 29
+    if k < 1:
+        return math.nan
+    return scores[-1] if k >= len(scores) else scores[k - 1] + max(place - k, 0.0) * (scores[k] - scores[k - 1])

@@ -240,6 +240,29 @@ def rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def listed(data: Any) -> Any:
+    """A list, where ``data`` is an array or a column of a table that holds paths, images or words; else ``data``."""
+    if hasattr(data, "to_numpy"):  # of pandas or polars
+        data = data.to_numpy()
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in "OUT":
+        return data
+    return (data[:, 0] if data.ndim == 2 and data.shape[1] == 1 else data).tolist()
+
+
+def as_arrays(images: Any) -> np.ndarray:
+    """Arrays (N, H, W), (N, H, W, 3) or (N, 3, H, W), uint8 or floats in [0, 1], as uint8 (N, H, W, 3)."""
+    array = np.asarray(images)
+    if array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[3] not in (1, 3):
+        array = array.transpose(0, 2, 3, 1)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4 or array.shape[3] not in (1, 3):
+        raise SafeclError(f"Pictures must be (N, H, W), (N, H, W, 3) or (N, 3, H, W), not {tuple(array.shape)}.")
+    check_shape((array.shape[2], array.shape[1]), "arrays")
+    array = as_bytes(array, "the pictures")
+    return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:3], 3)))
+
+
 def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
     """uint8 as it is, floats in [0, 1] scaled to 0…255."""
     if array.dtype == np.uint8:

@@ -11,7 +11,7 @@ from safecl.errors import SafeclError
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection, make_stream
 from safecl.streams.labels import Label
-from safecl.streams.pictures.decode import as_bytes, as_image, check_shape
+from safecl.streams.pictures.decode import as_arrays, as_image
 from safecl.streams.pictures.images import ArrayPictures, Pictures
 from safecl.streams.stream import Stream
 
@@ -189,19 +189,10 @@ def named(labels: list[Label], names: Sequence[str] | None) -> tuple[list[Label]
 
 
 def array_pictures(images: Any, labels: Sequence[Any]) -> ArrayPictures:
-    array = np.asarray(images.cpu() if isinstance(images, torch.Tensor) else images)
-    if array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[3] not in (1, 3):
-        array = array.transpose(0, 2, 3, 1)
-    if array.ndim == 3:
-        array = array[..., None]
-    if array.ndim != 4 or array.shape[3] not in (1, 3):
-        raise SafeclError(f"Pictures must be (N, H, W), (N, H, W, 3) or (N, 3, H, W), not {tuple(array.shape)}.")
+    array = as_arrays(images.cpu() if isinstance(images, torch.Tensor) else images)
     if len(array) != len(labels):
         raise SafeclError(f"There are {len(array)} pictures and {len(labels)} labels; give one label per picture.")
-    check_shape((array.shape[2], array.shape[1]), "arrays")
-    array = as_bytes(array, "the pictures")
-    named = [plain_label(label, f"picture {i}") for i, label in enumerate(labels)]
-    return ArrayPictures(np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:3], 3))), named)
+    return ArrayPictures(array, [plain_label(label, f"picture {i}") for i, label in enumerate(labels)])
 
 
 def plain_label(value: Any, name: str) -> Label:

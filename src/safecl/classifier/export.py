@@ -1,0 +1,343 @@
+"""A model as one ONNX file: from pictures of any size to probabilities, the nearest class and unknown.
+
+The graph prepares pictures as they are prepared for learning, has the PETs merged into the weights, both learners with
+what they share once, their heads, the aggregation and the calibration. What it answers is compared with the model
+before the file appears.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import safecl
+from safecl.classifier.calibrate import probabilities, recalibrate, unknown_score
+from safecl.classifier.card import licence, model_card
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.model import Model
+from safecl.errors import SafeclError, unknown
+from safecl.learner import Learner
+from safecl.methods.method import Method
+from safecl.outputs import check_output, write_output
+from safecl.runtime.answer import thresholds
+from safecl.runtime.model import BATCH, FORMAT, ExportedModel
+from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.pictures.load import batches
+from safecl.streams.sources.arrays import Images
+
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+OPSET, IR = 18, 10  # LayerNormalization is one node since opset 17, Resize has antialias since 18
+UNKNOWN = 0.05  # the share of known pictures that ``unknown`` in the graph may say of
+MAX_BYTES = 2**31 - 1  # of a protobuf file
+MAX_DIFFERENCE = {"fp32": 1e-3, "fp16": 5e-2, "int8": 1.0}  # of probabilities, beyond which nothing is written
+MIN_AGREEMENT = 0.99  # of answers
+ROUNDED = 1e-3  # relative error up to which a tensor is stored in float16
+PREPARE = """
+<ir_version: {ir}, opset_import: ["": {opset}]>
+prepare (uint8[N, H, W, 3] pictures) => (uint8[N, 3, {size}, {size}] prepared) {{
+  sides = Shape <start = 1, end = 3> (pictures)
+  short = ReduceMin <keepdims = 1> (sides)
+  resize = Constant <value_ints = [{resize}]> ()
+  product = Mul (sides, resize)
+  scaled = Div (product, short)
+  count = Shape <start = 0, end = 1> (pictures)
+  colours = Constant <value_ints = [3]> ()
+  sizes = Concat <axis = 0> (count, colours, scaled)
+  planes = Transpose <perm = [0, 3, 1, 2]> (pictures)
+  resized = Resize <mode = "cubic", antialias = 1, cubic_coeff_a = -0.5, exclude_outside = 1> (planes, , , sizes)
+  size = Constant <value_ints = [{size}]> ()
+  two = Constant <value_ints = [2]> ()
+  rest = Sub (scaled, size)
+  half = Div (rest, two)
+  odd = Mod (rest, two)
+  even = Mod (half, two)
+  tie = Mul (odd, even)
+  start = Add (half, tie)
+  end = Add (start, size)
+  axes = Constant <value_ints = [2, 3]> ()
+  prepared = Slice (resized, start, end, axes)
+}}"""  # offsets of the crop are rounded half to even, as Python rounds
+
+
+@dataclass(frozen=True)
+class Check:
+    """How the file answers beside the model: largest difference of a probability, share of equal answers."""
+
+    pictures: int
+    difference: float
+    agreement: float
+    bytes: int
+
+
+def export_onnx(
+    model: Model,
+    path: Path,
+    precision: Precision = "fp32",
+    learner: str | None = None,
+    pictures: Pictures | None = None,
+    *,
+    force: bool = False,
+) -> Check:
+    """Write ``path`` and say how it answers to ``pictures``, or to drawn ones; one that answers otherwise is refused.
+
+    ``learner``: of the method's outputs, the one whose answer it is; the method's own if not given.
+    """
+    onnx = _needed("onnx", "onnxscript", "onnxruntime")
+    check_output(path, "onnx", force)
+    if precision == "int8" and pictures is None:
+        raise SafeclError("int8 changes answers, so it is judged on pictures; give some of yours: --pictures FOLDER.")
+    reference = ContinualClassifier.of(model, device="cpu")
+    network = _network(model, reference, learner)
+    proto = _graph(onnx, network, model.transform)
+    if precision == "fp16":
+        _store_half(onnx, proto)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        if precision == "int8":
+            proto = _quantised(onnx, proto, file)
+        _describe(onnx, proto, model, network, precision)
+        if proto.ByteSize() > MAX_BYTES:
+            smaller = "" if precision == "fp16" else "; --precision fp16 halves it"
+            raise SafeclError(f"The ONNX file would have {proto.ByteSize() / 1e9:.1f} GB, and 2 is the most{smaller}.")
+        data = proto.SerializeToString()
+        file.write_bytes(data)
+        judged = _drawn(model.transform) if pictures is None else pictures
+        found = _check(ExportedModel(file, device="cpu"), network, judged, model.transform, len(data))
+    if found.difference > MAX_DIFFERENCE[precision] or found.agreement < MIN_AGREEMENT:
+        raise SafeclError(
+            f"The {precision} file answers otherwise than the model: {100 * found.agreement:.1f} % of the answers to "
+            f"{found.pictures} pictures are the same ({100 * MIN_AGREEMENT:.0f} % are needed), probabilities differ by "
+            f"up to {found.difference:.2g}; it was not written{'' if precision == 'fp32' else ': take fp32'}."
+        )
+    write_output(path, data, "onnx", force)
+    return found
+
+
+class Network(nn.Module):
+    """Prepared pictures → everything that a file answers; ``names``: of its outputs."""
+
+    limits: Tensor
+
+    def __init__(self, method: Method, outputs: Sequence[str], calibration: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.method, self.outputs, self.calibration = method, tuple(outputs), calibration
+        self.register_buffer("limits", torch.from_numpy(thresholds(calibration, UNKNOWN, len(method.classes))))
+        side = method.backbone.size
+        self.example = torch.zeros(
+            2, 3, side, side, dtype=torch.uint8
+        )  # one picture alone would be taken for a constant
+        with torch.no_grad():
+            self.weighed = list(self._weights(method.all_logits(self.example.float())))
+        others = [f"probabilities_{name}" for name in self.outputs[:-1]]
+        self.names = ["probabilities", "score", "unknown", *others, *(f"weight_{name}" for name in self.weighed)]
+
+    def forward(self, prepared: Tensor) -> tuple[Tensor, ...]:
+        """uint8 (N, 3, size, size) → probabilities (N, C), score (N,), unknown (N,), and opinions and their weights."""
+        found = self.method.all_logits(prepared.float() / 255)
+        logits = torch.stack([found[name].float() for name in (*self.outputs[-1:], *self.outputs[:-1])])
+        p = probabilities(logits.flatten(0, 1), self.calibration).reshape(logits.shape)
+        score = unknown_score(logits[0])
+        weights = self._weights(found)
+        return p[0], score, score.double() < self.limits[p[0].argmax(dim=1)], *p[1:].unbind(), *weights.values()
+
+    def _weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.method.weights(logits) if len(self.outputs) > 1 else {}
+
+
+def _network(model: Model, reference: ContinualClassifier, learner: str | None) -> Network:
+    """The method ready for tracing; for another output than its own, calibrated by it."""
+    method, calibration = model.method(reference._backbone()), model.header["calibration"]
+    outputs = method.outputs
+    if learner is not None and learner not in outputs:
+        raise unknown("learner", learner, outputs)
+    if learner is not None and learner != outputs[-1]:
+        outputs = (learner,)
+        if calibration is not None:
+            if model.header["frozen"]:
+                raise SafeclError(
+                    f"A frozen model is calibrated for {method.outputs[-1]} alone; give --learner {learner} with the "
+                    "model that it was made from."
+                )
+            calibration = calibrated_for(model, reference, learner)
+    for part in method.modules():
+        if isinstance(part, Learner):
+            part.fuse()
+    return Network(method.eval(), outputs, calibration)
+
+
+def calibrated_for(model: Model, reference: ContinualClassifier, learner: str) -> dict[str, Any] | None:
+    """The calibration of one learner's own answers."""
+    method = model.method(reference._backbone(), learning=True)
+    method.outputs = (learner,)  # type: ignore[misc]
+    return recalibrate(method, model.state.kept, model.state.seen)
+
+
+def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
+    """The preparation of pictures and the network as one graph."""
+    from onnx import compose, parser
+    from onnx_ir import serde
+    from onnx_ir.passes import common
+    from onnxscript import optimizer
+
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                network, (network.example,), dynamo=True, opset_version=OPSET, input_names=["prepared"],
+                output_names=network.names, dynamic_shapes=({0: torch.export.Dim("N")},), verbose=False, optimize=False,
+            )  # fmt: skip
+    except Exception as error:  # torch's exporter raises its own kinds
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise SafeclError(f"{network.method.settings.title} cannot be exported as ONNX here ({reason}).") from error
+    assert program is not None
+    core = program.model
+    optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
+    for each in (
+        common.DeduplicateInitializersPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+    ):
+        each(core)  # what the learners share, tensors and nodes, becomes one
+    proto = serde.serialize_model(core)
+    proto.ir_version = IR
+    for node in proto.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    del proto.graph.value_info[:]
+    del proto.functions[:]
+    text = PREPARE.format(ir=IR, opset=OPSET, size=transform.size, resize=transform.resize)
+    before = compose.add_prefix(parser.parse_model(text), "prepare/", rename_inputs=False, rename_outputs=False)
+    found = compose.merge_models(
+        before,
+        compose.add_prefix(proto, "model/", rename_inputs=False, rename_outputs=False),
+        [("prepared", "prepared")],
+    )
+    return found
+
+
+def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: Precision) -> None:
+    """Put the classes by name beside their numbers, and what a person or a program wants to know into the metadata."""
+    from onnx import TensorProto, helper
+
+    header, graph = model.header, proto.graph
+    names: list[Any] = [str(label).encode() for label in model.classes]
+    graph.initializer.append(helper.make_tensor("labels", TensorProto.STRING, [len(names)], names))
+    graph.node.extend([
+        helper.make_node("Identity", ["labels"], ["classes"], "classes"),
+        helper.make_node("ArgMax", ["probabilities"], ["best"], "best", axis=1, keepdims=0),
+        helper.make_node("Gather", ["labels", "best"], ["nearest"], "nearest"),
+    ])  # fmt: skip
+    for name, shape in (("nearest", ["N"]), ("classes", [len(names)])):
+        graph.output.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
+    proto.producer_name, proto.producer_version = "safecl", safecl.__version__
+    proto.doc_string = model_card(header, licence(network.method.backbone, model.settings))
+    facts = {
+        "safecl": safecl.__version__, "format": FORMAT, "name": header["settings"]["method"]["name"],
+        "precision": precision, "classes": model.classes, "outputs": network.outputs, "unknown": UNKNOWN,
+        "size": model.transform.size, "resize": model.transform.resize, "calibration": network.calibration,
+        "backbone": header["backbone"], "licence": licence(network.method.backbone, model.settings),
+        "history": header["history"],
+    }  # fmt: skip
+    helper.set_model_props(proto, {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()})
+    onnx.checker.check_model(proto)
+
+
+def _store_half(onnx: Any, proto: Any) -> None:
+    """Store large tensors in float16, with a cast before their use: the arithmetic stays float32."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    casts = []
+    for tensor in proto.graph.initializer:
+        values = numpy_helper.to_array(tensor) if tensor.data_type == TensorProto.FLOAT else np.zeros(0)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
+        if values.size < 256 or np.linalg.norm(half - values) > ROUNDED * np.linalg.norm(values):
+            continue  # nothing to gain, or too small or large for float16
+        name = tensor.name
+        tensor.CopyFrom(numpy_helper.from_array(half, f"{name}/half"))
+        casts.append(helper.make_node("Cast", [tensor.name], [name], f"{name}/cast", to=TensorProto.FLOAT))
+    nodes = [*casts, *proto.graph.node]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
+def _quantised(onnx: Any, proto: Any, file: Path) -> Any:
+    """Weights of the network in int8, activations as they come; the heads, after its last norm, stay float32."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    made = {output: node for node in proto.graph.node for output in node.output}
+    waiting = [node for node in proto.graph.node if node.op_type == "LayerNormalization"]
+    inside: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if node.name not in inside:
+            inside.add(node.name)
+            waiting += [made[name] for name in node.input if name in made]
+    heads = [node.name for node in proto.graph.node if node.name not in inside] if inside else []
+    out = file.with_name("int8.onnx")
+    onnx.save(proto, file)
+    with _quiet():
+        quantize_dynamic(
+            file,
+            out,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=heads,
+        )
+    return onnx.load(out)
+
+
+@torch.no_grad()
+def _check(file: ExportedModel, network: Network, pictures: Pictures, transform: Transform, size: int) -> Check:
+    """What the file answers beside what the network does."""
+    difference, same, names = 0.0, 0, ["probabilities", "unknown"]
+    for batch in batches(pictures, range(len(pictures)), BATCH, "plain", transform):
+        p, _, strange = network(batch.pictures)[:3]
+        found = list(file.run([pictures.decode(i) for i in batch.indices], names))
+        q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
+        difference = max(difference, float((p - q).abs().max()))
+        same += int(((p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)).sum())
+    return Check(len(pictures), difference, same / len(pictures), size)
+
+
+def _drawn(transform: Transform) -> Pictures:
+    """A few pictures of smooth noise, of several shapes."""
+    random, side = np.random.RandomState(0), transform.resize
+    shapes = [(side, side), (2 * side, side), (side, 3 * side + 1), (side // 2, side)] * 4
+    noise = [Image.fromarray(random.randint(0, 256, (5, 5, 3), dtype=np.uint8)) for _ in shapes]
+    return Images([image.resize(shape) for image, shape in zip(noise, shapes, strict=True)], [""] * len(shapes))
+
+
+def _needed(*names: str) -> Any:
+    """The first of these packages, if all are installed."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise SafeclError(f"Exporting as ONNX needs {name}: pip install 'safecl[onnx]'.")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
+        raise SafeclError(f"Exporting as ONNX needs torch 2.9 or newer; here is {torch.__version__}.")
+    return importlib.import_module(names[0])
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch and onnxruntime print and warn while they work: what matters is an error, or checked."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,192 @@
+"""An exported model: the same answers as the model it was made from, by ONNX Runtime. No torch is imported."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from safecl.errors import SafeclError
+from safecl.lines import counted
+from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
+from safecl.streams.labels import Label, sorted_classes
+from safecl.streams.pictures.decode import as_arrays, as_image, decode, listed
+from safecl.streams.pictures.find import File, picture_files, printable
+
+FORMAT = 1  # of the metadata
+BATCH = 16  # pictures that go through the network at a time
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "mps": "CoreMLExecutionProvider"}
+METADATA = ("safecl", "format", "name", "classes", "outputs", "size", "resize", "calibration", "backbone", "history")
+
+
+class ExportedModel:
+    """What ``safecl export --format onnx`` has written. ``metadata``: what the file says of itself."""
+
+    def __init__(self, path: str | Path, *, device: str = "auto") -> None:
+        self.path = Path(path).expanduser()
+        self._session = _session(self.path, device)
+        self.metadata = _metadata(self._session, self.path)
+        self.outputs: tuple[str, ...] = tuple(self.metadata["outputs"])
+        self._names = [output.name for output in self._session.get_outputs()]
+
+    def __repr__(self) -> str:
+        method, backbone = self.metadata["name"], self.metadata["backbone"]["name"]
+        return f"<ExportedModel: {method} on {backbone}, {counted(len(self.metadata['classes']), 'class')}>"
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes, sorted: numbers by value, then words by spelling. So are the columns of ``predict_proba``."""
+        return _array(sorted_classes(self.metadata["classes"]))
+
+    def prepare(self) -> None:
+        """Everything is read when the file is opened."""
+
+    def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
+        """The class of each picture; None where it looks unknown, if ``unknown`` is given.
+
+        ``pictures``: a path, a folder, an image, uint8 arrays (H, W, 3) or (N, H, W, 3), or a list of any of them.
+        ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
+        """
+        if np.isnan(self._limits(unknown)).any():
+            raise SafeclError(f"The model {self.cannot_tell(unknown)} Give a larger share, or omit it.")
+        found = list(self.answers(pictures, unknown=unknown, detail=False))
+        if unknown is None:
+            return _array([answer.label for answer in found] or self.metadata["classes"])[: len(found)]
+        return np.array([None if answer.unknown else answer.label for answer in found], dtype=object)
+
+    def predict_proba(self, pictures: Any) -> np.ndarray:
+        """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
+        known = self.metadata["classes"]
+        columns = [known.index(label) for label in sorted_classes(known)]
+        found = [said["probabilities"] for said in self.run(pictures, ["probabilities"])]
+        return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
+
+    def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
+        """For each picture the answer, the opinion of each output, and their weights."""
+        return list(self.answers(pictures, unknown=unknown))
+
+    def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
+        """The answers one by one; only a batch of pictures is in RAM at a time."""
+        classes, limits = self.metadata["classes"], self._limits(unknown)
+        columns = {name: f"probabilities_{name}" for name in (self.outputs[:-1] if detail else ())}
+        columns[self.outputs[-1]] = "probabilities"
+        weighed = {name: key for name in self.outputs if detail and (key := f"weight_{name}") in self._names}
+        for said in self.run(pictures, [*columns.values(), "score", *weighed.values()]):
+            p = {name: said[column] for name, column in columns.items()}
+            weights = {name: said[key] for name, key in weighed.items()} if detail else None
+            calibrated = is_calibrated(self.metadata["calibration"])
+            yield from make_answers(classes, p, said["score"].astype(np.float64), limits, calibrated, weights)
+
+    def cannot_tell(self, unknown: float | None) -> str:
+        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
+        return cannot_tell(self.metadata["calibration"], unknown, len(self.metadata["classes"]))
+
+    def _limits(self, unknown: float | None) -> np.ndarray:
+        return thresholds(self.metadata["calibration"], unknown, len(self.metadata["classes"]))
+
+    def run(self, pictures: Any, wanted: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+        """What the network says of a batch at a time, by the names of its outputs."""
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
+            items = enumerate(_items(pictures))
+            while batch := list(islice(items, BATCH)):
+                views = list(pool.map(lambda each: self._view(_opened(each[1], f"picture {each[0]}")), batch))
+                yield dict(zip(wanted, self._session.run(list(wanted), {"pictures": np.stack(views)}), strict=True))
+
+    def _view(self, image: Image.Image) -> np.ndarray:
+        """The square of side ``resize`` around the central crop: uint8 (resize, resize, 3).
+
+        The network resizes pictures of any shape itself. Squares of one size can go through it together, and Pillow
+        has resized them exactly as the pictures that were learned.
+        """
+        size, resize = self.metadata["size"], self.metadata["resize"]
+        short = min(image.size)
+        width, height = (resize * side // short for side in image.size)
+        if image.size != (width, height):
+            image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = (round((side - size) / 2) - round((resize - size) / 2) for side in (width, height))
+        return np.asarray(image.crop((left, top, left + resize, top + resize)))
+
+
+def _opened(item: Any, name: str) -> Image.Image:
+    """An image of a path, a file that was found, or whatever holds pixels."""
+    if isinstance(item, str | os.PathLike):
+        item = File.at(os.path.expanduser(item))
+    return decode(item.read(), printable(item.path)) if isinstance(item, File) else as_image(item, name)
+
+
+def _items(pictures: Any) -> Iterator[Any]:
+    """One by one: paths, files, images or arrays."""
+    pictures = listed(pictures)
+    if isinstance(pictures, str | os.PathLike):
+        return picture_files(Path(pictures))
+    alone = isinstance(pictures, np.ndarray) and pictures.ndim == 3 and pictures.shape[-1] in (1, 3)
+    if alone or isinstance(pictures, Image.Image):
+        return iter([pictures])
+    if not hasattr(pictures, "__iter__"):
+        raise SafeclError(f"A {type(pictures).__name__} is no picture; give paths, images or arrays.")
+    return iter(as_arrays(pictures) if isinstance(pictures, np.ndarray) else pictures)
+
+
+def _session(path: Path, device: str) -> Any:
+    """ONNX Runtime's session; what is wrong with the file is one sentence."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise SafeclError("Answers from an ONNX file need onnxruntime: pip install onnxruntime.") from None
+    if not path.is_file():
+        raise SafeclError(f"There is no file {path}; 'safecl export MODEL --format onnx -o {path}' makes one.")
+    there, names = onnxruntime.get_available_providers(), ["cuda", "cpu"] if device == "auto" else [device]
+    providers = [PROVIDERS[name] for name in names if PROVIDERS[name] in there]
+    if not providers:
+        raise SafeclError(
+            f"This onnxruntime has no {PROVIDERS[device]} for --device {device}; it has: {', '.join(there)}."
+        )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong is said below
+    try:
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+    except Exception as error:  # its own kinds of errors, by what is wrong
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise SafeclError(f"{path} is no ONNX file that can be read, or it is damaged ({reason}).") from None
+
+
+def _metadata(session: Any, path: Path) -> dict[str, Any]:
+    """What the file says of itself, if it is true of its network."""
+    text = session.get_modelmeta().custom_metadata_map
+    if "safecl" not in text:
+        raise SafeclError(f"{path} is an ONNX file of another program; give one that 'safecl export' has written.")
+    try:
+        found = {key: json.loads(text[key]) for key in METADATA}
+        if found["format"] > FORMAT:
+            raise SafeclError(f"{path} was written by a newer safecl ({found['safecl']}); update safecl to read it.")
+        _check(found, {output.name: output.shape for output in session.get_outputs()})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise SafeclError(f"What {path} says of itself is damaged ({reason}); export the model again.") from None
+    return found
+
+
+def _check(found: Mapping[str, Any], outputs: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse metadata that the outputs of the network belie."""
+    classes, sides = found["classes"], (found["size"], found["resize"])
+    if not classes or not all(isinstance(label, str | int) for label in classes) or len(set(classes)) < len(classes):
+        raise ValueError("its classes are not different words or numbers")
+    if outputs["probabilities"][1:] != [len(classes)]:
+        raise ValueError(f"{len(classes)} classes, and probabilities of {outputs['probabilities'][1:]}")
+    if not all(isinstance(side, int) for side in sides) or not 1 <= sides[0] <= sides[1]:
+        raise ValueError(f"pictures of {sides[0]} out of {sides[1]} pixels")
+    for name in found["outputs"][:-1]:
+        outputs[f"probabilities_{name}"]
+    found["outputs"][-1], outputs["score"], found["backbone"]["name"]
+    is_calibrated(found["calibration"])
+    if thresholds(found["calibration"], 0.99, len(classes)).shape != (len(classes),):
+        raise ValueError("scores of other classes")
+
+
+def _array(labels: Sequence[Label]) -> np.ndarray:
+    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)

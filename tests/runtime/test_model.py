@@ -1,0 +1,213 @@
+"""An exported model answers as the model it was made from, without what learning needs; other files get a sentence."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import safecl
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.cli.answer_words import predict_all
+from safecl.errors import SafeclError
+from safecl.runtime.model import ExportedModel
+
+Both = tuple[ContinualClassifier, ExportedModel]
+
+
+@pytest.fixture(scope="module")
+def both(exported: tuple[Path, Path]) -> Both:
+    model, file = (safecl.load(path) for path in exported)
+    assert isinstance(model, ContinualClassifier) and isinstance(file, ExportedModel)
+    return model, file
+
+
+def test_the_file_answers_as_the_model(both: Both, lesson: Callable[..., Any]) -> None:
+    model, file = both
+    pictures = np.concatenate([lesson("abcdef", 3, seed=5)[0], lesson("xyz", 2)[0]])
+    assert np.abs(file.predict_proba(pictures) - model.predict_proba(pictures)).max() < 1e-5
+    assert file.classes_.tolist() == model.classes_.tolist() and file.outputs == model.outputs
+    assert (file.predict(pictures) == model.predict(pictures)).all()
+    for rate in (0.05, 0.3):
+        ours, theirs = file.explain(pictures, unknown=rate), model.explain(pictures, unknown=rate)
+        assert [answer.unknown for answer in ours] == [answer.unknown for answer in theirs]
+        assert (file.predict(pictures, unknown=rate) == model.predict(pictures, unknown=rate)).all()
+        for a, b in zip(ours, theirs, strict=True):
+            assert (
+                a.label == b.label
+                and a.threshold == pytest.approx(b.threshold)
+                and a.opinions.keys() == b.opinions.keys()
+            )
+            assert a.weights == pytest.approx(b.weights, abs=1e-5) and a.score == pytest.approx(b.score, abs=1e-4)
+            assert [label for label, _ in a.opinions["fast"]][:2] == [label for label, _ in b.opinions["fast"]][:2]
+    assert any(answer.unknown for answer in ours) and not all(answer.unknown for answer in ours)
+
+
+def test_one_picture_in_any_form_gets_one_answer(both: Both, lesson: Callable[..., Any], tmp_path: Path) -> None:
+    model, file = both
+    array = lesson("c", 1)[0][0]
+    Image.fromarray(array).save(tmp_path / "c.png")
+    forms = [
+        array,
+        array[None],
+        [array],
+        Image.fromarray(array),
+        tmp_path / "c.png",
+        [str(tmp_path / "c.png")],
+        tmp_path,
+    ]
+    forms += [array[None] / 255, np.array([str(tmp_path / "c.png")]), array[None].transpose(0, 3, 1, 2)]
+    assert {file.predict(form).tolist()[0] for form in forms} == {model.predict(array)[0]}
+    assert len(file.predict([])) == 0 and file.predict_proba([]).shape == (0, 6)
+    with pytest.raises(SafeclError, match="A int is no picture"):
+        file.predict(3)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of every kind that are prepared in their own way."""
+    folder, random = tmp_path_factory.mktemp("odd"), np.random.default_rng(3)
+    noise = Image.fromarray(random.integers(0, 256, (6, 4, 3), dtype=np.uint8)).resize((60, 90))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    noise.save(folder / "turned.jpg", exif=turned)
+    noise.convert("L").save(folder / "grey.png")
+    noise.convert("RGBA").save(folder / "rgba.png")
+    noise.convert("P").save(folder / "palette.gif")
+    Image.fromarray(np.asarray(noise.convert("L")).astype(np.uint16) * 257).save(folder / "deep.png")
+    noise.resize((1, 1)).save(folder / "dot.png")
+    noise.resize((8000, 10)).save(folder / "strip.png")
+    noise.resize((17, 500)).save(folder / "high.png")
+    noise.resize((18, 19)).save(folder / "resized.png")
+    (folder / "broken.jpg").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
+def test_odd_pictures_get_the_same_lines(both: Both, odd: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for model in both:
+        assert predict_all([str(odd)], model, Path("m"), 0.05, form, form == "csv") == 2
+        said.append(capsys.readouterr())
+    assert said[0].err == said[1].err and "strip of 8000 × 10 pixels" in said[0].err
+    if form != "jsonl":  # numbers may differ in the last digit
+        assert len(said[0].out.splitlines()) == len(said[1].out.splitlines()) >= 10
+        return
+    lines = [[json.loads(line) for line in each.out.splitlines()] for each in said]
+    assert len(lines[0]) == 10
+    for a, b in zip(*lines, strict=True):
+        assert a.keys() == b.keys() and a.pop("probability", 0) == pytest.approx(b.pop("probability", 0), abs=1e-5)
+        assert a == b
+
+
+def test_the_graph_alone_prepares_pictures_of_any_size(both: Both) -> None:
+    """Its resize is Pillow's up to one level of a few pixels."""
+    model, file = both
+    random = np.random.default_rng(1)
+    for height, width in ((1, 1), (16, 16), (18, 18), (19, 40), (200, 130), (64, 1000)):
+        picture = np.asarray(
+            Image.fromarray(random.integers(0, 256, (5, 5, 3), dtype=np.uint8)).resize((width, height))
+        )
+        p, nearest, classes = file._session.run(["probabilities", "nearest", "classes"], {"pictures": picture[None]})
+        found = model.predict_proba(picture[None])
+        assert np.abs(p - found).max() < 2e-3, (height, width)
+        assert nearest.tolist() == model.predict(picture[None]).tolist() and classes.tolist() == list("abcdef")
+
+
+HOOK = """
+import sys
+HEAVY = ("torch", "torchvision", "timm", "sklearn", "scipy", "pydantic", "accelerate", "rich", "typer", "onnx", "yaml")
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HEAVY:
+            raise ImportError(f"{name} is not needed to answer")
+sys.meta_path.insert(0, Refuse())
+import safecl, json
+model = safecl.load(sys.argv[1])
+print(json.dumps([[answer.label, answer.unknown] for answer in model.explain(sys.argv[2])]))
+"""
+
+
+def test_an_environment_without_torch_answers(
+    exported: tuple[Path, Path], both: Both, odd: Path, lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    for i, array in enumerate(lesson("abcdef", 1)[0]):
+        Image.fromarray(array).save(tmp_path / f"{i}.png")
+    ran = subprocess.run(
+        [sys.executable, "-c", HOOK, exported[1], tmp_path], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == [[a.label, a.unknown] for a in both[0].explain(tmp_path)]
+
+
+def test_predict_reads_no_torch_for_an_exported_file(exported: tuple[Path, Path], odd: Path, tmp_path: Path) -> None:
+    program = """
+import sys
+from safecl.cli.main import main
+sys.argv = ["safecl", "predict", sys.argv[1], "--model", sys.argv[2], "--format", "jsonl"]
+try:
+    main()
+finally:
+    assert not {"torch", "timm", "sklearn", "scipy"} & sys.modules.keys()
+"""
+    command = [sys.executable, "-c", program, odd / "grey.png", exported[1]]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and json.loads(ran.stdout)["label"] in "abcdef", ran.stderr
+
+
+def changed(path: Path, out: Path, **facts: Any) -> Path:
+    """The file with other metadata; None removes a key."""
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load(path)
+    there = {prop.key: prop.value for prop in proto.metadata_props}
+    for key, value in facts.items():
+        there.pop(key)
+        if value is not None:
+            there[key] = json.dumps(value)
+    onnx.helper.set_model_props(proto, there)
+    onnx.save(proto, out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"classes": ["a", "b"]}, "2 classes, and probabilities of"),
+        ({"classes": ["a"] * 6}, "not different words or numbers"),
+        ({"classes": [["a"], "b", "c", "d", "e", "f"]}, "not different words or numbers"),
+        ({"classes": None}, "no 'classes'"),
+        ({"history": None}, "no 'history'"),
+        ({"size": 99}, "99 out of 18 pixels"),
+        ({"size": "16"}, "damaged"),
+        ({"outputs": ["quick", "safe"]}, "no 'probabilities_quick'"),
+        ({"outputs": []}, "damaged"),
+        ({"calibration": {"scores": "abc"}}, "damaged"),
+        ({"calibration": [1]}, "damaged"),
+        ({"format": 99}, "was written by a newer safecl"),
+        ({"safecl": None}, "is an ONNX file of another program"),
+    ],
+)
+def test_metadata_that_lies_gets_a_sentence(
+    exported: tuple[Path, Path], tmp_path: Path, facts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SafeclError, match=sentence):
+        safecl.load(changed(exported[1], tmp_path / "lies.onnx", **facts))
+
+
+def test_damaged_truncated_and_foreign_files_get_a_sentence(exported: tuple[Path, Path], tmp_path: Path) -> None:
+    whole, path = exported[1].read_bytes(), tmp_path / "m.onnx"
+    spoilt = [b"", b"no model", whole[: len(whole) // 2], whole[:-100], whole[:200], exported[0].read_bytes()]
+    spoilt.append(whole[:5000] + bytes(2000) + whole[7000:])
+    for data in spoilt:
+        path.write_bytes(data)
+        with pytest.raises(SafeclError, match=r"m\.onnx"):
+            safecl.load(path)
+    with pytest.raises(SafeclError, match=r"There is no file .*none.onnx; 'safecl export"):
+        safecl.load(tmp_path / "none.onnx")
+    with pytest.raises(SafeclError, match="has no CUDAExecutionProvider"):
+        ExportedModel(exported[1], device="cuda")
