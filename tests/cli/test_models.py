@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import io
 import json
 import os
 import re
@@ -60,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     (top / "folder.safecl").mkdir()
     with zipfile.ZipFile(top / "other.safecl", "w") as file:
         file.writestr("something", "else")
-    for name, text in (("broken", "{"), ("bare", '{"format": 2}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
+    for name, text in (("broken", "{"), ("bare", '{"format": 1}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
         with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
             file.writestr(HEADER, text)
     backbone = {**header.header["backbone"], "weights": "0" * 32}
@@ -96,7 +97,7 @@ BAD: list[tuple[str, str]] = [
     ("predict one --model folder.safecl", "is a folder"),
     ("predict one --model other.safecl", "is no model file"),
     ("predict one --model broken.safecl", "header of the model broken.safecl is damaged"),
-    ("predict one --model bare.safecl", "bare.safecl was changed after safecl wrote it"),
+    ("predict one --model bare.safecl", "header of the model bare.safecl is damaged"),
     ("predict one --model elsewhere.safecl --device cpu", "taught with the backbone test_vit"),
     ("inspect text.safecl", "is no model file"),
     ("inspect m.safecl --page nowhere/page.html", "There is no folder nowhere"),
@@ -209,7 +210,7 @@ def test_the_usual_way(
     rows = [json.loads(line) for line in said.splitlines()]
     assert code == 0 and len(rows) == 15 and rows[0]["picture"] == "two/e/000.png"
     assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
-    monkeypatch.setattr(sys, "stdin", iter(["one/a/000.png\n", "unreadable/y/000.png\n"]))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one/a/000.png\r\n\nunreadable/y/000.png")))
     code, said, error = say("predict", "-", "--model", model, "--format", "csv")
     assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (not a picture)" in error
     assert [line.split(",")[0] for line in said.splitlines()][1:] == ["one/a/000.png", "unreadable/y/000.png"]
@@ -271,6 +272,19 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning_and_forgets(
     model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
     model.forget(model.classes_[0])
     assert set(model.predict([line["picture"] for line in predictions])) <= {*model.classes_}
+
+
+def test_a_model_with_a_setting_of_another_version_is_refused_in_one_sentence(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+) -> None:
+    model = ModelFile(place / "m.safecl")
+    settings = model.header["settings"]
+    settings = {**settings, "method": {**settings["method"], "trust": 0.2}}
+    rewrite_header(model, {**model.header, "settings": settings}, tmp_path / "other.safecl")
+    code, _, error = say("predict", "one", "--model", str(tmp_path / "other.safecl"))
+    assert (
+        code == 2 and error.count("\n") == 1 and "method.trust" in error and "A newer safecl may have made it" in error
+    )
 
 
 def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:

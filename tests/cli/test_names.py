@@ -62,9 +62,8 @@ def strange(place: Path, tmp_path: Path) -> Path:
 def test_names_of_files_steer_neither_terminal_nor_spreadsheet(
     form: str, say: Callable[..., tuple[int, str, str]], strange: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        sys, "stdin", io.StringIO("".join(f"{name}\n" for name in os.listdir(strange) if "\n" not in name))
-    )
+    names = b"".join(name + b"\n" for name in os.listdir(os.fsencode(strange)) if b"\n" not in name)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names)))
     model = str(Path.cwd() / "m.safecl")
     code, out, err = say("predict", str(strange), "--model", model, "--format", form)
     assert code == 2 and not HIDDEN.search((out + err).replace("\n", "")) and err.count("\n") == 1

@@ -3,23 +3,29 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from safecl.backbone.load import load_backbone
 from safecl.classifier.calibrate import (
     expected_error,
     probabilities,
     reliability,
     unknown_score,
 )
+from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
+from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
-from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.labels import sorted_classes
+from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
 
 if TYPE_CHECKING:
@@ -34,6 +40,23 @@ class Snapshot(NamedTuple):
 
     model: Model
     method: Method
+
+    @classmethod
+    def open(cls, path: str | Path, device: str = "auto") -> "Snapshot":
+        """The model in a file, for answers alone: unlike ``ContinualClassifier`` it needs no scikit-learn."""
+        model, place = Model.open(path), choose_device(device)
+        method = model.method(load_backbone(model.settings.backbone).to(place, choose_precision("auto", place)))
+        return cls(model, method.eval())
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes, sorted: numbers by value, then words by spelling."""
+        return as_array(sorted_classes(self.model.classes))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What it gives an opinion by; its answer comes last."""
+        return self.method.outputs
 
     @property
     def calibration(self) -> dict[str, Any] | None:
@@ -58,10 +81,12 @@ class Snapshot(NamedTuple):
         for found in asked(self.method.embed, self.method, self.model.transform, pictures):
             yield torch.cat(list(found.values()), dim=1)
 
-    def answers(self, pictures: Pictures, limits: np.ndarray, detail: bool) -> Iterator[Answer]:
+    def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
-        for logits, _ in self.logits(pictures):
-            yield from answers_of(self.method, logits, self.calibration, limits, detail)
+        parts, limits = self.logits(unlabelled(pictures)), self.limits(unknown)
+        return chain.from_iterable(
+            answers_of(self.method, logits, self.calibration, limits, detail) for logits, _ in parts
+        )
 
 
 @torch.no_grad()
@@ -94,6 +119,11 @@ def answers_of(
     score = unknown_score(logits[said[-1]]).double().numpy()
     weights = {name: rows.numpy() for name, rows in method.weights(logits).items()} if detail else None
     return make_answers(method.classes, p, score, limits, is_calibrated(calibration), weights)
+
+
+def as_array(labels: Sequence[Label]) -> np.ndarray:
+    """Of numbers, of words, or of objects where there are both."""
+    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
 
 
 def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
 from safecl.classifier.enough import interval
@@ -151,6 +150,8 @@ def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
     One temperature leaves large probabilities too large where a few pictures are confused with something quite
     different.
     """
+    from scipy.optimize import minimize  # slow to import, and answers do without it
+
     x, y = torch.logit(sure.double(), eps=EPS), correct.double()
 
     def loss(line: Any) -> float:
@@ -174,6 +175,8 @@ def fit_temperature(logits: Tensor, targets: Tensor) -> float:
     As if one more picture than there are had been classified wrongly: none of n pictures wrong is no proof of
     certainty.
     """
+    from scipy.optimize import minimize_scalar  # slow to import, and answers do without it
+
     z, smoothing = logits.double(), 1 / (len(targets) + 2)
 
     def loss(log_t: float) -> float:

@@ -14,12 +14,13 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
-from safecl.classifier.answers import Snapshot
+from safecl.classifier.answers import Snapshot, as_array
 from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
 from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
 from safecl.classifier.place import Replaced, check_path
+from safecl.classifier.seen import nothing_new
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
 from safecl.configure.layers import canonical, overlay
@@ -110,8 +111,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             check_one_class(pictures, marks)
         fresh = new_pictures(None if again else known, pictures, marks)
         if not len(fresh.pictures):
-            count = counted(len(pictures), "picture was", "pictures were")
-            raise SafeclError(" ".join([f"There is nothing new in {source}: {count} learned before.", *fresh.note()]))
+            raise SafeclError(" ".join([nothing_new(source, len(pictures)), *fresh.note()]))
         shown = progress or make_progress(self.show)
         model = known or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else
@@ -145,7 +145,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     @property
     def classes_(self) -> np.ndarray:
         """The classes, sorted: numbers by value, then words by spelling. So are the columns of ``predict_proba``."""
-        return _array(sorted_classes(self._fitted.classes))
+        return as_array(sorted_classes(self._fitted.classes))
 
     @property
     def history_(self) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     @property
     def outputs(self) -> tuple[str, ...]:
         """What it gives an opinion by, for example slow, fast and safe; its answer comes last."""
-        return self._snapshot().method.outputs
+        return self._snapshot().outputs
 
     # What it answers
 
@@ -166,7 +166,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         with 0.05 if nothing else is given; with ``--unknown 0`` as here without it.
         """
         now = self._snapshot()
-        limits, classes, found = now.limits(unknown), _array(now.model.classes), [np.zeros(0, dtype=int)]
+        limits, classes, found = now.limits(unknown), as_array(now.model.classes), [np.zeros(0, dtype=int)]
         if np.isnan(limits).any():
             raise SafeclError(f"The model {now.cannot_tell(unknown)} Give a larger share, or omit it.")
         strange = [np.zeros(0, dtype=bool)]
@@ -211,8 +211,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
         All are those of the model as it is when this is called.
         """
-        now = self._snapshot()
-        return now.answers(unlabelled(pictures), now.limits(unknown), detail)
+        return self._snapshot().answers(pictures, unknown=unknown, detail=detail)
 
     def cannot_tell(self, unknown: float | None) -> str:
         """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
@@ -411,7 +410,3 @@ def _by_class(now: Snapshot, found: Iterable[Tensor]) -> np.ndarray:
     columns = [known.index(label) for label in sorted_classes(known)]
     rows = [np.zeros((0, len(known)), dtype=np.float32), *(part.numpy() for part in found)]
     return np.concatenate(rows)[:, columns]
-
-
-def _array(labels: Sequence[Label]) -> np.ndarray:
-    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)

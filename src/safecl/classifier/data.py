@@ -14,7 +14,7 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
 from safecl.streams.pictures.decode import EXTENSIONS, FURTHER, listed
 from safecl.streams.pictures.files import FilePictures
-from safecl.streams.pictures.find import File, picture_files, printable
+from safecl.streams.pictures.find import File, mark_of, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.sources.arrays import Images, array_pictures, hub_pictures, plain_label, torch_pictures
 from safecl.streams.sources.folder import read_folder
@@ -84,8 +84,7 @@ def ready(pictures: Pictures, transform: Transform, home: Path | None = None) ->
 
 def hashes(pictures: Pictures) -> Tensor:
     """64 bits of each picture's content: (N,)."""
-    numbers = [int.from_bytes(pictures.digest(i)[:8], "little", signed=True) for i in range(len(pictures))]
-    return torch.tensor(numbers, dtype=torch.int64)
+    return torch.tensor([mark_of(pictures.digest(i)) for i in range(len(pictures))], dtype=torch.int64)
 
 
 def _from_path(path: Path) -> tuple[Pictures, str]:

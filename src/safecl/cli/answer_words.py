@@ -1,9 +1,10 @@
 """What ``safecl predict`` prints, whatever answers: a model or an exported file. No torch is imported."""
 
 import csv
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,14 +26,12 @@ class Answering(Protocol):
     def classes_(self) -> Any: ...
     @property
     def outputs(self) -> tuple[str, ...]: ...
-    def prepare(self) -> None: ...
     def cannot_tell(self, unknown: float | None) -> str: ...
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
 
 
 def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> int:
     """Print an answer for every picture as soon as it is known; gives the exit code."""
-    model.prepare()
     if len(model.classes_) == 1:
         say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
     if few := model.cannot_tell(unknown):
@@ -68,22 +67,37 @@ def tell_bad(bad: Sequence[str]) -> int:
 
 
 def answered(
-    model: Answering, files: Iterator[File], unknown: float, explain: bool
+    model: Answering, files: Iterable[File | None], unknown: float, explain: bool
 ) -> Iterator[tuple[File, Answer | str]]:
-    """Each file with its answer, or why there is none."""
-    while chunk := list(islice(files, CHUNK)):
-        yield from zip(chunk, _answers(model, chunk, unknown, explain), strict=True)
+    """Each file with its answer, or why there is none. At None the files so far are answered at once."""
+    chunk: list[File] = []
+    for file in chain(files, [None]):
+        chunk += [] if file is None else [file]
+        if chunk and (file is None or len(chunk) == CHUNK):
+            yield from zip(chunk, _answers(model, chunk, unknown, explain), strict=True)
+            chunk = []
 
 
-def _files(words: Iterable[str]) -> Iterator[File]:
+def _files(words: Iterable[str]) -> Iterator[File | None]:
     for word in words:
         if word == "-":
-            yield from (File.at(line.rstrip("\n")) for line in sys.stdin if line.strip())
+            yield from _listed(sys.stdin.buffer)
             continue
         try:
             yield from picture_files(word)
         except SafeclError as error:
             yield File(word, word, -1, 0, str(error).rstrip("."))
+
+
+def _listed(stream: Any) -> Iterator[File | None]:
+    """The file on each line of a stream; None where no more lines are there yet."""
+    rest = b""
+    while data := stream.read1(1 << 16):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (File.at(os.fsdecode(line.removesuffix(b"\r"))) for line in lines if line.strip())
+        yield None
+    if rest.strip():
+        yield File.at(os.fsdecode(rest))
 
 
 def _answers(model: Answering, files: list[File], unknown: float, explain: bool) -> Iterator[Answer | str]:

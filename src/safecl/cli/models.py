@@ -46,16 +46,17 @@ def learn(
     A stop or a failure leaves MODEL as it was; the same command resumes where it was stopped.
     Example:  safecl learn photos/monday --model pets.safecl
     """
+    from safecl.classifier.seen import check_folder
     from safecl.configure.words import parse_words
 
     settings = parse_words(set_ or [])
     if not Path(folder).expanduser().exists():  # mistakes that can be seen before anything heavy is imported
         raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
     check_path(model)
-    if model.expanduser().exists():
-        ModelFile(model)
-        if settings:
-            raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
+    file = ModelFile(model) if model.expanduser().exists() else None
+    if file is not None and settings:
+        raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
+    check_folder(Path(folder).expanduser(), file, again)
     from safecl.classifier.classifier import learn_file
     from safecl.cli.model_words import lesson_lines
     from safecl.engine.progress import make_progress
@@ -70,7 +71,7 @@ def learn(
 
 
 def predict(
-    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER…", help="Pictures; - reads a list.")] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER…", help="Pictures; -: see below.")] = None,
     *,
     model: ModelOption,
     unknown: Unknown = 0.05,
@@ -78,17 +79,20 @@ def predict(
     explain: Annotated[bool, typer.Option("--explain", help="Also what each learner says.")] = False,
     device: Device = "auto",
 ) -> int:
-    """Say what is on pictures. Any number of them: a folder, or a list of files on standard input.
+    """Say what is on pictures: of files, of folders, or, with -, of each line of standard input as soon as it is there.
 
     Example:  safecl predict new/ --model pets.safecl   or   find . -name '*.jpg' | safecl predict - -m pets.safecl
     """
     if not files:
-        raise SafeclError("There is no picture to look at; give files or folders, or - for a list on standard input.")
-    if model.suffix.lower() != ".onnx":
-        ModelFile(model)
+        raise SafeclError("There is no picture to look at; give files or folders, or - for lines of standard input.")
     from safecl.cli.answer_words import predict_all
 
-    return predict_all(files, safecl.load(model, device=device), model, unknown, form, explain)
+    if model.suffix.lower() == ".onnx":
+        return predict_all(files, safecl.load(model, device=device), model, unknown, form, explain)
+    ModelFile(model)
+    from safecl.classifier.answers import Snapshot
+
+    return predict_all(files, Snapshot.open(model, device), model, unknown, form, explain)
 
 
 def evaluate(
@@ -156,7 +160,7 @@ def inspect(
     file = ModelFile(model)
     check_page(page, force)
     if json_:
-        print_json(file.header, indent=1)
+        print_json({**file.header, "members": file.sizes}, indent=1)
     elif page is not None:
         say(str(write_page(file, page, force=force)))
     else:
@@ -193,7 +197,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
     back = f"; {counted(undo, 'session')} can be rolled back" if undo else ""
     return [
-        ("model", f"{file.path}, {words.size(file.size)}{' (frozen)' if header['frozen'] else ''}"),
+        ("model", f"{file.path}, {words.size(file.path.stat().st_size)}{' (frozen)' if header['frozen'] else ''}"),
         ("classes", f"{len(header['classes'])}{learned}"),
         ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),

@@ -53,7 +53,7 @@ class FilePictures(Pictures):
             yield known.encode(errors="surrogateescape") + end
 
     def digest(self, index: int) -> bytes:
-        return hashlib.blake2b(self.read(index), digest_size=16).digest()
+        return self.files[index].digest(self.where(index))
 
     def size_of(self, index: int) -> tuple[int, int]:
         return size_of(self.read(index), self.where(index), upright=self.upright)

@@ -1,9 +1,10 @@
 """Picture files on disk: found, named, and read as they were when they were found. Nothing heavy is imported."""
 
 import errno
+import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from typing import NamedTuple
 from safecl.errors import SafeclError
 from safecl.lines import shown, warn_omitted
 from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, readable, unread_because
+
+TRAIN = ("train", "training")
+TEST = ("test", "testing", "val", "valid", "validation")  # the first that exists is the test split
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,15 @@ class File:
         raise SafeclError(
             f"The picture {where} has changed or gone since its folder was listed; leave the data alone during a run."
         )
+
+    def digest(self, where: str | None = None) -> bytes:
+        """16 bytes that identify its content."""
+        return hashlib.blake2b(self.read(where=where), digest_size=16).digest()
+
+
+def mark_of(digest: bytes) -> int:
+    """64 bits of a digest of a picture, by which a model knows it again."""
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def problem(path: str, error: OSError) -> str:
@@ -120,6 +133,55 @@ def _scan(
             yield Found(folders, File.at(entry.path, "/".join((*folders[-1:], as_text(entry.name)))))
         elif ending in FURTHER or ending in UNREAD:
             unread.append(entry.path)
+
+
+class ClassFolders(NamedTuple):
+    """The pictures below a folder of class folders. ``depth``: of the class among their folders, 1 below domains."""
+
+    train_at: Path
+    test_at: Path | None
+    train: list[Found]
+    test: list[Found]
+    depth: int
+
+
+def class_folders(top: Path, protocol: str | None = None) -> ClassFolders:
+    """What is below ``top``, or a sentence on what is not as it should be; nothing is opened."""
+    if not top.is_dir():
+        raise SafeclError(f"There is no folder {printable(top)}; give the folder that holds the class folders.")
+    train_at, test_at = split_folders(top)
+    train = list(scan(train_at))
+    test = list(scan(test_at)) if test_at else []
+    here = printable(train_at)
+    if not train:
+        raise SafeclError(f"There is no picture in a class folder of {here}; expected {here}/CLASS/PICTURE.")
+    if test_at and not test:
+        raise SafeclError(f"There is no picture in a class folder of {printable(test_at)}; fill it or remove it.")
+    by_domain = protocol in ("domain", "mixed") or (protocol is None and looks_like_domains(train))
+    for found in train + test:
+        if len(found.folders) <= by_domain:
+            wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
+            raise SafeclError(
+                f"The picture {printable(found.file.path)} is in no class folder; expected {here}/{wanted}."
+            )
+    return ClassFolders(train_at, test_at, train, test, int(by_domain))
+
+
+def split_folders(top: Path) -> tuple[Path, Path | None]:
+    """The training folder and, where there is one, the test folder."""
+    names = {entry.name.lower(): entry for entry in top.iterdir() if entry.is_dir()}
+    train = next((names[name] for name in TRAIN if name in names), None)
+    # Among other folders, one that holds no folders is a class: trains are photographed, too.
+    alone = names.keys() <= {*TRAIN, *TEST}
+    if train is None or not (alone or any(entry.is_dir() for entry in train.iterdir())):
+        return top, None
+    return train, next((names[name] for name in TEST if name in names), None)
+
+
+def looks_like_domains(found: Sequence[Found]) -> bool:
+    """Every picture is two folders deep and the inner names come back under several outer ones."""
+    pairs = {f.folders for f in found}
+    return all(len(pair) == 2 for pair in pairs) and len({inner for _, inner in pairs}) < len(pairs)
 
 
 def as_text(name: str) -> str:

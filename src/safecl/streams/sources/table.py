@@ -11,9 +11,8 @@ from safecl.lines import csv_text
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
 from safecl.streams.pictures.files import FilePictures
-from safecl.streams.pictures.find import File
+from safecl.streams.pictures.find import TEST, TRAIN, File
 from safecl.streams.pictures.images import Label
-from safecl.streams.sources.folder import TEST, TRAIN
 
 COLUMNS = ("path", "label", "split", "domain")
 

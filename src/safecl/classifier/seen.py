@@ -1,0 +1,33 @@
+"""What of a folder a model has learned, without torch: one that brings nothing is refused at once."""
+
+from pathlib import Path
+
+import safetensors.numpy
+
+from safecl.classifier.history import check_not_frozen
+from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+from safecl.lines import counted
+from safecl.streams.pictures.find import class_folders, mark_of, printable
+
+
+def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> None:
+    """Refuse a folder without class folders, and one of which the model in ``file`` has learned every picture."""
+    if file is not None:
+        check_not_frozen(file.header)
+    if not path.is_dir():
+        return
+    found = class_folders(path)
+    if file is None or again:
+        return
+    rows = safetensors.numpy.load(file.raw("kept.safetensors"))
+    marks, classes = rows.get("seen/hashes", ()), rows.get("seen/classes", ())
+    pairs = {(int(mark), file.header["classes"][c]) for mark, c in zip(marks, classes, strict=True)}
+    for one in found.train:
+        if one.file.problem or (mark_of(one.file.digest()), one.folders[found.depth]) not in pairs:
+            return
+    raise SafeclError(nothing_new(printable(path.resolve().name), len(found.train)))
+
+
+def nothing_new(name: str, count: int) -> str:
+    return f"There is nothing new in {name}: {counted(count, 'picture was', 'pictures were')} learned before."
