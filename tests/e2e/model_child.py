@@ -3,11 +3,38 @@
 import gc
 import json
 import os
+import signal
 import sys
+import threading
+from typing import Any
 
 import torch
 
 from safecl.cli import main as cli
+
+CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+
+
+def watch(word: str) -> None:
+    """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long after the N-th."""
+    count = [0]
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def see(event: str, args: tuple[Any, ...]) -> None:
+        if event not in CHANGES or ".safecl." not in str(args[0]):
+            return
+        count[0] += 1
+        if ":" not in word:
+            os.write(notes, f"{event} {args[0]}\n".encode())
+        elif count[0] == int(word.split(":")[0]):
+            seconds = float(word.split(":")[1])
+            threading.Timer(seconds, kill).start() if seconds else kill()
+
+    if ":" not in word:
+        notes = os.open(word, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    sys.addaudithook(see)
 
 
 def serve() -> None:
@@ -16,7 +43,10 @@ def serve() -> None:
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            sys.argv = ["safecl", *json.loads(line)]
+            words = json.loads(line)
+            if words[0].startswith("@"):
+                watch(words.pop(0)[1:])
+            sys.argv = ["safecl", *words]
             os.dup2(2, 1)
             try:
                 cli.main()

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,77 @@ def test_a_model_lives_through_kills_and_changes(
     assert server.run("forget", "both.safecl", "h")[0] == 0
     assert sorted(ModelFile(tmp_path / "both.safecl").header["classes"]) == list("abcdefg")
     assert not [entry.name for entry in tmp_path.iterdir() if entry.name.endswith((".work", ".part"))]
+
+
+def phase(note: str, model: str) -> str:
+    """What a command was about to do to a hidden file: the model itself, its lock, or its work folder."""
+    kind, path = note.split(" ", 1)
+    if path.endswith(".lock"):
+        return "unlock" if kind == "os.remove" else "lock"
+    if re.search(rf"\.{model}\.\d+\.part$", path):
+        return "write" if kind == "open" else "replace"
+    return "clear" if kind in ("os.remove", "os.rmdir") and "fit_" not in path else "work"
+
+
+KILLED = [
+    "rename m.safecl a z", "freeze m.safecl -o out.safecl --force", "learn three -m m.safecl", "forget m.safecl a",
+    "rollback m.safecl", "merge m.safecl b.safecl -o out.safecl --force",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("words", "kills"), [(KILLED[0], 1), *(pytest.param(one, 10, marks=pytest.mark.slow) for one in KILLED)]
+)
+def test_a_kill_in_any_phase_leaves_the_old_or_the_new_file_and_no_litter(
+    words: str,
+    kills: int,
+    server: Commands,
+    tmp_path: Path,
+    write_folder: Callable[..., Path],
+    lesson: Any,
+    new_model: Any,
+) -> None:
+    for name, classes in (("one", "abcd"), ("two", "ef"), ("three", "ag"), ("four", "h")):
+        write_folder(tmp_path / name, classes, 2)
+    model = new_model(epochs=2, settings={"train.save_seconds": 1e-6, "train.batch_size": 4})
+    model.learn(tmp_path / "one")
+    model.save(tmp_path / "m.safecl")
+    other = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    other.learn(tmp_path / "three")
+    other.save(tmp_path / "b.safecl")
+    model.learn(tmp_path / "two")
+    model.save(tmp_path / "m.safecl")
+    other.save(tmp_path / "out.safecl", frozen=True)
+    written = tmp_path / ("out.safecl" if "out.safecl" in words else "m.safecl")
+    before, first = sorted(os.listdir(tmp_path)), written.read_bytes()
+    images, dice = lesson("abg", 2, 9)[0], random.Random(0)
+
+    def says() -> tuple[list[Any], bool, bytes]:
+        header = ModelFile(written).header
+        return header["classes"], header["frozen"], probabilities(written, images).tobytes()
+
+    old = says()
+    assert server.run("@notes", *words.split())[0] == 0
+    new, phases = says(), {}
+    for number, note in enumerate((tmp_path / "notes").read_text().splitlines(), 1):
+        phases.setdefault(phase(note, written.name), []).append(number)
+    (tmp_path / "notes").unlink()
+    assert {"lock", "write", "replace", "unlock"} <= phases.keys() and new != old
+    for name, numbers in phases.items():
+        for kill in range(kills):
+            written.write_bytes(first)
+            number = numbers[kill * len(numbers) // kills]
+            delay = 0 if kill < len(numbers) else dice.uniform(0, 0.002)
+            code, _ = server.run(f"@{number}:{delay}", *words.split())
+            assert code == -9 or delay, (name, number)
+            found = says()
+            assert written.read_bytes() == first or found == new, (name, number)
+            if found == new and words.startswith("learn"):  # what is left of it goes with the next session
+                assert server.run("learn", "four", "-m", "m.safecl")[0] == 0
+            written.write_bytes(first)
+            assert server.run(*words.split())[0] == 0 and says() == new, (name, number)
+            assert sorted(os.listdir(tmp_path)) == before, (name, number)
 
 
 def test_a_stopped_session_goes_on_and_another_one_starts_anew(
