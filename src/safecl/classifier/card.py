@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from safecl.backbone.settings import EMBEDDED
 from safecl.classifier.history import class_table, counts, history_table, sessions
+from safecl.classifier.schema import Header
 from safecl.classifier.settings import ModelSettings
-from safecl.classifier.store import Header
 from safecl.lines import counted
 from safecl.report.table import as_markdown
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import safecl
 from safecl.classifier.enough import interval, range_text, sentences
-from safecl.classifier.store import Header
+from safecl.classifier.schema import Header
 from safecl.errors import SafeclError, unknown
 from safecl.report import words
 from safecl.report.table import NONE, Table, make_table
-from safecl.streams.labels import Label, check_name, label_problems
+from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
@@ -102,7 +102,9 @@ def history_table(header: Header) -> Table:
 
 
 def check_labels(known: Iterable[Label], labels: Iterable[Label], name: str) -> None:
-    """Refuse ``labels`` that no class should have, and two of all that a person would read as one."""
+    """Refuse ``labels`` that no class should have, two of all that a person would read as one, and too many."""
+    if len({*known, *labels}) > MAX_CLASSES:
+        raise SafeclError(f"A model knows {MAX_CLASSES:,} classes at most, and there are more in {name}.")
     for label in dict.fromkeys(labels):
         check_name(label)
     for sentence in label_problems([*known, *labels], name):

@@ -87,7 +87,7 @@ def _before(model: Model, shared: set[str], sessions: Sequence[str], backbone: B
 def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequence[str], backbone: Backbone) -> Model:
     """``a`` with the ``sessions`` that ``b`` has learned since it was ``before``."""
     method = a.method(backbone, learning=True)
-    now = Model(b.header, b.state).method(backbone, learning=not shared)
+    now = Model(b.header, b.state, b.file).method(backbone, learning=not shared)
     method.register_classes(tuple(b.classes))
     index = torch.tensor([method.classes.index(label) for label in b.classes])
     method.merge(now, before, index.to(backbone.device))

@@ -2,8 +2,9 @@
 
 import uuid
 import zlib
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -16,21 +17,23 @@ from torch import Tensor
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.classifier.history import after, check_not_frozen, step
+from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
+from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, Header
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
-from safecl.classifier.store import Header, ModelFile
+from safecl.classifier.store import ModelFile
 from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
+from safecl.heads.tensors import not_finite
 from safecl.methods.catalog import make_method, method_class
 from safecl.methods.method import Method
 from safecl.outputs import locked
 from safecl.streams.pictures.images import Label, Transform
 
-PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "learn", "records", "kept"))
 Known: TypeAlias = Mapping[Path, str | None]
 NONE_KNOWN: Known = MappingProxyType({})
+MISFITS = (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError)
 
 
 class Model:
@@ -39,12 +42,7 @@ class Model:
     def __init__(self, header: Header, state: State | None = None, file: ModelFile | None = None) -> None:
         self.header, self.file = header, file
         self._state, self._predicting = state, state
-        try:
-            self.settings = resolve(header["settings"])
-        except SafeclError as error:
-            raise SafeclError(
-                f"The settings of the model cannot be read: {error} A newer safecl may have made it."
-            ) from error
+        self.settings = resolve(header["settings"])
 
     @classmethod
     def open(cls, path: str | Path) -> "Model":
@@ -56,7 +54,8 @@ class Model:
         """All of it."""
         if self._state is None:
             assert self.file is not None
-            self._state = self._predicting = _read(self.file)
+            with _fitting(self.file):
+                self._state = self._predicting = _read(self.file)
         return self._state
 
     @property
@@ -91,17 +90,27 @@ class Model:
                 )
         if learning:
             check_not_frozen(self.header)
-        method = make_method(self.settings.method, backbone, self.settings.seed)
         state = self.state if learning else self.predicting
+        if self.file is None:
+            return self._made(backbone, state, learning)
+        with _fitting(self.file):
+            method = self._made(backbone, state, learning)
+            _check_answer(method, len(self.classes))
+            return method
+
+    def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:
+        method = make_method(self.settings.method, backbone, self.settings.seed)
         if not state.tensors:
             return method
         tensors = dict(state.tensors)
         for name, size in self.header["statistics"].items():
             tensors[f"{name}.gram"] = torch.zeros(0, 0)
             tensors.setdefault(f"{name}.sums", torch.zeros(size, 0))
-        for name, none in method.state_dict().items():
+        for name, own in method.state_dict().items():
             if name.startswith(method.learning):
-                tensors.setdefault(name, none)
+                tensors.setdefault(name, own)
+            if name in tensors and tensors[name].dtype != own.dtype:
+                raise ValueError(f"{name} is of another type")
         method.restore(tensors, self.classes)
         if learning:
             set_grams(method, state)
@@ -158,6 +167,9 @@ class Model:
             "records": {session: [one.head for one in added] for session, added in state.records.items()},
             "undo": [{key: value for key, value in vars(one).items() if key != "tensors"} for one in state.undo],
         }
+        for tensors in members.values():
+            if (bad := not_finite(tensors)) is not None:
+                raise SafeclError(f"{bad} of the model is no longer finite, so it is not saved; use the one before.")
         parts = {name: encode(tensors, {}) for name, tensors in members.items() if tensors or not frozen}
         write_model(file, header, parts, before)
 
@@ -224,17 +236,45 @@ def model_of_run(folder: Path) -> Model:
         tensors={k: v for k, v in tensors.items() if k not in {f"{name}.gram" for name in sizes}},
         base={name: tensors[f"{name}.gram"] for name in sizes},
     )
+    check_labels(facts["classes"], facts["classes"], f"the run in {folder}")
     classes = [[label, 0] for label in facts["classes"]]
     entry = step("run", folder.name, classes=classes, new=list(facts["classes"]), sessions=facts["session"])
     header = new_header(settings, backbone, transform)
     return Model(after(header, entry, facts["classes"], None, statistics=sizes), state)
 
 
+@contextmanager
+def _fitting(file: ModelFile) -> Iterator[None]:
+    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
+    try:
+        yield
+    except MISFITS as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SafeclError(
+            f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
+        ) from error
+
+
+@torch.no_grad()
+def _check_answer(method: Method, classes: int) -> None:
+    """Refuse a method that does not give each class a logit."""
+    side, training = method.backbone.size, {module: module.training for module in method.modules()}
+    method.eval()
+    answers = method.all_logits(torch.zeros(1, 3, side, side, device=method.backbone.device))
+    for module, flag in training.items():
+        module.training = flag
+    for name, logits in answers.items():
+        if logits.shape != (1, classes):
+            raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")
+        if not logits.isfinite().all():
+            raise ValueError(f"{name} gives logits that are not finite")
+
+
 def _read(file: ModelFile) -> State:
     """The whole state in a file."""
-    header, learned = file.header, file.tensors(LEARN)
+    header, learned, classes = file.header, file.tensors(LEARN), len(file.header["classes"])
     records, kept = file.tensors(RECORDS), file.tensors(KEPT)
-    return State(
+    state = State(
         tensors={**file.tensors(PREDICT), **{n: t for n, t in learned.items() if not n.startswith("base/")}},
         base=_below(learned, "base/"),
         chain=tuple(header["chain"]),
@@ -246,6 +286,39 @@ def _read(file: ModelFile) -> State:
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
         seen=_below(kept, "seen/"),
     )
+    for one in (added for several in state.records.values() for added in several):
+        _check_rows({name: rows for name, rows in vars(one).items() if isinstance(rows, Tensor)}, "targets", classes)
+    _check_rows(state.kept, "targets", classes)
+    _check_rows(state.seen, "classes", classes)
+    for name, gram in state.base.items():
+        if gram.shape not in ((0, 0), (header["statistics"][name],) * 2):
+            raise ValueError(f"the Gram matrix of {name} is {tuple(gram.shape)}")
+    _check_undo(state)
+    return state
+
+
+def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int) -> None:
+    """Refuse rows of pictures that differ in number, or that are of no class."""
+    targets = rows[key] if rows else torch.zeros(0, dtype=torch.int64)
+    if targets.dtype != torch.int64 or any(len(values) != targets.numel() for values in rows.values()):
+        raise ValueError(f"the rows of {', '.join(rows)} differ in number")
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise ValueError(f"{key} names a class that is not there")
+
+
+def _check_undo(state: State) -> None:
+    """Refuse sessions that cannot be taken back from the state; nothing is copied."""
+    tensors, lengths = _meta(state.tensors), (len(state.kept.get("targets", ())), len(state.seen.get("hashes", ())))
+    for one in reversed(state.undo):
+        tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
+        if any(list(tensors[name].shape) != shape for name, shape in one.shapes.items()):
+            raise ValueError("a tensor was larger before a session than it is now")
+        if (one.header["kept"], one.header["seen"]) > lengths:
+            raise ValueError("there were more pictures before a session than there are now")
+
+
+def _meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.to("meta") for name, tensor in tensors.items()}
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

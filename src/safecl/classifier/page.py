@@ -25,7 +25,7 @@ def write_page(
         facts.append(Tile(words.percent(calibration["accuracy"]), "leave-one-out accuracy", new))
         if calibration["error"] is not None:
             facts.append(Tile(f"{calibration['error']:.3f}", "calibration error", on))
-    facts.append(Tile(words.size(file.path.stat().st_size), "file", f"safecl {header.get('safecl')}"))
+    facts.append(Tile(words.size(file.size), "file", f"safecl {header.get('safecl')}"))
     html = render(
         "model.html",
         title=file.path.name,

@@ -2,19 +2,15 @@
 
 import contextlib
 import itertools
-import json
-import zipfile
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
-from safecl.atomic import Buffer, replacing
-from safecl.classifier.store import FORMAT, HEADER, Header, ModelFile
+from safecl.atomic import replacing
+from safecl.classifier.schema import Header
+from safecl.classifier.store import Members, ModelFile, write_zip
 from safecl.errors import SafeclError
 from safecl.outputs import not_replaced, real
 
 SUFFIX = ".safecl"
-Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
 class Replaced(SafeclError):
@@ -62,7 +58,6 @@ def write_model(file: Path, header: Header, members: Members, before: str | None
 
     If it is another one now, or was deleted, it is left as it is: the model goes into a file beside it.
     """
-    text = json.dumps({**header, "format": FORMAT}, ensure_ascii=False, indent=1).encode()
     names = (file.with_name(f"{file.stem}.new{n}{file.suffix}") for n in itertools.chain([""], itertools.count(2)))
     went = [file]
 
@@ -71,11 +66,8 @@ def write_model(file: Path, header: Header, members: Members, before: str | None
             went[0] = next(name for name in names if not name.exists())
         return went[0]
 
-    with replacing(file, onto) as opened, zipfile.ZipFile(opened, "w", zipfile.ZIP_STORED) as archive:
-        for name, parts in {HEADER: [text], **members}.items():
-            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
-                for part in parts:
-                    member.write(part)
+    with replacing(file, onto) as opened:
+        write_zip(opened, header, members)
     if went[0] != file:
         done = "was replaced" if file.exists() else "was deleted"
         raise Replaced(f"{file} {done} meanwhile, so it is left as it is; the new model is in {went[0]}.")
@@ -83,5 +75,5 @@ def write_model(file: Path, header: Header, members: Members, before: str | None
 
 def rewrite_header(file: ModelFile, header: Header, path: Path | None = None) -> None:
     """The same model with another header, in its own place, which is locked, or in a new one."""
-    members = {name: [file.raw(name)] for name in file.sizes if name != HEADER}
+    members = {name: map(file.raw, [name]) for name in file.sizes}  # read one at a time
     write_model(path or file.path, header, members, None if path else file.digest)

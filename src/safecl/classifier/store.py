@@ -1,84 +1,233 @@
-"""Reading the model file: a zip of JSON and safetensors, none of it compressed.
+"""The model file: a zip of safetensors and one JSON, none of it compressed; docs/format.md says it all.
 
-``model.json`` says everything but the numbers: format, versions, settings, classes, history. The zip's own checksums
-cover every member. Reading the header, and renaming a class, need no torch. There is no pickle, no picture and no
-weight of the backbone in it.
+``model.json`` comes last and says everything but the numbers, with the size and the digest of every other member; the
+comment of the zip is the digest of ``model.json``. So what was changed after it was written is found. Reading the
+header, and renaming a class, need no torch. There is no pickle, no picture and no weight of the backbone in it.
 """
 
-import contextlib
 import hashlib
 import json
+import os
+import stat
+import struct
+import uuid
+import weakref
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
+from safecl.atomic import Buffer
+from safecl.classifier import schema
+from safecl.classifier.schema import FORMAT, MAX_HEADER, Header
 from safecl.errors import SafeclError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
 HEADER = "model.json"
-NEEDED = ("format", "frozen", "settings", "backbone", "transform", "classes", "history", "calibration", "undo")
-Header: TypeAlias = dict[str, Any]
+SEAL = b"safecl "  # the comment of the zip: this and the digest of the header
+LOCAL = struct.Struct("<4s5H3L2H")  # what stands before a member of a zip, besides its name and what is extra
+UTF8, ZIP64_EXTRA = 0x800, 20  # the one flag that a member may have, and the bytes of its sizes
+MAX_DIRECTORY = 1 << 22  # bytes
+Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
 class ModelFile:
-    """An open model file; members are read, and checked, on demand."""
+    """An open model file; members are read, and their digests compared, on demand.
+
+    It is opened once: where another file takes its place, this is the old one still. Threads may share it.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
-        with _opened(self.path, f"{self.path} is no model file of safecl, or it is damaged") as file:
-            self.sizes = {member.filename: member.file_size for member in file.infolist()}
-            sums = sorted((member.filename, member.CRC, member.file_size) for member in file.infolist())
-            text = file.read(HEADER)
-        self.digest = hashlib.blake2b(json.dumps(sums).encode(), digest_size=16).hexdigest()
-        self.header = _checked(text, str(self.path))
+        self._source = _Source(self.path)
+        self.size = self._source.size
+        try:
+            places, comment = _places(self._source)
+            if places[HEADER][1] > MAX_HEADER:
+                raise ValueError(f"{HEADER} has more than {MAX_HEADER:,} bytes")
+            text = self._source.at(*places[HEADER])
+        except KeyError:
+            raise self._foreign(f"there is no {HEADER} in it") from None
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            EOFError,
+            ValueError,
+            OSError,
+            OverflowError,
+            struct.error,
+        ) as error:
+            raise self._foreign(str(error).strip("'\". ").lower()) from None
+        self.header = schema.load(text, str(self.path))
+        self.digest = digest(text)
+        if comment != SEAL + self.digest.encode():
+            raise SafeclError(
+                f"The model {self.path} was changed after safecl wrote it: its header is not the one that was written; "
+                "use a copy of the file."
+            )
+        schema.check(text, str(self.path))
+        self.sizes = {name: one["size"] for name, one in self.header["members"].items()}
+        self._places = {name: places.get(f"{self.header['state']}/{name}", (0, -1)) for name in self.sizes}
+        found = {name: size for name, (_, size) in self._places.items()}
+        if len(places) != len(found) + 1 or found != self.sizes:
+            raise self._foreign("its members are not those that its header names")
 
     def raw(self, member: str) -> bytes:
-        """The bytes of a member; its checksum is compared."""
-        with _opened(self.path, f"The model {self.path} is damaged in {member}") as file:
-            return file.read(member)
+        """The bytes of a member, once its digest is found right."""
+        reason = "it is not what was written"
+        try:
+            found = self._source.at(*self._places[member])
+            if digest(found) == self.header["members"][member]["digest"]:
+                return found
+        except EOFError:
+            reason = "it ends too early"
+        except MemoryError:
+            raise self._too_large(member) from None
+        raise SafeclError(
+            f"The model {self.path} is damaged in {member}, or was changed after safecl wrote it: {reason}; use a copy "
+            "of the file."
+        )
 
     def tensors(self, member: str) -> "dict[str, Tensor]":
-        """The tensors of a member."""
+        """The tensors of a member; all of their numbers are finite."""
         from safecl.engine.checkpoint import decode
+        from safecl.heads.tensors import not_finite
 
-        return decode(self.raw(member), f"{member} of {self.path}")[0]
+        try:
+            found = decode(self.raw(member), f"{member} of {self.path}")[0]
+        except MemoryError:
+            raise self._too_large(member) from None
+        if (name := not_finite(found)) is not None:
+            raise SafeclError(f"The model {self.path} is damaged in {member}: {name} is not finite; use a copy.")
+        return found
 
+    def _too_large(self, member: str) -> SafeclError:
+        size = self.sizes[member] / 1e9
+        return SafeclError(f"There is too little memory for {member} of {self.path}, which has {size:.1f} GB.")
 
-@contextlib.contextmanager
-def _opened(path: Path, damaged: str) -> Iterator[zipfile.ZipFile]:
-    """The zip at ``path``; what is wrong with it is one sentence, which begins with ``damaged`` where that is it."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            yield file
-    except FileNotFoundError:
-        raise SafeclError(f"There is no model {path}; 'safecl learn FOLDER --model {path}' makes one.") from None
-    except IsADirectoryError:
-        raise SafeclError(f"{path} is a folder; give the model file, which 'safecl learn' makes.") from None
-    except (zipfile.BadZipFile, KeyError, NotImplementedError, EOFError, ValueError) as error:
-        raise SafeclError(f"{damaged} ({_reason(error)}).") from None
-    except OSError as error:
-        raise SafeclError(f"The model {path} cannot be read ({error.strerror or error}).") from None
+    def _foreign(self, reason: str) -> SafeclError:
+        return SafeclError(f"{self.path} is no model file of safecl, or it is damaged ({reason}).")
 
 
-def _checked(text: bytes, name: str) -> Header:
-    try:
-        header = json.loads(text)
-        if not isinstance(header, dict) or not isinstance(header["format"], int):
-            raise ValueError("no header")
-        if header["format"] > FORMAT:
-            raise SafeclError(
-                f"The model {name} was written by a newer safecl ({header.get('safecl')}); update safecl to read it."
-            )
-        for key in NEEDED:
-            header[key]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SafeclError(f"The header of the model {name} is damaged ({_reason(error)}).") from None
-    return header
+class _Source:
+    """The bytes of one plain file by position; read through one descriptor, which is closed when this is collected."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            # Without O_NONBLOCK a FIFO waits for its other end.
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            weakref.finalize(self, os.close, handle)
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode):
+                raise IsADirectoryError if stat.S_ISDIR(facts.st_mode) else OSError("it is no plain file")
+        except FileNotFoundError:
+            raise SafeclError(f"There is no model {path}; 'safecl learn FOLDER --model {path}' makes one.") from None
+        except IsADirectoryError:
+            raise SafeclError(f"{path} is a folder; give the model file, which 'safecl learn' makes.") from None
+        except (OSError, ValueError) as error:
+            raise _unreadable(path, error) from None
+        self.path, self.size, self._handle, self._position = path, facts.st_size, handle, 0
+        # Windows has no pread, and replaces no file that is open.
+        self._content = None if hasattr(os, "pread") else path.read_bytes()
+
+    def at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on."""
+        if self._content is not None:
+            parts = [self._content[offset : offset + size]]
+        else:
+            parts = [self._pread(offset, size)]
+            while parts[-1] and (left := size - sum(map(len, parts))):
+                parts.append(self._pread(offset + size - left, left))
+        found = b"".join(parts) if len(parts) > 1 else parts[0]
+        if len(found) != size:
+            raise EOFError("it ends too early")
+        return found
+
+    def _pread(self, offset: int, size: int) -> bytes:
+        try:
+            return os.pread(self._handle, size, offset)
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    # What ``zipfile`` needs to read the directory
+
+    def read(self, size: int = -1) -> bytes:
+        size = self.size - self._position if size < 0 else min(size, self.size - self._position)
+        if not 0 <= size <= MAX_DIRECTORY:
+            raise ValueError("its directory is too large")
+        self._position += size
+        return self.at(self._position - size, size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset + (0, self._position, self.size)[whence]
+        if self._position < 0:
+            raise OSError("its directory is damaged")
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
 
 
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip("'\". ").lower()
+def _places(source: _Source) -> tuple[dict[str, tuple[int, int]], bytes]:
+    """(where the bytes of each member are: offset and size, the comment of the zip).
+
+    Only stored members are accepted, one right behind the other, and nothing before, between or behind them.
+    """
+    with zipfile.ZipFile(source) as archive:
+        members, comment, directory = archive.infolist(), archive.comment, archive.start_dir
+    places: dict[str, tuple[int, int]] = {}
+    end = 0
+    for member in members:
+        name = member.orig_filename.encode()
+        kind, _, flags, method, *_, letters, extra = LOCAL.unpack(source.at(end, LOCAL.size))
+        start = end + LOCAL.size + letters + extra
+        if member.header_offset != end or kind != b"PK\x03\x04" or source.at(end + LOCAL.size, letters) != name:
+            raise ValueError("there is something before or between its members")
+        if method or member.compress_type or member.compress_size != member.file_size:
+            raise ValueError(f"{member.filename:.80} is compressed")
+        if (flags | member.flag_bits) & ~UTF8 or extra > ZIP64_EXTRA:
+            raise ValueError(f"{member.filename:.80} is encrypted, or was written in another way")
+        if member.filename in places:
+            raise ValueError(f"{member.filename:.80} is in it twice")
+        places[member.filename], end = (start, member.file_size), start + member.file_size
+    if end != directory:
+        raise ValueError("there is something behind its members")
+    if comment.startswith(SEAL) and source.at(source.size - len(comment) - 22, 4) != b"PK\x05\x06":
+        raise ValueError("there is something behind its end")
+    return places, comment
+
+
+def write_zip(file: BinaryIO, header: Header, members: Members) -> None:
+    """Write a model: ``header``, which gets its format, a new id of the state, and the facts of the ``members``."""
+    state, facts = uuid.uuid4().hex, {}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, parts in members.items():
+            with archive.open(zipfile.ZipInfo(f"{state}/{name}"), "w", force_zip64=True) as member:
+                facts[name] = _copied(parts, member)
+        said = {**header, "format": FORMAT, "state": state, "members": facts}
+        text = json.dumps(said, ensure_ascii=False, indent=1, allow_nan=False).encode()
+        schema.check(text, "that is written")
+        if len(text) > MAX_HEADER:
+            raise SafeclError(f"The history and the classes of the model take more than {MAX_HEADER:,} bytes.")
+        archive.writestr(zipfile.ZipInfo(HEADER), text)
+        archive.comment = SEAL + digest(text).encode()
+
+
+def _copied(parts: Iterable[Buffer], member: IO[bytes]) -> dict[str, Any]:
+    """Write the parts of a member; gives its size and digest."""
+    size, found = 0, hashlib.blake2b(digest_size=16)
+    for part in parts:
+        member.write(part)
+        found.update(part)
+        size += memoryview(part).nbytes
+    return {"size": size, "digest": found.hexdigest()}
+
+
+def digest(data: Buffer) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _unreadable(path: Path, error: Exception) -> SafeclError:
+    return SafeclError(f"The model {path} cannot be read ({getattr(error, 'strerror', None) or error}).")

@@ -160,7 +160,7 @@ def inspect(
     file = ModelFile(model)
     check_page(page, force)
     if json_:
-        print_json({**file.header, "members": file.sizes}, indent=1)
+        print_json(file.header, indent=1)
     elif page is not None:
         say(str(write_page(file, page, force=force)))
     else:
@@ -197,7 +197,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
     back = f"; {counted(undo, 'session')} can be rolled back" if undo else ""
     return [
-        ("model", f"{file.path}, {words.size(file.path.stat().st_size)}{' (frozen)' if header['frozen'] else ''}"),
+        ("model", f"{file.path}, {words.size(file.size)}{' (frozen)' if header['frozen'] else ''}"),
         ("classes", f"{len(header['classes'])}{learned}"),
         ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),

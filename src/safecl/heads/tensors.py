@@ -22,6 +22,14 @@ def check_finite(values: Tensor) -> None:
         raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
 
 
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor that holds NaN or infinity, if any does."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
+            return name
+    return None
+
+
 def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
     """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is part of a state."""
     for name in names:

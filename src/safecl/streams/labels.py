@@ -11,11 +11,14 @@ from safecl.lines import HIDDEN, shown
 Label: TypeAlias = str | int
 MAX_NAME_LENGTH = 200  # characters of the name of a class or session
 UNSEEN = re.compile("[\u200c\u200d\ufe00-\ufe0f]")  # what ``HIDDEN`` allows in some places
+MAX_CLASSES = 100_000  # of a model
 
 
 def check_name(label: Label, what: str = "class") -> None:
     """Refuse a name that a person could not read in a table, or use for a folder of a class; any alphabet will do."""
     if isinstance(label, int):
+        if abs(label) >= 1 << 63:
+            raise SafeclError("A class is too large a number; use one of 64 bits, or a word.")
         return
     if not label.strip():
         raise SafeclError(f"A {what} needs a name; an empty one was given.")

@@ -1,0 +1,345 @@
+"""Model files that were damaged, or made to lie: one builder of them, and the sentence that each must give.
+
+A ``Draft`` is a good file taken apart. A mutation changes it; what is then written has digests that are right again,
+unless ``sealed`` is false, so that what must be found is found by the check that is meant.
+"""
+
+import copy
+import hashlib
+import json
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from safecl.classifier.store import HEADER, SEAL, ModelFile
+from safecl.engine.checkpoint import decode, encode
+
+Json = dict[str, Any]
+
+
+def blake(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+@dataclass
+class Draft:
+    """What a hostile file is made of: ``text`` in place of the header, ``patch`` of its bytes, ``extra`` members."""
+
+    header: Json
+    members: dict[str, bytes]
+    seal: bytes
+    sealed: bool = True
+    text: bytes | None = None
+    method: int = zipfile.ZIP_STORED
+    extra: list[tuple[str, bytes]] = field(default_factory=list)
+    patch: Callable[[bytes], bytes] = bytes
+
+    @classmethod
+    def of(cls, good: Path) -> "Draft":
+        file = ModelFile(good)
+        members = {name: file.raw(name) for name in file.sizes}
+        return cls(copy.deepcopy(file.header), members, SEAL + file.digest.encode())
+
+    def set(self, place: str, value: Any) -> None:
+        """Put ``value`` at a dotted place of the header."""
+        *above, last = place.split(".")
+        found: Any = self.header
+        for key in above:
+            found = found[int(key) if isinstance(found, list) else key]
+        found[int(last) if isinstance(found, list) else last] = value
+
+    def change(self, member: str, change: Callable[[dict[str, Tensor]], Any]) -> None:
+        """Let ``change`` modify the tensors of a member."""
+        tensors = decode(self.members[member], member)[0]
+        change(tensors)
+        self.members[member] = b"".join(map(bytes, encode(tensors, {})))
+
+    def write(self, path: Path) -> Path:
+        header = dict(self.header)
+        if self.sealed and isinstance(header.get("members"), dict):
+            for name, data in self.members.items():
+                if name in header["members"]:
+                    header["members"][name] = {"size": len(data), "digest": blake(data)}
+        text = self.text or json.dumps(header, ensure_ascii=False, indent=1).encode()
+        with zipfile.ZipFile(path, "w") as archive:
+            inside = [(f"{header.get('state')}/{name}", data) for name, data in self.members.items()]
+            for name, data in [*inside, *self.extra, (HEADER, text)]:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of a name that is there twice
+                    archive.writestr(zipfile.ZipInfo(name), data, self.method)
+            archive.comment = SEAL + blake(text).encode() if self.sealed else self.seal
+        path.write_bytes(self.patch(path.read_bytes()))
+        return path
+
+
+Mutation = Callable[[Draft], None]
+
+
+def sets(place: str, value: Any) -> Mutation:
+    return lambda draft: draft.set(place, value)
+
+
+def puts(name: str, value: Any) -> Mutation:
+    """Set an attribute of the draft."""
+    return lambda draft: setattr(draft, name, value)
+
+
+def unsealed(mutation: Mutation) -> Mutation:
+    """The mutation by hand: no digest is computed again."""
+
+    def mutate(draft: Draft) -> None:
+        draft.sealed = False
+        mutation(draft)
+
+    return mutate
+
+
+def tensor(member: str, name: str, change: Callable[[Tensor], Tensor]) -> Mutation:
+    """Another value for the first tensor whose name ends in ``name``."""
+
+    def mutate(draft: Draft) -> None:
+        def swap(tensors: dict[str, Tensor]) -> None:
+            key = next(key for key in tensors if key.endswith(name))
+            tensors[key] = change(tensors[key].clone())
+
+        draft.change(member, swap)
+
+    return mutate
+
+
+def filled(value: float) -> Callable[[Tensor], Tensor]:
+    """A tensor with ``value`` in its first place."""
+
+    def fill(rows: Tensor) -> Tensor:
+        rows.view(-1)[0] = value
+        return rows
+
+    return fill
+
+
+def swapped(a: str, b: str) -> Mutation:
+    def mutate(draft: Draft) -> None:
+        draft.members[a], draft.members[b] = draft.members[b], draft.members[a]
+
+    return mutate
+
+
+def flipped(member: str) -> Mutation:
+    """The last bit of a member is another one."""
+
+    def mutate(draft: Draft) -> None:
+        data = draft.members[member]
+        draft.members[member] = data[:-1] + bytes([data[-1] ^ 1])
+
+    return mutate
+
+
+def dropped(member: str) -> Mutation:
+    return lambda draft: draft.members.__delitem__(member)
+
+
+def twice(draft: Draft) -> None:
+    name = f"{draft.header['state']}/predict.safetensors"
+    draft.extra.append((name, draft.members["predict.safetensors"]))
+
+
+def directory(offset: int, value: bytes) -> Callable[[bytes], bytes]:
+    """Overwrite bytes of the first entry of the zip's directory."""
+
+    def patch(data: bytes) -> bytes:
+        at = struct.unpack("<L", data[data.rindex(b"PK\x05\x06") + 16 :][:4])[0] + offset
+        return data[:at] + value + data[at + len(value) :]
+
+    return patch
+
+
+def moved(draft: Draft) -> None:
+    """A member has the name of another state."""
+    draft.extra.append((f"{'0' * 32}/kept.safetensors", draft.members.pop("kept.safetensors")))
+
+
+def larger_before(draft: Draft) -> None:
+    shapes = draft.header["undo"][0]["shapes"]
+    shapes.update({name: [9999] * len(shape) for name, shape in shapes.items()})
+
+
+def a_million_classes(draft: Draft) -> None:
+    draft.header["classes"] = [f"class {i}" for i in range(1_000_000)]
+
+
+def one_more_class(draft: Draft) -> None:
+    draft.header["classes"].append("one more")
+    draft.header["calibration"] = None
+
+
+def one_class_less(draft: Draft) -> None:
+    draft.header["classes"].pop()
+    draft.header["calibration"] = None
+
+
+HUGE = (0xFFFFFFF0).to_bytes(4, "little")
+CHANGED = "was changed after safecl wrote it"
+HEADER_DAMAGED, MISFIT = r"The header of the model \S+ is damaged \({}", r"do not fit together \({}"
+FOREIGN = r"is no model file of safecl, or it is damaged \({}"
+# Found when the file is opened, before any member is read: the whole of a mutation, and the sentence it must give.
+AT_THE_DOOR: dict[str, tuple[Mutation, str]] = {
+    "empty": (puts("patch", lambda _: b""), FOREIGN.format("file is not a zip file")),
+    "a text": (puts("patch", lambda _: b"a text" * 99), FOREIGN.format("file is not a zip file")),
+    "truncated": (puts("patch", lambda data: data[: len(data) // 2]), FOREIGN.format("file is not a zip file")),
+    "bytes behind it": (
+        puts("patch", lambda data: data + b"more"),
+        FOREIGN.format("there is something behind its end"),
+    ),
+    "bytes before it": (puts("patch", lambda data: b"more" + data), FOREIGN.format("there is something before")),
+    "a foreign zip": (
+        puts("patch", lambda data: data.replace(HEADER.encode(), b"other.json")),
+        FOREIGN.format("there is no model.json"),
+    ),
+    "deflated": (puts("method", zipfile.ZIP_DEFLATED), FOREIGN.format(r"\S+ is compressed")),
+    "LZMA": (puts("method", zipfile.ZIP_LZMA), FOREIGN.format(r"\S+ is compressed")),
+    "encrypted": (puts("patch", directory(8, b"\x01")), FOREIGN.format(r"\S+ is encrypted")),
+    "4 GB declared in the directory": (puts("patch", directory(20, HUGE + HUGE)), FOREIGN.format("")),
+    "4 GB declared in the header": (
+        unsealed(lambda draft: draft.header["members"]["predict.safetensors"].update(size=1 << 32)),
+        CHANGED,
+    ),
+    "a member twice": (twice, FOREIGN.format(r"\S+ is in it twice")),
+    "one more member": (
+        lambda draft: draft.extra.append(("more.bin", b"x")),
+        FOREIGN.format("its members are not those"),
+    ),
+    "a member less": (dropped("kept.safetensors"), FOREIGN.format("its members are not those")),
+    "members of another state": (moved, FOREIGN.format("its members are not those")),
+    "format 1": (
+        sets("format", 1),
+        r"has the format 1 of an early safecl \(\S+\), which is no longer read; teach a new",
+    ),
+    "format true": (sets("format", True), HEADER_DAMAGED.format("it does not say its format")),
+    "a newer format": (sets("format", 99), r"was written by a newer safecl \(\S+\); update"),
+    "no JSON": (puts("text", b"{"), HEADER_DAMAGED.format("Expecting property name")),
+    "a list": (puts("text", b"[2]"), HEADER_DAMAGED.format("it does not say its format")),
+    "nested JSON": (
+        puts("text", b'{"format":' + b"[" * 100_000),
+        HEADER_DAMAGED.format("its lists are nested too deeply"),
+    ),
+    "nested settings": (
+        sets("settings.method.name", json.loads("[" * 50 + "]" * 50)),
+        HEADER_DAMAGED.format("its lists are nested too deeply"),
+    ),
+    "a key twice": (puts("text", b'{"format": 2, "format": 2}'), HEADER_DAMAGED.format("a key is there twice")),
+    "a number of a million digits": (
+        puts("text", b'{"format": ' + b"9" * 10**6 + b"}"),
+        HEADER_DAMAGED.format("Exceeds the limit"),
+    ),
+    "a header of 65 MiB": (
+        lambda draft: puts("text", b" " * (65 << 20))(draft),
+        FOREIGN.format("model.json has more than 67,108,864 bytes"),
+    ),
+    "a changed name of a class": (unsealed(sets("classes.0", "other")), CHANGED),
+    "an altered seed": (unsealed(sets("settings.seed", 1)), CHANGED),
+    "NaN as the temperature": (
+        sets("calibration.temperature", float("nan")),
+        HEADER_DAMAGED.format("NaN is no number"),
+    ),
+    "an infinite score": (
+        sets("calibration.scores.0.0", float("-inf")),
+        HEADER_DAMAGED.format("-Infinity is no number"),
+    ),
+    "a temperature of 0": (sets("calibration.temperature", 0.0), HEADER_DAMAGED.format("calibration.temperature: ")),
+    "scores in another order": (
+        sets("calibration.scores.0", [2, 1]),
+        HEADER_DAMAGED.format("calibration: scores are"),
+    ),
+    "a class twice": (
+        lambda draft: draft.set("classes.1", draft.header["classes"][0]),
+        HEADER_DAMAGED.format("classes: a name is there twice"),
+    ),
+    "classes that read alike": (sets("classes.1", "A"), HEADER_DAMAGED.format(r".*differ only in spelling")),
+    "a class with a control character": (
+        sets("classes.1", "a\x1b[31m"),
+        HEADER_DAMAGED.format(r"classes\.1: The class name"),
+    ),
+    "a million classes": (a_million_classes, HEADER_DAMAGED.format("classes: List should have at most 100000 items")),
+    "an unknown method": (sets("settings.method.name", "saif"), "There is no method 'saif'"),
+    "an unknown setting": (sets("settings.method.trust", 0.2), "method.trust.*A newer safecl may have made it"),
+    "a setting of another type": (sets("settings.seed", "0"), HEADER_DAMAGED.format("settings.seed: ")),
+    "a huge setting": (
+        sets("settings.train.batch_size", 1 << 40),
+        HEADER_DAMAGED.format("settings.train.batch_size: it is larger"),
+    ),
+    "a huge input": (sets("backbone.size", 1 << 20), HEADER_DAMAGED.format("backbone.size: ")),
+    "a session too many": (sets("chain", ["0" * 12]), HEADER_DAMAGED.format("chain: ")),
+    "an unknown step": (sets("history.0.what", "steal"), HEADER_DAMAGED.format("history.0: ")),
+}
+# Found when predictions read their member.
+IN_PREDICTIONS: dict[str, tuple[Mutation, str]] = {
+    "swapped members": (
+        unsealed(swapped("predict.safetensors", "learn.safetensors")),
+        FOREIGN.format("its members are not those"),
+    ),
+    "a changed number": (unsealed(flipped("predict.safetensors")), "is damaged in predict.safetensors, or was changed"),
+    "members of another kind": (swapped("predict.safetensors", "learn.safetensors"), "The state is not one of SAFE"),
+    "no safetensors": (
+        lambda draft: draft.members.update({"predict.safetensors": b"x" * 100}),
+        "is damaged or not one of safecl's",
+    ),
+    "NaN as a weight": (
+        tensor("predict.safetensors", "ridge_slow.weight", filled(float("nan"))),
+        "ridge_slow.weight is not finite",
+    ),
+    "an infinite weight": (tensor("predict.safetensors", ".scale", filled(float("inf"))), "is not finite"),
+    "a class more than logits": (one_more_class, MISFIT.format(r"there are 7 classes, and \w+ gives logits of \(6,\)")),
+    "a class less than logits": (one_class_less, MISFIT.format(r"there are 5 classes, and \w+ gives logits of \(6,\)")),
+    "a column less": (tensor("predict.safetensors", "ridge_fast.weight", lambda w: w[:, 1:]), MISFIT.format("")),
+    "a row less": (tensor("predict.safetensors", "ridge_slow.weight", lambda w: w[1:]), MISFIT.format("")),
+    "weights of three dimensions": (
+        tensor("predict.safetensors", "ridge_slow.weight", lambda w: w[None]),
+        MISFIT.format(""),
+    ),
+    "weights as whole numbers": (
+        tensor("predict.safetensors", "ridge_slow.weight", lambda w: w.long()),
+        MISFIT.format("ridge_slow.weight is of another type"),
+    ),
+    "weights in half precision": (
+        tensor("predict.safetensors", "ridge_slow.weight", lambda w: w.half()),
+        MISFIT.format("ridge_slow.weight is of another type"),
+    ),
+    "no weights": (
+        lambda draft: draft.change("predict.safetensors", lambda t: t.pop("ridge_slow.weight")),
+        "(fit together|is not one of SAFE)",
+    ),
+    "a name too many": (
+        lambda draft: draft.change("predict.safetensors", lambda t: t.update(more=torch.ones(1))),
+        "The state is not one of SAFE",
+    ),
+}
+# Found when learning, forgetting or rolling back reads all of it.
+IN_LEARNING: dict[str, tuple[Mutation, str]] = {
+    "pictures of a class that is not there": (
+        tensor("kept.safetensors", "seen/classes", filled(99)),
+        MISFIT.format("classes names a class"),
+    ),
+    "targets of a class that is not there": (
+        tensor("records.safetensors", "/targets", filled(-1)),
+        MISFIT.format("targets names a class"),
+    ),
+    "fewer rows than targets": (tensor("kept.safetensors", "targets", lambda t: t[1:]), MISFIT.format("the rows of")),
+    "NaN in what is kept": (tensor("kept.safetensors", "slow", filled(float("nan"))), "is not finite"),
+    "a changed digest of learning": (unsealed(flipped("learn.safetensors")), "is damaged in learn.safetensors"),
+    "larger before a session": (larger_before, MISFIT.format("a tensor was larger")),
+}
+HOSTILE = AT_THE_DOOR | IN_PREDICTIONS | IN_LEARNING
+
+
+def build(good: Path, name: str, path: Path) -> Path:
+    """The hostile file ``name`` at ``path``, made of a good one."""
+    draft = Draft.of(good)
+    HOSTILE[name][0](draft)
+    return draft.write(path)

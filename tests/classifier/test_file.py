@@ -1,0 +1,234 @@
+"""A model file is read whole from one state, or refused in one sentence, whatever was done to it."""
+
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from safecl.classifier import schema
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.model import Model
+from safecl.classifier.store import ModelFile
+from safecl.cli import main as cli
+from safecl.errors import SafeclError
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hostile import AT_THE_DOOR, IN_LEARNING, IN_PREDICTIONS, Draft, build
+
+WRONG = [None, True, -1, 0, 1.5, 1 << 70, "x", "x" * 5000, "\x1b[31m", [], [[]], {}, {"x": 1}, ["x"] * 3]
+COMMANDS = {
+    "predict": "predict one -m bad.safecl --device cpu",
+    "eval": "eval one -m bad.safecl --device cpu",
+    "learn": "learn two -m bad.safecl --device cpu -q",
+    "forget": "forget bad.safecl a",
+    "rollback": "rollback bad.safecl",
+    "freeze": "freeze bad.safecl -o out.safecl",
+    "merge A": "merge bad.safecl good.safecl -o out.safecl",
+    "merge B": "merge good.safecl bad.safecl -o out.safecl",
+    "rename": "rename bad.safecl a alpha",
+    "inspect": "inspect bad.safecl",
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any, write_folder: Any) -> Path:
+    """A folder with two states of a model, ``good`` and ``earlier``, and pictures."""
+    top = tmp_path_factory.mktemp("files")
+    write_folder(top / "one", "ab", 2)
+    write_folder(top / "two", "xy", 2, seed=5)
+    model = new_model()
+    model.learn(*lesson("abcd"))
+    model.save(top / "earlier.safecl")
+    model.learn(*lesson("ef"))
+    model.save(top / "good.safecl")
+    return top
+
+
+@pytest.fixture(scope="module")
+def answer(home: Path, lesson: Any) -> Callable[[Path], np.ndarray]:
+    """``answer(path)``: the probabilities that the model at ``path`` gives to some pictures."""
+    first, images = ContinualClassifier.load(home / "good.safecl", device="cpu"), lesson("abcdef", 1, seed=9)[0]
+    first.prepare()
+
+    def ask(path: Path) -> np.ndarray:
+        model = ContinualClassifier.load(path, device="cpu")
+        model._loaded = first._loaded
+        return model.predict_proba(images)
+
+    return ask
+
+
+def test_a_file_that_is_replaced_is_read_whole_from_the_old_one(
+    home: Path, tmp_path: Path, answer: Any, lesson: Any
+) -> None:
+    path, images = tmp_path / "m.safecl", lesson("abcdef", 1, seed=9)[0]
+    path.write_bytes((home / "good.safecl").read_bytes())
+    wanted, model = answer(path), ContinualClassifier.load(path, device="cpu")
+    (tmp_path / "new").write_bytes((home / "earlier.safecl").read_bytes())
+    os.replace(tmp_path / "new", path)
+    assert (model.predict_proba(images) == wanted).all() and len(model.classes_) == 6
+    assert len(model._fitted.state.undo) == 1 and answer(path).shape[1] == 4
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_file_that_is_altered_in_place_while_it_is_open_is_refused(home: Path, tmp_path: Path, cut: bool) -> None:
+    path = tmp_path / "m.safecl"
+    data = (home / "good.safecl").read_bytes()
+    path.write_bytes(data)
+    model = Model.open(path)
+    with path.open("r+b") as file:
+        if cut:
+            file.truncate(1000)
+        else:
+            file.write(bytes(len(data) // 4))
+    with pytest.raises(SafeclError, match=r"is damaged in predict.safetensors, or was changed after safecl wrote it"):
+        _ = model.predicting
+
+
+def test_threads_share_one_open_file_which_is_closed_when_nobody_needs_it(home: Path) -> None:
+    file, found, before = ModelFile(home / "good.safecl"), [], len(os.listdir("/dev/fd"))
+    wanted = [file.raw(name) for name in file.sizes]
+
+    def read(file: ModelFile) -> None:
+        found.extend([file.raw(name) for name in file.sizes] == wanted for _ in range(20))
+
+    threads = [threading.Thread(target=read, args=(file,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 80
+    del file, threads, thread
+    assert len(os.listdir("/dev/fd")) == before - 1
+
+
+def test_every_written_file_has_a_state_of_its_own_in_every_name(home: Path, tmp_path: Path) -> None:
+    file = ModelFile(home / "good.safecl")
+    Model.open(home / "good.safecl").save(tmp_path / "again.safecl")
+    again = ModelFile(tmp_path / "again.safecl")
+    assert file.header["state"] != again.header["state"] and file.header["model"] == again.header["model"]
+    assert all(file.header["state"].encode() + b"/" + name.encode() in file.path.read_bytes() for name in file.sizes)
+
+
+@pytest.mark.parametrize("name", AT_THE_DOOR)
+def test_a_hostile_file_is_refused_before_a_member_is_read(home: Path, tmp_path: Path, name: str) -> None:
+    path = build(home / "good.safecl", name, tmp_path / "bad.safecl")
+    with pytest.raises(SafeclError, match=AT_THE_DOOR[name][1]) as error:
+        ModelFile(path)
+    assert one_sentence(str(error.value))
+
+
+@pytest.mark.parametrize("name", IN_PREDICTIONS)
+def test_a_hostile_member_is_refused_by_predictions(home: Path, tmp_path: Path, name: str, answer: Any) -> None:
+    path = build(home / "good.safecl", name, tmp_path / "bad.safecl")
+    with pytest.raises(SafeclError, match=IN_PREDICTIONS[name][1]) as error:
+        answer(path)
+    assert one_sentence(str(error.value))
+
+
+@pytest.mark.parametrize("name", IN_LEARNING)
+def test_a_hostile_member_is_refused_by_learning(home: Path, tmp_path: Path, name: str) -> None:
+    model = Model.open(build(home / "good.safecl", name, tmp_path / "bad.safecl"))
+    with pytest.raises(SafeclError, match=IN_LEARNING[name][1]) as error:
+        _ = model.state
+    assert one_sentence(str(error.value))
+
+
+def one_sentence(text: str) -> bool:
+    return len(text) < 600 and text.endswith(".") and all(letter.isprintable() for letter in text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_goes_through_the_same_door(
+    command: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(home)
+    names = ["an altered seed", "format true", "nested JSON"]
+    if command not in ("inspect", "rename"):
+        names += ["NaN as a weight"]
+    for name in names:
+        build(home / "good.safecl", name, home / "bad.safecl")
+        before = (home / "bad.safecl").read_bytes()
+        monkeypatch.setattr(sys, "argv", ["safecl", *COMMANDS[command].split()])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr().err
+        assert stop.value.code == 2 and said.count("\n") == 1, said
+        assert re.search((AT_THE_DOOR | IN_PREDICTIONS)[name][1], said), said
+        assert (home / "bad.safecl").read_bytes() == before and not (home / "out.safecl").exists()
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device", "folder"])
+def test_what_is_no_plain_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.safecl"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path = Path("/dev/zero")
+    with pytest.raises(SafeclError, match="is a folder" if kind == "folder" else "it is no plain file"):
+        ModelFile(path)
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a header."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, below in inside:
+        yield (*above, key)
+        yield from places(below, (*above, key))
+
+
+def test_a_wrong_type_in_any_part_of_the_header_is_refused(home: Path) -> None:
+    """What is accepted is of the type that stood there, or one that may."""
+    header = Draft.of(home / "good.safecl").header
+    optional = {"accuracy", "calibration", "error", "file", "notes"}
+    count = 0
+    for place in places(header):
+        above: Any = header
+        for key in place[:-1]:
+            above = above[key]
+        right = above[place[-1]]
+        for wrong in WRONG:
+            if json.dumps(wrong) == json.dumps(right) or "settings" in place[:1]:
+                continue
+            above[place[-1]], count = wrong, count + 1
+            try:
+                schema.check(json.dumps(header).encode(), "m.safecl")
+            except SafeclError as error:
+                assert one_sentence(str(error))
+                continue
+            finally:
+                above[place[-1]] = right
+            number = isinstance(right, int | float) and isinstance(wrong, int | float) and wrong not in (1 << 70,)
+            label = isinstance(right, str | int) and isinstance(wrong, str | int)
+            alike = number or label or type(wrong) is type(right)
+            assert not isinstance(wrong, bool) or isinstance(right, bool) or place[-2] == "notes", place
+            assert alike or optional & {*place}, (place, wrong)
+    assert count > 1000
+
+
+def test_a_key_that_is_missing_or_unknown_is_refused_in_every_part(home: Path) -> None:
+    header = Draft.of(home / "good.safecl").header
+    parts: list[Any] = [header, header["backbone"], header["transform"], header["calibration"], header["history"][0]]
+    parts += [header["undo"][0], header["undo"][0]["header"], next(iter(header["members"].values()))]
+    for part in parts:
+        for key in [*part]:
+            gone = part.pop(key)
+            if key not in ("pictures", "confused"):
+                with pytest.raises(SafeclError, match="is damaged"):
+                    schema.check(json.dumps(header).encode(), "m.safecl")
+            part[key] = gone
+        part["more"] = 1
+        with pytest.raises(SafeclError, match=r"more: Extra inputs are not permitted"):
+            schema.check(json.dumps(header).encode(), "m.safecl")
+        del part["more"]
+    schema.check(json.dumps(header).encode(), "m.safecl")
