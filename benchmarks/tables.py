@@ -1,4 +1,4 @@
-"""Write the tables of the documents from the raw lines in benchmarks/results.
+"""Write the tables of the documents from the raw lines in benchmarks/results, and that of the file format.
 
     python benchmarks/tables.py            # README.md and docs/*.md, in place
     python benchmarks/tables.py --cells    # print each of the 48 cells instead
@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -339,11 +340,53 @@ def seconds() -> list[str]:
     return table
 
 
+def header() -> list[str]:
+    """Every field of a model file's header, from its schema: a row is a part and a field, its type, what it is."""
+    from safecl.classifier.schema import ModelHeader
+
+    schema = ModelHeader.model_json_schema()
+    parts = {"": schema, **{f"{name}.": part for name, part in schema["$defs"].items() if name != "JsonValue"}}
+    rows, shared = [], schema["$defs"]["Forgot"]["properties"].keys()
+    named: dict[str, str] = {}
+    for part, facts in parts.items():
+        step = "what" in facts["properties"]
+        for name, field in facts["properties"].items():
+            kind = "kind" if step and name == "what" else _type(field, named)
+            owner = "Step." if step and name in shared else part
+            rows.append(f"`{owner}{name}`|{kind}|{field.get('description', '')}")
+    steps = [row for row in dict.fromkeys(rows) if row.startswith("`Step.")]
+    types = [f"*{name}*|{bounds}|" for name, bounds in named.items()]
+    return ["field|type|content", "---|---|---", *(row for row in rows if row not in steps), *steps, *types]
+
+
+def _type(field: Run, named: dict[str, str]) -> str:
+    """The type of a field of a JSON schema in a few words; what a title names goes into ``named``."""
+    inner, title = partial(_type, named=named), field.get("title", "")
+    if title[:1].islower():
+        named[title] = inner({**field, "title": ""})
+        return f"*{title}*"
+    several, kind = field.get("anyOf") or field.get("oneOf"), field.get("type", "anything")
+    if several or "$ref" in field:
+        return ", ".join(map(inner, several)) if several else field["$ref"].rpartition("/")[2]
+    if "prefixItems" in field:
+        kind = f"[{', '.join(map(inner, field['prefixItems']))}]"
+    elif kind == "array":
+        kind = f"list of {inner(field['items'])}"
+    elif kind == "object":
+        kind = (
+            f"object of {inner([*field.get('patternProperties', {}).values(), field.get('additionalProperties')][0])}"
+        )
+    keys = {"minimum": "≥", "maximum": "≤", "maxItems": "at most ", "maxLength": "length ≤"}
+    limits = [f"{sign}{field[key]:,.10g}" for key, sign in keys.items() if key in field and "prefixItems" not in field]
+    limits += [f"`{field[key]}`" for key in ("pattern", "const") if key in field]
+    return ", ".join([kind, *limits])
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
         cells, summary, readme, statistics, sessions, losses, claims, transfer, methods, first_session, later_session,
-        seconds,
+        seconds, header,
     )
 }  # fmt: skip
 

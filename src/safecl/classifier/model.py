@@ -2,9 +2,8 @@
 
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from torch import Tensor
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
+from safecl.classifier.fits import check_answer, check_state, fitting
 from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, Header
@@ -33,7 +33,6 @@ from safecl.streams.pictures.images import Label, Transform
 
 Known: TypeAlias = Mapping[Path, str | None]
 NONE_KNOWN: Known = MappingProxyType({})
-MISFITS = (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError)
 
 
 class Model:
@@ -54,7 +53,7 @@ class Model:
         """All of it."""
         if self._state is None:
             assert self.file is not None
-            with _fitting(self.file):
+            with fitting(self.file):
                 self._state = self._predicting = _read(self.file)
         return self._state
 
@@ -63,7 +62,8 @@ class Model:
         """As much as predictions need, at least; a frozen model has no more."""
         if self._predicting is None:
             assert self.file is not None
-            self._predicting = State(tensors=self.file.tensors(PREDICT))
+            with fitting(self.file):
+                self._predicting = State(tensors=self.file.tensors(PREDICT))
         return self._predicting
 
     @property
@@ -93,9 +93,9 @@ class Model:
         state = self.state if learning else self.predicting
         if self.file is None:
             return self._made(backbone, state, learning)
-        with _fitting(self.file):
+        with fitting(self.file):
             method = self._made(backbone, state, learning)
-            _check_answer(method, len(self.classes))
+            check_answer(method, len(self.classes))
             return method
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:
@@ -243,36 +243,9 @@ def model_of_run(folder: Path) -> Model:
     return Model(after(header, entry, facts["classes"], None, statistics=sizes), state)
 
 
-@contextmanager
-def _fitting(file: ModelFile) -> Iterator[None]:
-    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
-    try:
-        yield
-    except MISFITS as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise SafeclError(
-            f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
-        ) from error
-
-
-@torch.no_grad()
-def _check_answer(method: Method, classes: int) -> None:
-    """Refuse a method that does not give each class a logit."""
-    side, training = method.backbone.size, {module: module.training for module in method.modules()}
-    method.eval()
-    answers = method.all_logits(torch.zeros(1, 3, side, side, device=method.backbone.device))
-    for module, flag in training.items():
-        module.training = flag
-    for name, logits in answers.items():
-        if logits.shape != (1, classes):
-            raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")
-        if not logits.isfinite().all():
-            raise ValueError(f"{name} gives logits that are not finite")
-
-
 def _read(file: ModelFile) -> State:
     """The whole state in a file."""
-    header, learned, classes = file.header, file.tensors(LEARN), len(file.header["classes"])
+    header, learned = file.header, file.tensors(LEARN)
     records, kept = file.tensors(RECORDS), file.tensors(KEPT)
     state = State(
         tensors={**file.tensors(PREDICT), **{n: t for n, t in learned.items() if not n.startswith("base/")}},
@@ -286,39 +259,8 @@ def _read(file: ModelFile) -> State:
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
         seen=_below(kept, "seen/"),
     )
-    for one in (added for several in state.records.values() for added in several):
-        _check_rows({name: rows for name, rows in vars(one).items() if isinstance(rows, Tensor)}, "targets", classes)
-    _check_rows(state.kept, "targets", classes)
-    _check_rows(state.seen, "classes", classes)
-    for name, gram in state.base.items():
-        if gram.shape not in ((0, 0), (header["statistics"][name],) * 2):
-            raise ValueError(f"the Gram matrix of {name} is {tuple(gram.shape)}")
-    _check_undo(state)
+    check_state(state, len(header["classes"]), header["statistics"])
     return state
-
-
-def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int) -> None:
-    """Refuse rows of pictures that differ in number, or that are of no class."""
-    targets = rows[key] if rows else torch.zeros(0, dtype=torch.int64)
-    if targets.dtype != torch.int64 or any(len(values) != targets.numel() for values in rows.values()):
-        raise ValueError(f"the rows of {', '.join(rows)} differ in number")
-    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
-        raise ValueError(f"{key} names a class that is not there")
-
-
-def _check_undo(state: State) -> None:
-    """Refuse sessions that cannot be taken back from the state; nothing is copied."""
-    tensors, lengths = _meta(state.tensors), (len(state.kept.get("targets", ())), len(state.seen.get("hashes", ())))
-    for one in reversed(state.undo):
-        tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
-        if any(list(tensors[name].shape) != shape for name, shape in one.shapes.items()):
-            raise ValueError("a tensor was larger before a session than it is now")
-        if (one.header["kept"], one.header["seen"]) > lengths:
-            raise ValueError("there were more pictures before a session than there are now")
-
-
-def _meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.to("meta") for name, tensor in tensors.items()}
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -31,19 +31,20 @@ def _named(label: Label) -> Label:
     return label
 
 
-Class = Annotated[str | int, AfterValidator(_named)]
-Count = Annotated[int, Field(ge=0, le=1 << 53)]
-Number = Annotated[float, Field(ge=-1e30, le=1e30)]
-Share = Annotated[float, Field(ge=0, le=1.000001)]  # a mean may be rounded up
-Aspect = Annotated[float, Field(ge=0.01, le=100)]
-Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
-Size = Annotated[int, Field(ge=1, le=8192)]
-Hex = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Session = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-Key = Annotated[str, Field(max_length=300, pattern=r"^[A-Za-z0-9_./-]+$")]  # of a tensor or a module
-Version = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.+!-]+$")]
-Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+]00:00$")]
-Text = Annotated[str, Field(max_length=4096)]
+# The titles stand for the types in docs/format.md.
+Class = Annotated[str | int, AfterValidator(_named), Field(title="class")]
+Count = Annotated[int, Field(title="count", ge=0, le=1 << 53)]
+Number = Annotated[float, Field(title="number", ge=-1e30, le=1e30)]
+Share = Annotated[float, Field(title="share", ge=0, le=1.000001)]  # a mean may be rounded up
+Aspect = Annotated[float, Field(title="aspect", ge=0.01, le=100)]
+Temperature = Annotated[float, Field(title="temperature", ge=1e-3, le=1e3)]
+Size = Annotated[int, Field(title="size", ge=1, le=8192)]
+Hex = Annotated[str, Field(title="digest", pattern="^[0-9a-f]{32}$")]
+Session = Annotated[str, Field(title="id", pattern="^[0-9a-f]{12}$")]
+Key = Annotated[str, Field(title="key", max_length=300, pattern=r"^[A-Za-z0-9_./-]+$")]  # of a tensor or a module
+Version = Annotated[str, Field(title="version", max_length=64, pattern=r"^[A-Za-z0-9_.+!-]+$")]
+Date = Annotated[str, Field(title="date", pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+]00:00$")]
+Text = Annotated[str, Field(title="text", max_length=4096)]
 
 
 class Part(BaseModel):

@@ -30,6 +30,7 @@ SEAL = b"safecl "  # the comment of the zip: this and the digest of the header
 LOCAL = struct.Struct("<4s5H3L2H")  # what stands before a member of a zip, besides its name and what is extra
 UTF8, ZIP64_EXTRA = 0x800, 20  # the one flag that a member may have, and the bytes of its sizes
 MAX_DIRECTORY = 1 << 22  # bytes
+UNZIPPED = (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, OSError, OverflowError, struct.error)
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
@@ -50,15 +51,7 @@ class ModelFile:
             text = self._source.at(*places[HEADER])
         except KeyError:
             raise self._foreign(f"there is no {HEADER} in it") from None
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            EOFError,
-            ValueError,
-            OSError,
-            OverflowError,
-            struct.error,
-        ) as error:
+        except UNZIPPED as error:
             raise self._foreign(str(error).strip("'\". ").lower()) from None
         self.header = schema.load(text, str(self.path))
         self.digest = digest(text)
@@ -84,7 +77,8 @@ class ModelFile:
         except EOFError:
             reason = "it ends too early"
         except MemoryError:
-            raise self._too_large(member) from None
+            size = self.sizes[member] / 1e9
+            raise SafeclError(f"{member} of {self.path} has {size:.1f} GB, more than there is memory for.") from None
         raise SafeclError(
             f"The model {self.path} is damaged in {member}, or was changed after safecl wrote it: {reason}; use a copy "
             "of the file."
@@ -95,17 +89,10 @@ class ModelFile:
         from safecl.engine.checkpoint import decode
         from safecl.heads.tensors import not_finite
 
-        try:
-            found = decode(self.raw(member), f"{member} of {self.path}")[0]
-        except MemoryError:
-            raise self._too_large(member) from None
+        found = decode(self.raw(member), f"{member} of {self.path}")[0]
         if (name := not_finite(found)) is not None:
             raise SafeclError(f"The model {self.path} is damaged in {member}: {name} is not finite; use a copy.")
         return found
-
-    def _too_large(self, member: str) -> SafeclError:
-        size = self.sizes[member] / 1e9
-        return SafeclError(f"There is too little memory for {member} of {self.path}, which has {size:.1f} GB.")
 
     def _foreign(self, reason: str) -> SafeclError:
         return SafeclError(f"{self.path} is no model file of safecl, or it is damaged ({reason}).")

@@ -87,7 +87,7 @@ def _opened(tensors: dict[str, Tensor], header: dict[str, Any], path: str) -> tu
             tensors[name] = unpack(tensors[name], size)
         aliases = {name: tensors[owner] for name, owner in json.loads(header["alias"]).items()}
         return tensors | aliases, json.loads(header["facts"])
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError, RecursionError) as error:
         raise SafeclError(f"The header of the state file {path} is damaged ({error}).") from error
 
 

@@ -1,0 +1,73 @@
+"""Whether the parts of a model file fit together: tensors, classes, sessions that can be taken back."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from safecl.classifier.state import State
+from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+from safecl.methods.method import Method
+
+MISFITS = (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError)
+
+
+@contextmanager
+def fitting(file: ModelFile) -> Iterator[None]:
+    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
+    try:
+        yield
+    except MISFITS as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SafeclError(
+            f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
+        ) from error
+
+
+@torch.no_grad()
+def check_answer(method: Method, classes: int) -> None:
+    """Refuse a method that does not give each class a logit."""
+    side, training = method.backbone.size, {module: module.training for module in method.modules()}
+    method.eval()
+    answers = method.all_logits(torch.zeros(1, 3, side, side, device=method.backbone.device))
+    for module, flag in training.items():
+        module.training = flag
+    for name, logits in answers.items():
+        if logits.shape != (1, classes):
+            raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")
+        if not logits.isfinite().all():
+            raise ValueError(f"{name} gives logits that are not finite")
+
+
+def check_state(state: State, classes: int, sizes: Mapping[str, int]) -> None:
+    """Refuse a state that nothing could be learned from. ``sizes``: random features of the statistics."""
+    for added in (added for several in state.records.values() for added in several):
+        _check_rows({name: rows for name, rows in vars(added).items() if isinstance(rows, Tensor)}, "targets", classes)
+    _check_rows(state.kept, "targets", classes)
+    _check_rows(state.seen, "classes", classes)
+    for name, gram in state.base.items():
+        if gram.shape not in ((0, 0), (sizes[name],) * 2):
+            raise ValueError(f"the Gram matrix of {name} is {tuple(gram.shape)}")
+    tensors, lengths = _meta(state.tensors), (len(state.kept.get("targets", ())), len(state.seen.get("hashes", ())))
+    for one in reversed(state.undo):  # nothing is copied
+        tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
+        if any(list(tensors[name].shape) != shape for name, shape in one.shapes.items()):
+            raise ValueError("a tensor was larger before a session than it is now")
+        if one.header["kept"] > lengths[0] or one.header["seen"] > lengths[1]:
+            raise ValueError("there were more pictures before a session than there are now")
+
+
+def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int) -> None:
+    """Refuse rows of pictures that differ in number, or that are of no class."""
+    targets = rows[key] if rows else torch.zeros(0, dtype=torch.int64)
+    if targets.dtype != torch.int64 or any(len(values) != targets.numel() for values in rows.values()):
+        raise ValueError(f"the rows of {', '.join(rows)} differ in number")
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise ValueError(f"{key} names a class that is not there")
+
+
+def _meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.to("meta") for name, tensor in tensors.items()}
