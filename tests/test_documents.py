@@ -45,6 +45,18 @@ def test_every_room_of_the_package_has_a_row_and_every_row_its_files() -> None:
     assert {f"{path.parent.name}/" for path in package.glob("*/__init__.py")} <= named
 
 
+def test_who_has_pictures_and_no_paper_reads_no_words_of_papers() -> None:
+    words = re.compile(r"\bGram\b|\b[fs]2[fs]\b|row in every head")
+    for name in ("model", "quickstart", "serving"):
+        assert words.findall((ROOT / f"docs/{name}.md").read_text(encoding="utf-8")) == [], name
+    for file in (*(ROOT / "src/safecl/classifier").glob("*.py"), *(ROOT / "src/safecl/cli").glob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        docstrings = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+        said = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        assert [text for text in said if words.search(text) and text not in docstrings] == [], file.name
+
+
 def test_the_sentences_of_the_troubleshooting_page_are_those_of_the_program() -> None:
     quoted = re.findall(r"^> (.*)$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
     said = list(sentences())

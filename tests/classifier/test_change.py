@@ -52,7 +52,7 @@ def test_a_class_is_forgotten_as_if_it_had_never_been_added(
         model.learn(images[rows], [labels[i] for i in rows])
         models.append(reopened(model, tmp_path / f"{classes}.safecl"))
     said = models[0].forget("f")
-    assert "its 5 pictures have left the Gram matrix" in said
+    assert "its 5 pictures have left the sums over all classes" in said
     images = lesson("abcdef", seed=3)[0]
     assert same(slow(models[0], images), slow(models[1], images), 1e-4 if replayed else 1e-3)  # by subtraction
     again = reopened(models[0], tmp_path / "again.safecl")
@@ -70,7 +70,7 @@ def test_what_stays_of_a_forgotten_class_is_said(
     model = new_model(keep=1)
     for number, classes in enumerate(("abcd", "ef", "g")):
         model.learn(*lesson(classes, seed=number))
-    assert "5 of its 5 pictures stay in the Gram matrix" in model.forget("e")
+    assert "5 of its 5 pictures stay in the sums over all classes" in model.forget("e")
     assert model.classes_.tolist() == list("abcdfg") and model.predict_proba(lesson("a")[0]).shape[1] == 6
     with pytest.raises(SafeclError, match="no class 'e'"):
         model.forget("e")
@@ -212,7 +212,7 @@ def test_merging_adds_up_statistics_that_both_learners_share(keep: int, new_mode
     more = torch.cat([second.sums[:, :4] - past.sums, zeros, second.sums[:, 4:]], dim=1)
     assert torch.allclose(found.sums, torch.cat([first.sums, zeros], dim=1) + more, atol=1e-3)
     assert torch.allclose(found.gram, first.gram + second.gram - past.gram, atol=1e-2)
-    assert found.count == 90 and "its 10 pictures have left the Gram matrix" in both.forget("a")
+    assert found.count == 90 and "its 10 pictures have left the sums over all classes" in both.forget("a")
     found = both._fitted.method(base._backbone(), learning=True).get_submodule("ridge_fast").statistics
     assert found.count == 70
 

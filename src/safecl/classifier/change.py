@@ -97,13 +97,13 @@ def _dropped(rows: dict[str, Tensor], key: str, index: int) -> dict[str, Tensor]
 
 
 def _sentence(label: Label, taught: int, removed: int, method: Method) -> str:
-    gone = f"{label!r} is forgotten: its row in every head and its share of the class sums are gone"
+    gone = f"{label!r} is forgotten: it is no answer any more, and all that was kept of it by name is gone"
     tuned = "" if method.anchor == "backbone" else "; the tuning of the network was shaped by it and stays"
     if not statistics(method):
         return f"{gone}{tuned}."
     if removed >= taught:
-        return f"{gone}, and its {taught} pictures have left the Gram matrix{tuned}."
+        return f"{gone}, and its {taught} pictures have left the sums over all classes{tuned}."
     return (
-        f"{gone}; {taught - removed} of its {taught} pictures stay in the Gram matrix, a sum over all classes from "
-        f"which they cannot be read{tuned}. A model made with --memory features forgets wholly."
+        f"{gone}; {taught - removed} of its {taught} pictures stay in the sums over all classes, from which they "
+        f"cannot be read{tuned}. A model made with --memory features forgets wholly."
     )

@@ -1,10 +1,12 @@
 """What of a folder a model has learned, without torch: one that brings nothing is refused at once."""
 
+import warnings
 from pathlib import Path
 
 import safetensors.numpy
 
 from safecl.classifier.history import check_not_frozen
+from safecl.classifier.schema import KEPT
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.lines import counted
@@ -17,10 +19,12 @@ def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> Non
         check_not_frozen(file.header)
     if not path.is_dir():
         return
-    found = class_folders(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is omitted is said when the folder is read
+        found = class_folders(path)
     if file is None or again:
         return
-    rows = safetensors.numpy.load(file.raw("kept.safetensors"))
+    rows = safetensors.numpy.load(file.raw(KEPT))
     marks, classes = rows.get("seen/hashes", ()), rows.get("seen/classes", ())
     pairs = {(int(mark), file.header["classes"][c]) for mark, c in zip(marks, classes, strict=True)}
     for one in found.train:

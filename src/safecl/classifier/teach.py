@@ -39,6 +39,7 @@ from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import counted, naming
 from safecl.methods.method import Method
+from safecl.runtime.answer import one_class
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform, spread
 from safecl.streams.stream import Session
@@ -143,6 +144,7 @@ def teach(
     classes = sorted_classes(pictures.labels)
     session = Session(method.sessions + 1, name, classes, views)
     fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress, folder, stop)
+    fit.show_terms = False
     before, identity = model.state, uuid.uuid4().hex[:12]
     with recording(method, settings.memory) as (added, given):
         learn(method, session, fit)
@@ -269,7 +271,7 @@ def warnings(
     """Sentences that help. ``counts``: all pictures so far of this session's classes; ``judged``: left out in turn."""
     told = []
     if len(classes) == 1:
-        told.append("The model knows one class, so it answers that class to every picture; teach it a second one.")
+        told.append(one_class("The model", classes[0]))
     few = [label for label, count in counts.items() if count <= FEW_PICTURES]
     if few:
         told.append(

@@ -12,7 +12,7 @@ from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, csv_cell, naming, shown
 from safecl.report.table import NONE
-from safecl.runtime.answer import Answer
+from safecl.runtime.answer import Answer, one_class
 from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
@@ -33,7 +33,7 @@ class Answering(Protocol):
 def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> int:
     """Print an answer for every picture as soon as it is known; gives the exit code."""
     if len(model.classes_) == 1:
-        say(f"Note: {path} knows one class, so it answers {model.classes_[0]} or unknown to every picture.", err=True)
+        say(f"Note: {one_class(str(path), model.classes_[0])}", err=True)
     if few := model.cannot_tell(unknown):
         say(f"Note: {path} {few}", err=True)
     learners = model.outputs[:-1] if explain else ()

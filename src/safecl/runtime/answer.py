@@ -54,6 +54,11 @@ def make_answers(
         )
 
 
+def one_class(model: str, label: Label) -> str:
+    """What a model can answer that knows one class."""
+    return f"{model} knows one class, so it answers {label} or unknown to every picture; teach it a second one."
+
+
 def _likeliest(p: np.ndarray, classes: Sequence[Label]) -> list[tuple[Label, float]]:
     return [(classes[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:5].tolist()]
 
