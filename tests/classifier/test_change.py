@@ -190,7 +190,7 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
         for name, found in added_up(both).items():
             assert wanted[name].any() and torch.allclose(found, wanted[name], atol=1e-4), name
         assert not both._fitted.state.undo and both._fitted.method(whole._backbone()).sessions == 5
-        again = reopened(both, tmp_path / "both.safecl")
+        again = reopened(both, tmp_path / f"{both._fitted.classes[4]}.safecl")
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
     again.learn(*lesson("j", seed=6))  # and it keeps learning
     assert len(again.classes_) == 10
