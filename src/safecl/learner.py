@@ -1,6 +1,6 @@
 """A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,12 @@ from safecl.pet.settings import PetSettings
 Tuning = dict[str, Tensor]  # the values of a PET by name
 
 
-class Learner(nn.Module):
+class Learner(protocol.ClassFree, nn.Module):
     """PET on a view of the backbone. Its state holds the PET and nothing of the backbone.
 
     While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is
     made on the first use and dropped when the PET changes.
     """
-
-    by_difference: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, backbone: Backbone, pet: PetSettings, seed: int = 0) -> None:
         super().__init__()
@@ -52,9 +50,6 @@ class Learner(nn.Module):
         """Set the PET between two of its ``tuning`` values: ``start`` at 0, ``end`` at 1."""
         self.pet.load_state_dict({name: torch.lerp(start[name], end[name], share) for name in start})
         self._merged_at = None
-
-    def drop_class(self, index: int) -> None:
-        """A tuning is the same for every class."""
 
     def merge(self, now: "Learner", before: "Learner", index: Tensor) -> None:
         """Average the tunings; where they are the same, nothing changes."""

@@ -205,7 +205,8 @@ def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
     method = fitted.method(model._backbone(), learning=True).eval()
     method.refresh()
     images, labels = sessions[-1]
-    today = embed(method, ArrayPictures(images, labels), range(len(labels)), fitted.transform, lambda: False)
+    pictures, cpu = ArrayPictures(images, labels), torch.device("cpu")
+    today = embed(method.embed, pictures, range(len(labels)), fitted.transform, cpu)
     old = recalled(method, fitted.state.kept, torch.arange(15))
     together = {network: torch.cat([old[network], rows]) for network, rows in today.items()}
     logits = left_out_logits(method, together, fitted.state.kept["targets"])

@@ -170,8 +170,8 @@ def test_pictures_that_were_learned_are_skipped(new_model: New, lesson: Lesson) 
     with pytest.raises(SafeclError, match="nothing new"):
         model.learn(images, labels)
     told = model.learn(np.concatenate([images, lesson("c")[0]]), ["b", *labels[1:], *"ccccc"])
-    assert (told.pictures, told.skipped) == (5, 8)
-    assert any("Skipped 1 picture that was learned as another class: picture 0" in note for note in told.warnings)
+    assert (told.pictures, told.skipped) == (5, 7)
+    assert any("Corrected 1 picture that was learned as another class: picture 0" in note for note in told.warnings)
 
 
 def test_few_more_pictures_of_a_known_class_are_not_too_few(new_model: New, lesson: Lesson) -> None:

@@ -26,5 +26,5 @@ def test_a_word_is_a_number_only_where_it_spells_one_and_the_class_is_one(old: s
 
 
 def test_two_classes_cannot_become_one() -> None:
-    with pytest.raises(SafeclError, match="two classes cannot become one"):
+    with pytest.raises(SafeclError, match="safecl join makes one class of two"):
         renamed(header(["a", "b"]), "a", "b")

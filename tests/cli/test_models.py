@@ -110,7 +110,18 @@ BAD: list[tuple[str, str]] = [
     ("learn loose --model m.safecl", "is in no class folder"),
     ("learn rubbish --model m.safecl", "No picture of rubbish can be read"),
     ("learn twice --model m.safecl", "delete the wrong one and give the same command again"),
-    ("learn moved --model m.safecl", "Skipped 1 picture that was learned as another class: moved/b/000.png"),
+    ("correct m.safecl two/e/000.png --label a", "1 picture was never learned by this model: two/e/000.png"),
+    ("correct m.safecl one/a/000.png --label a", "the picture was learned as that already"),
+    ("correct m.safecl one/a/000.png --label A", "differ only in spelling"),
+    ("correct m.safecl one/a/000.png", "Give --label NAME, or --remove: one of the two."),
+    ("correct m.safecl one/a/000.png --label b --remove", "one of the two"),
+    ("correct m.safecl one --remove", "delete its file to start over"),
+    ("correct m.safecl nowhere.png --remove", "nowhere.png"),
+    ("correct frozen.safecl one/a/000.png --remove", "only predicts"),
+    ("split m.safecl a one/b/005.png --into z", "were not learned as 'a' but as b"),
+    ("split m.safecl a one/a/000.png --into b", "There is a class 'b' already"),
+    ("join m.safecl a nobody", "There is no class 'nobody'"),
+    ("join m.safecl a b --as c", "There is a class 'c' already"),
     ("learn capital --model m.safecl", "differ only in spelling"),
     ("learn slash.csv --model m.safecl", "holds a slash"),
     ("learn long.csv --model m.safecl", "has 300 characters"),
@@ -139,7 +150,7 @@ BAD: list[tuple[str, str]] = [
     ("predict one --model m.safecl --unknown 2", "unknown"),
     ("eval nowhere --model m.safecl", "no folder nowhere"),
     ("rename m.safecl nobody x", "There is no class 'nobody'"),
-    ("rename m.safecl a b", "two classes cannot become one"),
+    ("rename m.safecl a b", "safecl join makes one class of two"),
     ("rename m.safecl a B", "differ only in spelling"),
     ("rename m.safecl a a", "already"),
     ("rename m.safecl a ", "needs a name"),
@@ -176,7 +187,8 @@ def test_a_bad_input_is_one_sentence_and_changes_nothing(
 def test_two_commands_at_once_are_refused(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
     with FileLock(place / ".m.safecl.lock"):
         for words in (("learn", "two", "--model", "m.safecl"), ("rename", "m.safecl", "a", "z"),
-                      ("forget", "m.safecl", "a"), ("rollback", "m.safecl")):  # fmt: skip
+                      ("forget", "m.safecl", "a"), ("rollback", "m.safecl"), ("join", "m.safecl", "a", "b"),
+                      ("correct", "m.safecl", "one/a/000.png", "--remove")):  # fmt: skip
             code, _, said = say(*words)
             assert code == 2 and "Another command is changing m.safecl" in said
 
@@ -224,6 +236,20 @@ def test_the_usual_way(
     assert code == 0 and "Zürich &amp; &lt;b&gt;" in (tmp_path / "page.html").read_text()
     code, said, _ = say("rollback", model)
     assert code == 0 and ModelFile(model).header["classes"] == list("abcd")
+    code, said, _ = say("learn", "moved", "--model", model)
+    assert code == 0 and "Corrected 1 picture that was learned as another class: moved/b/000.png" in said
+    code, said, _ = say("correct", model, "one/a/001.png", "one/c", "--label", "b")
+    assert code == 0 and "Moved 6 pictures to b, learned before: 1 as a, 5 as c. No picture is left of c" in said
+    code, said, _ = say("split", model, "b", "one/c", "--into", "c")
+    assert code == 0 and "Moved 5 pictures to c" in said
+    code, said, _ = say("join", model, "b", "c", "--as", "both")
+    assert code == 0 and "b and c are one class now: both." in said
+    assert ModelFile(model).header["classes"] == ["a", "both", "d"]
+    code, said, _ = say("inspect", model)
+    assert code == 0 and "joined" in said and "split" in said and "6 pictures → b" in said
+    for wanted in ("abdc", "abd", "abcd"):
+        code, said, _ = say("rollback", model)
+        assert code == 0 and ModelFile(model).header["classes"] == list(wanted), said
     code, said, _ = say("freeze", model, "-o", str(tmp_path / "f.safecl"))
     assert code == 0 and ModelFile(tmp_path / "f.safecl").header["frozen"]
     code, said, _ = say("forget", model, "b")

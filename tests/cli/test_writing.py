@@ -68,7 +68,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.is_symlink())
 
 
-CHANGES = ["learn three -m", "rename {} a z", "forget {} a", "rollback {}"]
+CHANGES = ["learn three -m", "rename {} a z", "forget {} a", "rollback {}", "correct {} one/a/000.png --label b"]
 
 
 def on(words: str, model: str) -> str:
@@ -155,7 +155,9 @@ def test_a_file_that_has_changed_meanwhile_is_left_and_the_new_model_kept_beside
         assert not (here / "m.safecl").exists()
     else:
         assert (here / "m.safecl").read_bytes() == stranger
-    classes = {"learn": "abcdef", "rename": "zbcd", "forget": "bcd", "rollback": "ab"}[words.split()[0]]
+    classes = {"learn": "abcdef", "rename": "zbcd", "forget": "bcd", "rollback": "ab", "correct": "abcd"}[
+        words.split()[0]
+    ]
     assert ModelFile(here / "m.new2.safecl").header["classes"] == list(classes)
     left = {"frozen.safecl", "m.new.safecl", "m.new2.safecl", "m.safecl", "other.safecl"}
     assert set(names(here)) == left - ({"m.safecl"} if what == "deleted" else set())

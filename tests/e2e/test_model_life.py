@@ -97,7 +97,7 @@ def phase(note: str, model: str) -> str:
 
 KILLED = [
     "rename m.safecl a z", "freeze m.safecl -o out.safecl --force", "learn three -m m.safecl", "forget m.safecl a",
-    "rollback m.safecl", "merge m.safecl b.safecl -o out.safecl --force",
+    "rollback m.safecl", "merge m.safecl b.safecl -o out.safecl --force", "correct m.safecl one/a/000.png --label b",
 ]  # fmt: skip
 
 
@@ -154,6 +154,32 @@ def test_a_kill_in_any_phase_leaves_the_old_or_the_new_file_and_no_litter(
             written.write_bytes(first)
             assert server.run(*words.split())[0] == 0 and says() == new, (name, number)
             assert sorted(os.listdir(tmp_path)) == before, (name, number)
+
+
+def test_a_learning_that_was_stopped_does_not_go_on_in_a_model_that_was_corrected(
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
+) -> None:
+    """What was saved of it is of another model; so the result is that of the two commands, one after the other."""
+    write_folder(tmp_path / "one", "abcd", 4)
+    write_folder(tmp_path / "two", "ef", 4, seed=1)
+    images, model = lesson("abcdef", 2, 9)[0], tmp_path / "m.safecl"
+    assert server.run("learn", "one", "--model", "m.safecl", *MAKE)[0] == 0
+    first = model.read_bytes()
+    words, correction = (
+        ("learn", "two", "--model", "m.safecl"),
+        ("correct", "m.safecl", "one/a/000.png", "--label", "b"),
+    )
+    assert server.run(*correction)[0] == 0
+    _, took = server.run(*words)
+    wanted = probabilities(model, images)
+    model.write_bytes(first)
+    for share in (0.5, 0.7, 0.9):
+        server.run(*words, kill_after=share * took)
+        if (tmp_path / ".m.safecl.work/job.json").is_file():
+            break
+        model.write_bytes(first)
+    assert server.run(*correction)[0] == 0 and server.run(*words)[0] == 0
+    assert (probabilities(model, images) == wanted).all()
 
 
 def test_a_stopped_session_goes_on_and_another_one_starts_anew(

@@ -20,6 +20,7 @@ from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.methods.method import Method
 from safecl.runtime.answer import is_calibrated
 
+LABELS = ("targets", "hashes")  # of what is kept of pictures, all but features
 KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
 MIN_CALIBRATING = 19  # pictures from which a temperature is fitted, and by which 5 % can be called unknown
@@ -67,7 +68,7 @@ def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Ten
 def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
     """Features (n, d) by network as they are today, from what was kept of the pictures at ``rows``."""
     device = method.backbone.device
-    return method.recalled({name: kept[name][rows].to(device).float() for name in kept if name != "targets"})
+    return method.recalled({name: kept[name][rows].to(device).float() for name in kept if name not in LABELS})
 
 
 def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Take the last session back, or a class out."""
+"""Take the last session or correction back, or a class out."""
 
 import copy
 from dataclasses import replace
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, step
+from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, renamed, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import (
     State,
@@ -26,14 +26,31 @@ from safecl.streams.pictures.images import Label
 
 
 def rollback(model: Model) -> Model:
-    """The model before its last session, to the bit."""
+    """The model before its last session or correction, to the bit."""
     check_not_frozen(model.header)
     check_rollback(model.header, sum(one.whole for one in model.state.undo))
     state, said = roll_back(model.state)
-    past, classes = model.header["history"], model.classes[: said["classes"]]
-    renamed = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in classes]  # it stays
-    history = [*past[: said["history"]], *renamed]
-    return Model({**model.header, "classes": classes, "calibration": said["calibration"], "history": history}, state)
+    past, classes = model.header["history"], model.classes
+    for c, label in said.get("dropped", ()):
+        classes.insert(c, label)
+    classes = classes[: said["classes"]]
+    if len(set(classes)) < len(classes):
+        raise SafeclError(
+            "A class has the name now that a class had before; give it another one (safecl rename) first."
+        )
+    stay = [e for e in past[said["history"] :] if e["what"] == "rename" and e["to"] in classes]  # it stays
+    history = copy.deepcopy([*past[: said["history"]], *stay])
+    for was in said.get("entries", ()):
+        entry = history[was["number"]]
+        entry["classes"] = [[classes[c], count] for c, count in was["classes"]]
+        entry["new"] = [classes[c] for c in was["new"]]
+        if "pictures" in entry:
+            entry["pictures"] = sum(count for _, count in was["classes"])
+            entry["confused"] = [[classes[a], classes[b], n] for a, b, n in was["confused"]]
+    header = {**model.header, "classes": classes, "calibration": said["calibration"], "history": history}
+    for c, label in said.get("names", ()):
+        header = renamed(header, classes[c], label, told=False) if classes[c] != label else header
+    return Model(header, state)
 
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -17,7 +18,7 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Snapshot, as_array
 from safecl.classifier.calibrate import probabilities, unknown_score
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.history import check_labels, check_not_frozen, renamed, sessions
+from safecl.classifier.history import check_labels, check_not_frozen, find, renamed, sessions
 from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
 from safecl.classifier.place import Replaced, check_path
 from safecl.classifier.seen import nothing_new
@@ -93,11 +94,12 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         """Learn a session and give a ``Lesson``; where that fails, the model stays as it was.
 
         ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
-        dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors. Pictures that were learned
-        before are skipped, unless ``again``. ``folder``: keeps the steps of the training, so that the same call
-        resumes after a stop.
+        dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors. Unless ``again``, pictures
+        that were learned before are skipped, and corrected if they have another label now. ``folder``: keeps the steps
+        of the training, so that the same call resumes after a stop.
         """
-        from safecl.classifier.teach import begin, check_one_class, new_pictures, teach
+        from safecl.classifier.correct import correct
+        from safecl.classifier.teach import begin, check_one_class, corrected, new_pictures, teach
 
         pictures, source = labelled(data, labels)
         known = self._model
@@ -109,13 +111,22 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         marks, path = hashes(pictures), Path(data).expanduser() if isinstance(data, str | Path) else None
         if path is not None:
             check_one_class(pictures, marks)
-        fresh = new_pictures(None if again else known, pictures, marks)
+        fresh, model = new_pictures(None if again else known, pictures, marks), known
+        if known is not None and len(fresh.moved):
+            try:
+                model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
+            except SafeclError as error:
+                fresh = replace(fresh, refused=str(error), skipped=fresh.skipped + len(fresh.moved))
+        if model is not None and model is not known and not len(fresh.pictures):
+            self._model = model
+            return corrected(fresh, name or source)
         if not len(fresh.pictures):
             raise SafeclError(" ".join([nothing_new(source, len(pictures)), *fresh.note()]))
         shown = progress or make_progress(self.show)
-        model = known or self._new(fresh.pictures, shown.say)
+        model = model or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else
-            past = model.file.digest if model.file is not None else model.header["history"]
+            begun = known or model
+            past = begun.file.digest if begun.file is not None else begun.header["history"]
             identity = {"model": past, **{key: model.header[key] for key in ("settings", "backbone")}}
             begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
@@ -248,10 +259,41 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         return found
 
     def rollback(self) -> None:
-        """Go back to before the last session."""
+        """Go back to before the last session or correction."""
         from safecl.classifier.change import rollback
 
         self._model = rollback(self._fitted)
+
+    def correct(self, pictures: Any, label: Label | None = None, *, remove: bool = False) -> str:
+        """Give learned pictures another label, or remove them: as if they had been learned so; gives a sentence on it.
+
+        No network is tuned. ``pictures``: as for ``predict``.
+        """
+        from safecl.classifier.correct import correct
+
+        if (label is None) is not remove:
+            raise SafeclError("Give the pictures' label, or remove=True: one of the two.")
+        found = unlabelled(pictures)
+        labels = [None if label is None else plain_label(label, "label")] * len(found)
+        self._model, said = correct(self._fitted, self._backbone(), found, labels)
+        return said
+
+    def split(self, label: Label, pictures: Any, into: Label) -> str:
+        """Make a new class of some pictures of a class; gives a sentence on it."""
+        from safecl.classifier.correct import correct
+
+        label, into, found = find(self._fitted.header, label), plain_label(into, "into"), unlabelled(pictures)
+        if into in self._fitted.classes:
+            raise SafeclError(f"There is a class {into!r} already; correct moves pictures to a class that is there.")
+        self._model, said = correct(self._fitted, self._backbone(), found, [into] * len(found), of=label)
+        return said
+
+    def join(self, one: Label, other: Label, name: Label | None = None) -> str:
+        """Make one class of two, called as the first or ``name``, without any picture; gives a sentence on it."""
+        from safecl.classifier.correct import join
+
+        self._model, said = join(self._fitted, self._backbone(), one, other, name)
+        return said
 
     def forget(self, label: Label) -> str:
         """Remove a class; gives a sentence on what stays."""

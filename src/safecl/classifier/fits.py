@@ -45,27 +45,28 @@ def check_answer(method: Method, classes: int) -> None:
 def check_state(state: State, classes: int, sizes: Mapping[str, int]) -> None:
     """Refuse a state that nothing could be learned from. ``sizes``: random features of the statistics."""
     for added in (added for several in state.records.values() for added in several):
-        _check_rows({name: rows for name, rows in vars(added).items() if isinstance(rows, Tensor)}, "targets", classes)
+        _check_rows(added.table, "targets", classes, least=-1 if added.taken else 0)
     _check_rows(state.kept, "targets", classes)
     _check_rows(state.seen, "classes", classes)
     for name, gram in state.base.items():
         if gram.shape not in ((0, 0), (sizes[name],) * 2):
             raise ValueError(f"the Gram matrix of {name} is {tuple(gram.shape)}")
-    tensors, lengths = _meta(state.tensors), (len(state.kept.get("targets", ())), len(state.seen.get("hashes", ())))
+    tensors, kept, seen = _meta(state.tensors), state.kept, state.seen
     for one in reversed(state.undo):  # nothing is copied
         tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
         if any(list(tensors[name].shape) != shape for name, shape in one.shapes.items()):
             raise ValueError("a tensor was larger before a session than it is now")
-        if one.header["kept"] > lengths[0] or one.header["seen"] > lengths[1]:
+        kept, seen = one.rows_before(kept, seen)
+        if one.header["kept"] > len(kept.get("targets", ())) or one.header["seen"] > len(seen.get("hashes", ())):
             raise ValueError("there were more pictures before a session than there are now")
 
 
-def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int) -> None:
+def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int, least: int = 0) -> None:
     """Refuse rows of pictures that differ in number, or that are of no class."""
     targets = rows[key] if rows else torch.zeros(0, dtype=torch.int64)
     if targets.dtype != torch.int64 or any(len(values) != targets.numel() for values in rows.values()):
         raise ValueError(f"the rows of {', '.join(rows)} differ in number")
-    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+    if len(targets) and not least <= int(targets.min()) <= int(targets.max()) < classes:
         raise ValueError(f"{key} names a class that is not there")
 
 

@@ -17,8 +17,10 @@ from safecl.report import words
 from safecl.report.table import NONE, Table, make_table
 from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
+CORRECTIONS = ("correct", "split", "join")  # steps that change what was learned, and are rolled back like sessions
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
-WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with"}
+WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with",
+        "correct": "corrected", "split": "split", "join": "joined"}  # fmt: skip
 
 
 def step(what: str, name: str, **more: Any) -> dict[str, Any]:
@@ -128,13 +130,13 @@ def as_label(header: Header, old: Label, word: str) -> Label:
     return int(word) if number else word
 
 
-def renamed(header: Header, old: Label, new: Label) -> Header:
-    """The header with another name for a class, also in its past."""
+def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header:
+    """The header with another name for a class, also in its past; ``told``: as a step of its own."""
     old = find(header, old)
     if old == new:
         raise SafeclError(f"The class is called {old!r} already.")
     if new in header["classes"]:
-        raise SafeclError(f"There is a class {new!r} already; two classes cannot become one.")
+        raise SafeclError(f"There is a class {new!r} already; safecl join makes one class of two.")
     check_labels([label for label in header["classes"] if label != old], [new], "the model")
     found = copy.deepcopy(header)
     found["classes"] = _changed(found["classes"], old, new)
@@ -143,8 +145,10 @@ def renamed(header: Header, old: Label, new: Label) -> Header:
         entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
         if entry.get("to") == old:
             entry["to"] = new
-        entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry.get("confused", [])]
-    found["history"].append(step("rename", f"{old} → {new}", to=new))
+        if "confused" in entry:
+            entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry["confused"]]
+    if told:
+        found["history"].append(step("rename", f"{old} → {new}", to=new))
     return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import after, check_labels, check_not_frozen, step
+from safecl.classifier.history import CORRECTIONS, after, check_labels, check_not_frozen, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, set_grams, settled, statistics, tensors_of
 from safecl.errors import SafeclError
@@ -27,18 +27,23 @@ from safecl.methods.method import Method
 def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     """A model that knows what either knows. Its sessions cannot be rolled back."""
     shared = _shared(one, other)
-    mine, more = (
-        [entry["id"] for entry in model.header["history"] if entry["what"] == "learn" and entry["id"] not in shared]
-        for model in (one, other)
-    )
+    mine, more = ([entry for entry in m.header["history"] if entry["id"] not in shared] for m in (one, other))
+    mine, more = ([entry for entry in entries if entry["what"] in ("learn", *CORRECTIONS)] for entries in (mine, more))
     if not more:
         raise SafeclError("The second model has learned nothing that the first one lacks.")
     if not mine:
         raise SafeclError("The first model has learned nothing that the second one lacks; use the second one.")
-    for a, b, sessions in ((one, other, more), (other, one, mine)):
-        before = _before(b, shared, sessions, backbone)
+    corrected = [shared & {name for entry in entries for name in entry.get("touched", ())} for entries in (mine, more)]
+    if all(corrected):
+        raise SafeclError(
+            "Both models have corrected pictures that they began with since they parted, so these would be corrected "
+            "twice; roll that back in one of them, and merge then."
+        )
+    for a, b, entries, twice in ((one, other, more, corrected[1]), (other, one, mine, corrected[0])):
+        before = None if twice else _before(b, shared, [entry["id"] for entry in entries], backbone)
         if before is not None:
-            return _merged(a, b, before, shared, sessions, backbone)
+            learned = [entry["id"] for entry in entries if entry["what"] == "learn"]
+            return _merged(a, b, before, shared, learned, backbone)
     raise SafeclError(
         "Neither model still holds what it has learned since they parted; merge within the sessions that are kept "
         "(--keep), or make them with --memory features and merge before both have forgotten a class or were merged."

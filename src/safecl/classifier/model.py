@@ -19,6 +19,7 @@ from safecl.backbone.load import load_backbone
 from safecl.classifier.fits import check_answer, check_state, fitting
 from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
+from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, Header
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
@@ -65,6 +66,13 @@ class Model:
             with fitting(self.file):
                 self._predicting = State(tensors=self.file.tensors(PREDICT))
         return self._predicting
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """What rolling back the next step must say again."""
+        said: dict[str, Any] = {key: len(self.header[key]) for key in ("classes", "history")}
+        said |= {"kept": len(self.state.kept.get("targets", ())), "seen": len(self.state.seen.get("hashes", ()))}
+        return {**said, "calibration": self.header["calibration"]}
 
     @property
     def classes(self) -> list[Label]:
@@ -153,11 +161,13 @@ class Model:
                 f"{session}/{i}/{part}": value
                 for session, added in state.records.items()
                 for i, one in enumerate(added)
-                for part, value in vars(one).items()
-                if isinstance(value, Tensor)
+                for part, value in one.table.items()
             },
             KEPT: {**state.kept, **{f"seen/{name}": rows for name, rows in state.seen.items()}},
-            **{f"undo_{i}.safetensors": one.tensors for i, one in enumerate(state.undo)},
+            **{
+                f"undo_{i}.safetensors": one.tensors | {f"rows/{name}": rows for name, rows in one.rows.items()}
+                for i, one in enumerate(state.undo)
+            },
         }
         header = {
             **self.header,
@@ -165,7 +175,9 @@ class Model:
             "memory_bytes": sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(learning)),
             "chain": list(state.chain),
             "records": {session: [one.head for one in added] for session, added in state.records.items()},
-            "undo": [{key: value for key, value in vars(one).items() if key != "tensors"} for one in state.undo],
+            "undo": [
+                {key: value for key, value in vars(one).items() if key not in ("tensors", "rows")} for one in state.undo
+            ],
         }
         for tensors in members.values():
             if (bad := not_finite(tensors)) is not None:
@@ -249,19 +261,20 @@ def _read(file: ModelFile) -> State:
     records, kept = file.tensors(RECORDS), file.tensors(KEPT)
     state = State(
         tensors={**file.tensors(PREDICT), **{n: t for n, t in learned.items() if not n.startswith("base/")}},
-        base=_below(learned, "base/"),
+        base=below(learned, "base/"),
         chain=tuple(header["chain"]),
         records={
-            session: [Added(head, **_below(records, f"{session}/{i}/")) for i, head in enumerate(heads)]
+            session: [Added(head, **below(records, f"{session}/{i}/")) for i, head in enumerate(heads)]
             for session, heads in header["records"].items()
         },
-        undo=tuple(Undo(tensors=file.tensors(f"undo_{i}.safetensors"), **one) for i, one in enumerate(header["undo"])),
+        undo=tuple(_undo(file.tensors(f"undo_{i}.safetensors"), one) for i, one in enumerate(header["undo"])),
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
-        seen=_below(kept, "seen/"),
+        seen=below(kept, "seen/"),
     )
     check_state(state, len(header["classes"]), header["statistics"])
     return state
 
 
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def _undo(tensors: dict[str, Tensor], said: Header) -> Undo:
+    rows = below(tensors, "rows/")
+    return Undo(tensors={name: t for name, t in tensors.items() if not name.startswith("rows/")}, rows=rows, **said)

@@ -155,7 +155,21 @@ class Merged(Step):
     what: Literal["merge"]
 
 
-Entry: TypeAlias = Annotated[Learned | Run | Forgot | Renamed | Merged, Field(discriminator="what")]
+class Corrected(Step):
+    what: Literal["correct", "split", "join"]
+    touched: list[Session] = Field(max_length=MAX_STEPS, description="sessions whose pictures it has changed")
+
+
+Entry: TypeAlias = Annotated[Learned | Run | Forgot | Renamed | Merged | Corrected, Field(discriminator="what")]
+
+
+class Rewritten(Part):
+    """What a step of the history said before a correction; classes by their places in the list then."""
+
+    number: Count = Field(description="place in the history")
+    classes: list[tuple[Count, Count]] = Field(max_length=MAX_CLASSES, description="pictures by class")
+    new: list[Count] = Field(max_length=MAX_CLASSES, description="classes that it brought")
+    confused: list[tuple[Count, Count, Count]] = Field(max_length=1000, description="class, answer, pictures")
 
 
 class Before(Part):
@@ -166,6 +180,9 @@ class Before(Part):
     kept: Count = Field(description="pictures whose features were kept")
     seen: Count = Field(description="pictures that were learned")
     calibration: Calibration | None
+    dropped: list[tuple[Count, Class]] = Field([], max_length=MAX_CLASSES, description="place and class that left")
+    names: list[tuple[Count, Class]] = Field([], max_length=MAX_CLASSES, description="place and name it had then")
+    entries: list[Rewritten] = Field([], max_length=MAX_STEPS, description="steps that a correction has rewritten")
 
 
 class Undo(Part):
@@ -208,10 +225,13 @@ class ModelHeader(Part):
     def _fits_together(self) -> "ModelHeader":
         back = [one.session for one in self.undo if one.whole]
         learned = {step.id for step in self.history if step.what == "learn"}
+        corrected = {step.id for step in self.history if isinstance(step, Corrected)}
         wanted = [PREDICT]
         if not self.frozen:
             wanted += [LEARN, RECORDS, KEPT, *(f"undo_{i}.safetensors" for i in range(len(self.undo)))]
-        shorter = [(len(self.classes), one.header.classes) for one in self.undo]
+        dropped = sum(len(one.header.dropped) for one in self.undo)
+        shorter = [(len(self.classes) + dropped, one.header.classes) for one in self.undo]
+        shorter += [(one.header.history, 1 + entry.number) for one in self.undo for entry in one.header.entries]
         shorter += [(len(self.history), one.header.history) for one in self.undo]
         judged = self.calibration and len(self.calibration.classes)
         for fits, reason in (
@@ -221,8 +241,12 @@ class ModelHeader(Part):
             (sorted(wanted) == sorted(self.members), f"members: they must be {', '.join(wanted)}"),
             (not self.frozen or not (self.chain or self.records or self.undo), "undo: a frozen model has none"),
             ({*self.chain} <= {*self.records} and len({*self.chain}) == len(self.chain), "chain: not as in records"),
-            (back == self.chain[len(self.chain) - len(back) :], "undo: its sessions are not the last of the chain"),
-            ({one.session for one in self.undo} <= learned, "undo: a session is not in the history"),
+            (
+                [one for one in back if one in {*self.chain} or one not in corrected]
+                == [one for one in self.chain if one in {*back}],
+                "undo: its sessions are not as in the chain",
+            ),
+            ({one.session for one in self.undo} <= learned | corrected, "undo: a session is not in the history"),
             (all(now >= then for now, then in shorter), "undo: there was more before a session than there is now"),
         ):
             if not fits:

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from safecl.classifier.rows import Table, below, restored
 from safecl.classifier.settings import Memory, ModelSettings
 from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
@@ -26,7 +28,10 @@ REPLAYED = 512  # pictures of sessions that cannot be rolled back whose features
 
 @dataclass(frozen=True)
 class Added:
-    """One addition to a ridge head: features (n, d), float32 or int8 with a scale (n, 1), and targets (n,)."""
+    """One addition to a ridge head: features (n, d), float32 or int8 with a scale (n, 1), and targets (n,).
+
+    Targets of −1: pictures that are taken out of the Gram matrix again.
+    """
 
     head: str
     features: Tensor
@@ -38,10 +43,23 @@ class Added:
         """What the head was given: (n, d)."""
         return self.features if self.scale is None else self.features.float() * self.scale
 
+    @property
+    def taken(self) -> bool:
+        """Whether its pictures are taken out."""
+        return bool((self.targets < 0).any())
+
     def only(self, rows: Tensor) -> "Added":
         """The pictures at ``rows``."""
         scale = None if self.scale is None else self.scale[rows]
         return Added(self.head, self.features[rows], self.targets[rows], scale)
+
+    @property
+    def table(self) -> Table:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def of(self, table: Table) -> "Added":
+        """With other rows."""
+        return replace(self, **table)  # type: ignore[arg-type]
 
     def without(self, index: int) -> "Added":
         """Without the pictures of a class; those after it move up by one."""
@@ -51,9 +69,10 @@ class Added:
 
 @dataclass(frozen=True)
 class Undo:
-    """The state before a session: values that it changed, names that it brought, and what the header said.
+    """The state before a session or a correction: values that it changed, names that it brought, what the header said.
 
-    ``whole``: the session can be rolled back; otherwise there is only what a merge needs.
+    ``whole``: it can be rolled back; otherwise there is only what a merge needs. ``rows``: what a correction has
+    changed in ``kept``, ``seen`` and the records, by "kept/", "seen/" and "records/SESSION/i/".
     """
 
     session: str
@@ -62,6 +81,7 @@ class Undo:
     absent: list[str]
     header: dict[str, Any]
     whole: bool = True
+    rows: dict[str, Tensor] = field(default_factory=dict)
 
     def before(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors before the session, from those after it."""
@@ -69,6 +89,16 @@ class Undo:
         for name, shape in self.shapes.items():
             found[name] = found[name][_block(shape)].clone()
         return found | self.tensors
+
+    def rows_before(self, kept: Table, seen: Table) -> tuple[Table, Table]:
+        """``kept`` and ``seen`` before the session, from those after it."""
+        tables = (("kept", kept, "targets"), ("seen", seen, "classes"))
+        before = [restored(table, column, below(self.rows, f"{key}/")) for key, table, column in tables]
+        kept, seen = (
+            {n: rows[: self.header[key]] for n, rows in table.items()}
+            for (key, *_), table in zip(tables, before, strict=True)
+        )
+        return kept, seen
 
 
 @dataclass(frozen=True)
@@ -162,22 +192,40 @@ def with_added(method: Method, base: Mapping[str, Tensor], added: Sequence[Added
             sums[id(own)].gram = base[name].to(own.sums.device, copy=True)
     for one in added:
         head = heads[one.head]
-        features, targets = one.values.to(head.projection), one.targets.to(head.projection.device)
-        head.accumulate(sums[id(head.statistics)], features, targets)
+        if not head.statistics.kept:  # the features have shaped the choice of β alone
+            continue
+        own, features = sums[id(head.statistics)], one.values.to(head.projection)
+        none = torch.zeros(len(features), dtype=torch.int64, device=features.device)  # classes are of no matter here
+        if not one.taken:
+            head.accumulate(own, features, none)
+            continue
+        gone = Statistics(own.size, features.device)
+        head.accumulate(gone, features, none)
+        own.subtract(gone)
     return {name: sums[id(own)].gram for name, own in statistics(method).items()}
 
 
 def advance(
-    before: State, method: Method, session: str, added: list[Added], settings: ModelSettings, header: dict[str, Any]
+    before: State,
+    method: Method,
+    session: str,
+    added: list[Added],
+    settings: ModelSettings,
+    header: dict[str, Any],
+    rows: dict[str, Tensor] | None = None,
 ) -> State:
-    """The state after a session that ``method`` has just learned. ``header``: what rolling back must say again."""
+    """The state after a session that ``method`` has just learned. ``header``: what rolling back must say again.
+
+    ``rows``: of a correction, whose records and tables ``before`` has already; see ``Undo``.
+    """
     tensors, undo = tensors_of(method), before.undo
     if before.tensors:
         shapes, changed = _difference(before.tensors, tensors)
         absent = [name for name in tensors if name not in before.tensors]
-        undo = (*undo, Undo(session, changed, shapes, absent, header))
-    records = {**before.records, session: added}
-    state = replace(before, tensors=tensors, chain=(*before.chain, session), records=records, undo=undo)
+        undo = (*undo, Undo(session, changed, shapes, absent, header, rows=rows or {}))
+    state = replace(before, tensors=tensors, undo=undo)
+    if added or rows is None:
+        state = replace(state, chain=(*before.chain, session), records={**before.records, session: added})
     return settled(state, method, settings)
 
 
@@ -189,24 +237,35 @@ def settled(state: State, method: Method, settings: ModelSettings) -> State:
     if features:  # for merging it must know what was there before every session
         undo = (*(_for_merging(one, method) for one in state.undo[:older]), *undo)
     back = {one.session for one in undo if one.whole}
-    done = [session for session in state.chain if session not in back]
+    for one in undo:  # pictures that may come back come back where they were
+        back |= {name.split("/")[1] for name, rows in one.rows.items() if name.endswith("/gone/features") and len(rows)}
+    done = list(takewhile(lambda session: session not in back, state.chain))
     base, chain = state.base, state.chain
     count = sum(len(state.records[session][0].targets) for session in done if state.records[session])
-    if done and not 0 < count <= REPLAYED:
+    taken = any(one.taken for session in done for one in state.records[session])
+    if done and (taken or not 0 < count <= REPLAYED):
         base = with_added(method, base, [one for session in done for one in state.records[session]])
         chain = chain[len(done) :]
-    records = {name: added for name, added in state.records.items() if features or name in chain}
+    records = {
+        name: added
+        for name, added in state.records.items()
+        if name in chain or (features and not any(one.taken for one in added))
+    }
     return replace(state, base=base, chain=chain, undo=undo, records=records)
 
 
 def roll_back(state: State) -> tuple[State, dict[str, Any]]:
-    """The state before the last session, to the bit, and what its header said."""
+    """The state before the last session or correction, to the bit, and what its header said."""
     *undo, last = state.undo
     records = {name: added for name, added in state.records.items() if name != last.session}
-    kept = {name: rows[: last.header["kept"]] for name, rows in state.kept.items()}
-    seen = {name: rows[: last.header["seen"]] for name, rows in state.seen.items()}
-    tensors = last.before(state.tensors)
-    return State(tensors, state.base, state.chain[:-1], records, tuple(undo), kept, seen), last.header
+    for name, added in records.items():
+        records[name] = [
+            one.of(restored(one.table, "targets", below(last.rows, f"records/{name}/{i}/")))
+            for i, one in enumerate(added)
+        ]
+    kept, seen = last.rows_before(state.kept, state.seen)
+    chain = tuple(session for session in state.chain if session != last.session)
+    return State(last.before(state.tensors), state.base, chain, records, tuple(undo), kept, seen), last.header
 
 
 def _for_merging(undo: Undo, method: Method) -> Undo:
@@ -216,7 +275,7 @@ def _for_merging(undo: Undo, method: Method) -> Undo:
         names |= {f"{name}.{key}" for key in part.by_difference}
     tensors = {name: tensor for name, tensor in undo.tensors.items() if name in names}
     shapes = {name: shape for name, shape in undo.shapes.items() if name in names}
-    return replace(undo, tensors=tensors, shapes=shapes, whole=False)
+    return replace(undo, tensors=tensors, shapes=shapes, whole=False, rows={})
 
 
 def _block(shape: Sequence[int]) -> tuple[slice, ...]:

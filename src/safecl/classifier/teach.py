@@ -76,7 +76,9 @@ class Fresh:
     pictures: Pictures
     marks: Tensor
     skipped: int  # learned before
-    relabelled: list[tuple[str, Label, Label]]  # of those: picture, class it was learned as, class it has now
+    moved: Pictures  # of those: the ones that have another label now
+    relabelled: list[tuple[str, Label, Label]]  # each of them, the class it was learned as, the class it has now
+    refused: str | None = None  # why these cannot be corrected
 
     def note(self) -> list[str]:
         """A sentence on pictures whose class is another one now."""
@@ -84,10 +86,11 @@ class Fresh:
             return []
         names = naming(f"{where} (learned as {old}, now in {new})" for where, old, new in self.relabelled)
         these = counted(len(self.relabelled), "picture that was", "pictures that were")
+        if self.refused is None:
+            return [f"Corrected {these} learned as another class: {names}. safecl rollback takes that back."]
         return [
-            f"Skipped {these} learned as another class: {names}. A model cannot take single pictures back: roll the "
-            "session back (safecl rollback), or forget the class and learn it again; --again learns them as the new "
-            "class, too."
+            f"Skipped {these} learned as another class: {names}. {self.refused} --again learns them as the new class, "
+            "too."
         ]
 
 
@@ -97,14 +100,18 @@ def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fres
     if model is not None and (seen := model.state.seen):
         for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
             known.setdefault(mark, set()).add(model.header["classes"][c])
-    rows, relabelled = [], []
+    rows, moved = [], []
     for i, mark in enumerate(marks.tolist()):
         if mark not in known:
             rows.append(i)
         elif pictures.labels[i] not in known[mark]:
-            relabelled.append((pictures.where(i), min(known[mark], key=str), pictures.labels[i]))
+            moved.append(i)
+    others, numbers = pictures.subset(moved), marks.tolist()
+    alike = [i for i, mark in enumerate(numbers) if mark in {numbers[j] for j in moved}]
+    check_one_class(pictures.subset(alike), marks[alike])
+    relabelled = [(pictures.where(i), min(known[numbers[i]], key=str), pictures.labels[i]) for i in moved]
     fresh = pictures if len(rows) == len(marks) else pictures.subset(rows)
-    return Fresh(fresh, marks[rows], len(marks) - len(rows), relabelled)
+    return Fresh(fresh, marks[rows], len(marks) - len(rows) - len(moved), others, relabelled)
 
 
 def check_one_class(pictures: Pictures, marks: Tensor) -> None:
@@ -118,6 +125,11 @@ def check_one_class(pictures: Pictures, marks: Tensor) -> None:
             f"The same picture is in two classes: {naming(named)}; delete the wrong one and give the same command "
             "again."
         )
+
+
+def corrected(fresh: Fresh, name: str) -> Lesson:
+    """The lesson of a session that only brought other labels for known pictures."""
+    return Lesson(name, 0, fresh.skipped, {}, [], 0.0, 0, None, None, [], [], fresh.note())
 
 
 def teach(
@@ -149,10 +161,7 @@ def teach(
     with recording(method, settings.memory) as (added, given):
         learn(method, session, fit)
     learned_now, learned_before = Counter(pictures.labels), counts(model.header)
-    said: dict[str, Any] = {key: len(model.header[key]) for key in ("classes", "history")}
-    said |= {"kept": len(before.kept.get("targets", ())), "seen": len(before.seen.get("hashes", ()))}
-    said["calibration"] = model.header["calibration"]
-    state = advance(before, method, identity, added, settings, said)
+    state = advance(before, method, identity, added, settings, model.standing)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
@@ -176,14 +185,19 @@ def _grown(rows: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor
 
 @torch.no_grad()
 def embed(
-    method: Method, pictures: Pictures, indices: Sequence[int], transform: Transform, stop: Callable[[], bool]
+    forward: Callable[[Tensor], dict[str, Tensor]],
+    pictures: Pictures,
+    indices: Sequence[int],
+    transform: Transform,
+    device: torch.device,
+    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Tensor]:
-    """Features (n, d) by network of the plain views at ``indices``, on the CPU."""
+    """Features (n, d) by network that ``forward`` gives of the plain views at ``indices``, on the CPU."""
     parts: dict[str, list[Tensor]] = {}
-    for images in DeviceLoader(pictures, transform, method.backbone.device).plain(indices):
+    for images in DeviceLoader(pictures, transform, device).plain(indices):
         if stop():
             raise Stopped
-        for name, rows in method.embed(images).items():
+        for name, rows in forward(images).items():
             parts.setdefault(name, []).append(rows.float().cpu())
     return {name: torch.cat(rows) for name, rows in parts.items()}
 
@@ -207,7 +221,7 @@ def _look_back(
         computed = {name: given[head] for name, head in method.heads.items()}
         features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in computed.items()}
     else:
-        features = embed(method, views, here.tolist(), transform, stop)
+        features = embed(method.embed, views, here.tolist(), transform, method.backbone.device, stop)
     own, keeping, kept = targets[here], method.to_keep(features), state.kept or {"targets": targets[:0]}
     alike = twins(next(iter(features.values())), own, here, views)
     if not method.leaves_out:
@@ -231,7 +245,11 @@ def _look_back(
         "suspects": suspects(p[recent], every[rest][recent], here[rest[recent] - len(older)], views, method.classes),
         "warnings": alike,
     }
-    more = {name: rows[picked].half() for name, rows in keeping.items()} | {"targets": own[picked]}
+    more = {name: rows[picked].half() for name, rows in keeping.items()}
+    more |= {
+        "targets": own[picked],
+        "hashes": state.seen["hashes"][len(state.seen["hashes"]) - len(targets) :][here][picked],
+    }
     return replace(state, kept=_grown(kept, more)), calibration, told
 
 

@@ -11,6 +11,9 @@ from safecl.lines import counted
 
 def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iterator[str]:
     """What a person wants to know after a session."""
+    if not lesson.pictures:  # only labels were corrected
+        yield from lesson.warnings
+        return
     new = f", {len(lesson.new)} of them new" if len(lesson.new) < len(lesson.classes) else ""
     skipped = f" ({lesson.skipped:,} skipped: learned before)" if lesson.skipped else ""
     yield (

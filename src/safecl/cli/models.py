@@ -248,11 +248,11 @@ def forget(
 
 
 def rollback(model: ModelArgument) -> None:
-    """Take the last session back: the model answers as it did before.
+    """Take the last session or correction back: the model answers as it did before.
 
     Example:  safecl rollback pets.safecl
     """
-    from safecl.classifier.history import check_rollback
+    from safecl.classifier.history import CORRECTIONS, check_rollback
 
     with locked(model) as file:
         header = ModelFile(file).header
@@ -260,10 +260,10 @@ def rollback(model: ModelArgument) -> None:
         from safecl.classifier.classifier import ContinualClassifier
 
         classifier = ContinualClassifier.load(file, device="cpu")
-        last = [entry for entry in classifier.history_ if entry["what"] == "learn"][-1]
+        last = [entry for entry in classifier.history_ if entry["what"] in ("learn", *CORRECTIONS)][-1]
         classifier.rollback()
         classifier.save(file)
-    session = f"{last['name']!r} ({counted(last['pictures'], 'picture')})"
+    session = f"{last['name']!r}" + (f" ({counted(last['pictures'], 'picture')})" if last["what"] == "learn" else "")
     say(f"{model} is as it was before {session}; it knows {counted(len(classifier.classes_), 'class')}.")
 
 

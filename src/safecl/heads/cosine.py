@@ -13,6 +13,7 @@ class CosineHead(nn.Module):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
 
     ``sums`` (C, d) and ``counts`` (C,) are of the features observed, on the unit sphere unless ``unit`` is false.
+    Without ``sums`` in the constructor they only serve to imprint new classes, and are dropped by ``grow``.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "counts")
@@ -20,9 +21,9 @@ class CosineHead(nn.Module):
     sums: Tensor
     counts: Tensor
 
-    def __init__(self, width: int, scale: float = 10.0, unit: bool = True) -> None:
+    def __init__(self, width: int, scale: float = 10.0, unit: bool = True, sums: bool = True) -> None:
         super().__init__()
-        self.unit = unit
+        self.unit, self.summing = unit, sums
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
@@ -69,6 +70,8 @@ class CosineHead(nn.Module):
     def grow(self, rows: Tensor) -> None:
         """Append weight vectors (new, d); the existing ones do not change."""
         self._set(torch.cat([self.weight, rows.to(self.weight)]))
+        if not self.summing:
+            self.sums, self.counts = self.sums[:0], self.counts[:0]
 
     def grow_random(self, count: int, generator: torch.Generator) -> None:
         """Append ``count`` weight vectors drawn from U(±1/√d) with a generator of the CPU."""
@@ -80,6 +83,30 @@ class CosineHead(nn.Module):
         """Remove a class; those after it move up by one."""
         self.sums, self.counts = without(self.sums, index), without(self.counts, index)
         self._set(without(self.weight, index))
+
+    @torch.no_grad()
+    def join(self, one: int, other: int) -> None:
+        """Add up sums and counts; the row becomes the mean of both, unless it is imprinted again."""
+        if not self.classes:
+            return
+        self.weight[one] = (self.weight[one] + self.weight[other]) / 2
+        for sums in (self.sums, self.counts) if self.summing else ():
+            sums[one] += sums[other]
+            sums[other] = 0
+
+    @torch.no_grad()
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Move features (n, d) from the sums of the classes ``old`` to those of ``new``. The rows stay as they are."""
+        if features is None:
+            return
+        fresh = new >= (0 if self.summing else self.classes)
+        if fresh.any():
+            self.observe(features[fresh], new[fresh])
+        if self.summing:
+            seen = features.detach().to(self.sums)
+            seen = F.normalize(seen, dim=1) if self.unit else seen
+            self.sums = self.sums.index_add(0, old, seen, alpha=-1)
+            self.counts = self.counts.index_add(0, old, torch.ones_like(seen[:, 0]), alpha=-1)
 
     @torch.no_grad()
     def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:

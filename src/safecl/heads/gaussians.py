@@ -70,11 +70,32 @@ class ClassMoments(nn.Module, ABC):
             if count <= 0 or place < 0:
                 continue
             spread = now._spread(c)
-            if before is not None and old:  # the update of ``_combine`` the other way round
-                start = before._mean(c).to(mean)
-                mean = start + (mean - start) * ((old + count) / count)
-                spread = spread - before._spread(c) - _between(mean - start, old, count)
+            if before is not None and old:
+                mean, spread = _less(old + count, mean, spread, old, before._mean(c), before._spread(c))
             self._combine(place, count, mean, spread)
+
+    @torch.no_grad()
+    def join(self, one: int, other: int) -> None:
+        """Exactly the moments of both classes' pictures together."""
+        count, mean, spread = int(self.counts[other]), self._mean(other), self._spread(other)
+        self._put(other, -spread)
+        self._combine(one, count, mean, spread)
+        self.counts[other] = 0
+
+    @torch.no_grad()
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Take features (n, d) out of the classes ``old``, and add them to ``new``."""
+        if features is None:
+            return
+        for c in torch.unique(old).tolist():
+            own = precise(features[old == c])
+            mean = own.mean(dim=0)
+            count, spread = int(self.counts[c]) - len(own), self._spread(c)
+            rest, less = _less(count + len(own), self._mean(c), spread, len(own), mean, _scatter(own - mean))
+            self._set_means(c, rest)
+            self._put(c, less - spread)
+            self.counts[c] = count
+        self.add(features[new >= 0], new[new >= 0])
 
     @torch.no_grad()
     def drop_class(self, c: int) -> None:
@@ -93,13 +114,13 @@ class ClassMoments(nn.Module, ABC):
 
     @abstractmethod
     def _put(self, c: int, spread: Tensor) -> None:
-        """Set the packed scatter matrix of a class."""
+        """Add to the packed scatter matrix of a class."""
 
     def _combine(self, c: int, count: int, mean: Tensor, spread: Tensor) -> None:
         """Add ``count`` pictures of class ``c`` with this mean (d,) and scatter matrix."""
         old, before = int(self.counts[c]), self._mean(c)
         apart = mean.to(before) - before
-        self._put(c, self._spread(c) + spread + _between(apart, old, count) if old else spread)
+        self._put(c, spread + _between(apart, old, count) if old else spread)
         self._set_means(c, before + apart * (count / (old + count)))
         self.counts[c] += count
 
@@ -176,7 +197,7 @@ class ClassGaussians(ClassMoments):
         return precise(self.scatter[c])
 
     def _put(self, c: int, spread: Tensor) -> None:
-        self.scatter[c] = spread.to(self.scatter)
+        self.scatter[c] = (self._spread(c) + spread.to(precise(self.scatter))).to(self.scatter)
 
     def _covariances(self, classes: list[int], ridge: float) -> Tensor:
         """Σ_c + ridge · I of these classes: (K, d, d) in float64."""
@@ -243,6 +264,17 @@ def _scatter(rows: Tensor) -> Tensor:
 def _between(apart: Tensor, one: int, other: int) -> Tensor:
     """What two sets of so many pictures, whose means are ``apart`` (d,), have more together than each alone."""
     return _scatter(apart[None] * (one * other / (one + other)) ** 0.5)
+
+
+def _less(
+    count: int, mean: Tensor, spread: Tensor, gone: int, their_mean: Tensor, their_spread: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and scatter matrix of ``count`` pictures without ``gone`` of them: ``_combine`` the other way round."""
+    theirs = their_mean.to(mean)
+    if gone >= count:
+        return torch.zeros_like(mean), spread - their_spread.to(spread)
+    rest = theirs + (mean - theirs) * (count / (count - gone))
+    return rest, spread - their_spread.to(spread) - _between(rest - theirs, gone, count - gone)
 
 
 def _cholesky(matrices: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """A linear map between the features of two networks, fitted on pictures that went through both."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -13,10 +11,9 @@ RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean ei
 JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
 
 
-class LinearMap(nn.Module):
+class LinearMap(protocol.ClassFree, nn.Module):
     """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A."""
 
-    by_difference: ClassVar[tuple[str, ...]] = ()
     matrix: Tensor
     offset: Tensor
 
@@ -28,9 +25,6 @@ class LinearMap(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(N, d) → (N, d)."""
         return torch.addmm(self.offset, features.to(self.matrix), self.matrix)
-
-    def drop_class(self, index: int) -> None:
-        """The map is the same for every class."""
 
     def merge(self, now: "LinearMap", before: "LinearMap", index: Tensor) -> None:
         """Become the map between two: of a tuning between two, about the map between theirs."""

@@ -1,4 +1,4 @@
-"""What every module of a method that has state of its own can do: drop a class, and merge with another model's."""
+"""What every module of a method that has state of its own can do: drop a class, join two, correct labels, merge."""
 
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -18,20 +18,54 @@ class Editable(Protocol):
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one."""
 
+    def join(self, one: int, other: int) -> None:
+        """The pictures of class ``other`` become those of class ``one``; ``other`` is left with none."""
+
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Pictures with ``features`` (n, d) that were learned as classes ``old`` (n,) are ``new``; −1: not learned.
+
+        ``features``: those that were learned, of the network that the module belongs to; None if that is no more.
+        """
+
     def merge(self, now: Any, before: Any, index: Tensor) -> None:
         """Take over what ``now`` has learned since it was ``before``; its class i is class ``index[i]`` here."""
 
 
-class Trained:
-    """State that only training makes: two cannot become one. It holds nothing of a single class, unless overridden."""
+class ClassFree:
+    """State that is the same for every class, such as a tuning: it stays when labels change."""
 
     by_difference: ClassVar[tuple[str, ...]] = ()
 
     def drop_class(self, index: int) -> None:
         """Nothing to remove."""
 
+    def join(self, one: int, other: int) -> None:
+        """Nothing to join."""
+
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Nothing to correct."""
+
+
+class Trained(ClassFree):
+    """State that only training makes, from labels: it cannot be corrected, and two cannot become one."""
+
+    def join(self, one: int, other: int) -> None:
+        raise refusal(self)
+
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        raise refusal(self)
+
     def merge(self, now: Any, before: Any, index: Tensor) -> None:
         raise SafeclError(f"The models cannot be merged: a {type(self).__name__} is trained, and two do not add up.")
+
+
+def refusal(part: object) -> SafeclError:
+    """The sentence on a module that is not made of sums over pictures."""
+    return SafeclError(
+        f"The labels of this model cannot be corrected: its {type(part).__name__} is trained on them, and not a sum "
+        "over pictures from which one could be taken out; roll the session back (safecl rollback), or forget the class "
+        "and teach it again."
+    )
 
 
 def editable_parts(method: nn.Module, handled: tuple[str, ...] = ()) -> dict[str, Editable]:
@@ -46,6 +80,6 @@ def editable_parts(method: nn.Module, handled: tuple[str, ...] = ()) -> dict[str
         if own and not any(name.startswith(f"{part}.") for part in found):
             raise SafeclError(
                 f"{type(method).__name__} can neither forget a class nor be merged: nothing says what happens to "
-                f"{', '.join(own)} then; give {type(module).__name__} the methods drop_class and merge."
+                f"{', '.join(own)} then; give {type(module).__name__} the methods of heads/protocol.py."
             )
     return found

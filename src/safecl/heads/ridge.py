@@ -104,22 +104,35 @@ class RidgeHead(nn.Module):
 
     @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
-        """Add a session's features (N, d) and class indices (N,) to the statistics and to the evidence for β."""
+        """Add a session's features (N, d) and class indices (N,) to the evidence for β, and to statistics if kept."""
         if self.before_add is not None:
             features = self.before_add(features, targets)
-        self.accumulate(self.statistics, features, targets)
-        check_finite(self.statistics.gram.diagonal())
-        self.add_evidence(features, targets)
-
-    @torch.no_grad()
-    def add_evidence(self, features: Tensor, targets: Tensor) -> None:
-        """Add a session's features (N, d) and class indices (N,) to the evidence for β alone."""
+        if self.statistics.kept:
+            self.accumulate(self.statistics, features, targets)
+            check_finite(self.statistics.gram.diagonal())
         if self.watch is not None:
             self.watch(features)
-        order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
-        if len(order) // 5:
-            errors = self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
+        errors = self.evidence(features, targets)
+        if errors is not None:
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
+
+    @torch.no_grad()
+    def evidence(self, features: Tensor, targets: Tensor) -> Tensor | None:
+        """What a session's features (N, d) and class indices (N,) say of every β: (B,); None of too few pictures."""
+        order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
+        if not len(order) // 5:
+            return None
+        return self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
+
+    @torch.no_grad()
+    def correct_evidence(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], latest: bool) -> None:
+        """A session had features and class indices ``before``, and has those ``after``; ``latest``: the last one."""
+        was, now = self.evidence(*before), self.evidence(*after)
+        if self.settings.evidence == "all":
+            for errors, sign in ((was, -1), (now, 1)):
+                self.errors = self.errors if errors is None else self.errors + sign * errors
+        elif latest and now is not None:
+            self.errors = now
 
     @torch.no_grad()
     def solve(self) -> None:
@@ -130,6 +143,17 @@ class RidgeHead(nn.Module):
     def drop_class(self, index: int) -> None:
         """Remove the weights of a class, which depend on no other class; ``statistics`` is a module of its own."""
         self.weight = without(self.weight, index, dim=1)
+
+    def join(self, one: int, other: int) -> None:
+        """The weights follow from the statistics."""
+
+    @torch.no_grad()
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Move features (n, d) from the class sums ``old`` to ``new``; weights, G and evidence are computed after."""
+        for start in range(0, 0 if features is None else len(features), CHUNK):
+            assert features is not None
+            rows = slice(start, start + CHUNK)
+            self.statistics.relabel(self.project(features[rows]), old[rows], new[rows])
 
     @torch.no_grad()
     def merge(self, now: "RidgeHead", before: "RidgeHead", index: Tensor) -> None:

@@ -106,6 +106,32 @@ class Statistics(nn.Module):
         """Remove the sum of a class; those after it move up by one. G, and ``count`` with it, keep its pictures."""
         self.sums = without(self.sums, index, dim=1)
 
+    def join(self, one: int, other: int) -> None:
+        """Add up the sums of two classes; G is that of all."""
+        if self.kept:
+            self.sums[:, one] += self.sums[:, other]
+            self.sums[:, other] = 0
+
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Its head sees to it, by ``relabel``."""
+
+    def relabel(self, projected: Tensor, old: Tensor, new: Tensor) -> None:
+        """Move projected features (n, M) from the sums of the classes ``old`` (n,) to those of ``new``, −1: none.
+
+        G does not know of classes; where pictures were taken out, it follows from the features that are left.
+        """
+        stay = new >= 0
+        missing = max(int(new.max()) + 1 - self.sums.shape[1], 0)
+        self.sums = F.pad(self.sums.to(projected), (0, missing)).index_add(1, old, projected.T, alpha=-1)
+        self.sums.index_add_(1, new[stay], projected[stay].T)
+        self.count = self.count - int((~stay).sum())
+
+    def subtract(self, other: "Statistics") -> None:
+        """Take the G of ``other`` out of this one, in float64: two large sums may differ by little."""
+        for start in range(0, len(other.gram), CHUNK):
+            rows = slice(start, start + CHUNK)
+            self.gram[rows] = (precise(self.gram[rows]) - precise(other.gram[rows])).to(self.gram)
+
     def merge(self, now: "Statistics", before: "Statistics", index: Tensor) -> None:
         """Add what ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none.
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
 from safecl.heads.cosine import CosineHead
+from safecl.heads.gaussians import ClassMoments
 from safecl.heads.linear import LinearHead
-from safecl.heads.protocol import editable_parts
+from safecl.heads.protocol import Editable, editable_parts, refusal
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
@@ -131,6 +132,7 @@ class Method(nn.Module, ABC):
     anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
     heads: ClassVar[Mapping[str, str]] = {}  # key of ``embed``: the ridge head to which a session adds these features
     handles: ClassVar[tuple[str, ...]] = ()  # its own buffers that ``drop_class`` and ``merge`` see to or leave alone
+    moving: ClassVar[tuple[str, ...]] = ()  # of its ``networks``, those that every session goes on tuning
     learning: ClassVar[tuple[str, ...]] = ()  # how names of its state begin that predictions do not need
     settings: MethodSettings
 
@@ -182,6 +184,39 @@ class Method(nn.Module, ABC):
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """By ridge head, the rows in its statistics of learned pictures, where they are not the projected features."""
         return {}
+
+    @property
+    def networks(self) -> Mapping[str, Network]:
+        """Those through which pictures go."""
+        return {}
+
+    @property
+    def reads(self) -> Mapping[str, tuple[str, ...]]:
+        """By module, the ``networks`` whose features, side by side, it has learned: what ``correct`` must give it."""
+        return {}
+
+    @torch.no_grad()
+    def correct(self, features: Mapping[str, Tensor], old: Tensor, new: Tensor) -> None:
+        """Pictures that were learned as classes ``old`` (n,) are ``new``, −1: not learned; ``features`` by module."""
+        for name, part in self.summed().items():
+            part.correct(features.get(name), old, new)
+
+    @torch.no_grad()
+    def join(self, one: int, other: int) -> None:
+        """The pictures of class ``other`` become those of class ``one``."""
+        for part in self.summed().values():
+            part.join(one, other)
+
+    def summed(self) -> Mapping[str, Editable]:
+        """The modules, of a method in which labels can be corrected because all that it has of them are sums."""
+        parts = editable_parts(self, self.handles)
+        for name, part in parts.items():
+            sums = isinstance(part, CosineHead | ClassMoments) and part.classes > 0
+            if (sums or (isinstance(part, RidgeHead) and part.statistics.kept)) and name not in self.reads:
+                raise refusal(part)
+        if self.handles:
+            raise refusal(self)
+        return parts
 
     def drop_class(self, index: int) -> None:
         """Remove the class at ``index`` from every module; those after it move up by one."""
@@ -272,6 +307,10 @@ class TunedMethod(Method):
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.learner = Learner(backbone, self.settings.pet, seed)
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        return {"learner": self.learner}
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         return {"learner": self.learner.features(images)}

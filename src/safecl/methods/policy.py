@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
+from safecl.heads.protocol import ClassFree
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit
@@ -25,11 +26,12 @@ SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
-class Policy(nn.Module):
+class Policy(ClassFree, nn.Module):
     """Three answers. With ``policy.pilot``, ``release`` and ``average`` off, they are the constants of the paper.
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures
-    of later sessions before anything was learned from them, without the slow learner's tuning and with it.
+    of later sessions before anything was learned from them, without the slow learner's tuning and with it. They have
+    decided how was tuned, so they stay when labels are corrected.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("errors",)
@@ -116,9 +118,6 @@ class Policy(nn.Module):
             return 1.0
         self.notes["average"] = share
         return share
-
-    def drop_class(self, index: int) -> None:
-        """The errors are sums over all classes."""
 
     def merge(self, now: "Policy", before: "Policy", index: Tensor) -> None:
         """Add the errors that ``now`` has collected since it was ``before``; the share is that of the first session."""

@@ -32,6 +32,10 @@ class RanPAC(TunedMethod):
         self.ridge.solve()
 
     @property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {"ridge": ("learner",)}
+
+    @property
     def leaves_out(self) -> bool:
         return True
 

@@ -41,6 +41,7 @@ class SAFE(Method):
     anchor = "slow"
     heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
     learning = ("following.",)
+    moving = ("fast",)
     settings: SafeSettings
 
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
@@ -49,7 +50,8 @@ class SAFE(Method):
         grams = 3 if s.answer.aggregation == "concat" else 2
         require_memory(s.ridge.size if s.ridge.project else d, device, d, grams=grams)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
-        self.w_slow, self.w_fast, self.w_ptm = (CosineHead(d, s.scale) for _ in range(3))
+        self.w_slow, self.w_ptm = CosineHead(d, s.scale), CosineHead(d, s.scale)
+        self.w_fast = CosineHead(d, s.scale, sums=False)
         self.w_ptm.requires_grad_(False)
         self.following = Following(d, seed) if s.answer.statistics == "following" else None
         self.ridge_slow = RidgeHead(d, s.ridge, seed, device)
@@ -85,6 +87,7 @@ class SAFE(Method):
             self.w_slow.scale.data.fill_(self.settings.scale)
         self.fast.load_state_dict(self.slow.state_dict())
         self.w_fast.load_state_dict(self.w_slow.state_dict())
+        self.w_fast.grow(self.w_fast.weight[:0])
         return targets, f_slow, f_slow
 
     def learn_fast(self, session: Session, fit: Fit) -> Learned:
@@ -98,7 +101,7 @@ class SAFE(Method):
         lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, f_slow, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
-        self.fast.keep(start, self.policy.kept(len(targets), int(self.w_fast.counts.sum())))
+        self.fast.keep(start, self.policy.kept(len(targets), int(self.w_slow.counts.sum())))
         _, f_fast = fit.features(session, self.fast)
         return targets, f_slow, f_fast
 
@@ -144,11 +147,9 @@ class SAFE(Method):
 
     def add_statistics(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
         """G and W̃ of Eq. (10) for each learner, from its features (N, d) of the session, and the heads from them."""
+        self.ridge_fast.add(f_fast, targets)
         if self.following is None:
-            self.ridge_fast.add(f_fast, targets)
             self.ridge_fast.solve()  # before the slow learner's are added, where both share them
-        else:
-            self.ridge_fast.add_evidence(f_fast, targets)
         if self.joint is not None:
             self.joint.add(concatenate(f_slow, f_fast), targets)
             self.joint.solve()
@@ -164,6 +165,23 @@ class SAFE(Method):
         """φ_slow and φ_fast, which are one network until session 2."""
         f_slow = self.slow.features(images)
         return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.features(images)}
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        return {"slow": self.slow, "fast": self.fast, "backbone": self.backbone}
+
+    @property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {"w_slow": ("slow",), "w_fast": ("fast",), "ridge_slow": ("slow",)}
+        found |= {"w_ptm": ("backbone",)} if self.w_ptm.classes else {}
+        found |= {"ridge_fast": ("fast",)} if self.following is None else {"following.kept": ("slow",)}
+        return found if self.joint is None else {**found, "joint": ("slow", "fast")}
+
+    def correct(self, features: Mapping[str, Tensor], old: Tensor, new: Tensor) -> None:
+        """As every method, and new classes get rows in the cosine heads, as in ``expand``."""
+        super().correct(features, old, new)
+        for head in (self.w_slow, self.w_fast, self.w_ptm):
+            self.grow(head)
 
     @property
     def leaves_out(self) -> bool:
@@ -238,6 +256,10 @@ class SAFE(Method):
     def expand(self, head: CosineHead, features: Tensor, targets: Tensor) -> None:
         """W ∈ R^{d×|Y_1:t−1|} → R^{d×|Y_1:t|}: imprint the classes that ``head`` has no row for yet."""
         head.observe(features, targets)
+        self.grow(head)
+
+    def grow(self, head: CosineHead) -> None:
+        """Rows for classes that were observed and have none yet."""
         rows = head.centroids()[head.classes :]
         head.grow(rows if self.settings.cosine.new_rows == "imprint" else torch.zeros_like(rows))
         if self._imprints(head):

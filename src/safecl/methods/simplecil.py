@@ -28,6 +28,10 @@ class SimpleCIL(Method):
         """A class is the mean of their features side by side."""
         return {"backbone": self.backbone}
 
+    @property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        return {"prototypes": tuple(self.networks)}
+
     def learn(self, session: Session, fit: Fit) -> None:
         targets, *features = fit.features(session, *self.networks.values())
         self.prototypes.observe(torch.cat(features, dim=1), targets)

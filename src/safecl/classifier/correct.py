@@ -1,0 +1,96 @@
+"""Put a model right: pictures get another label or leave, two classes become one. No network is tuned."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from safecl.backbone.backbone import Backbone
+from safecl.classifier.data import hashes
+from safecl.classifier.history import check_labels, check_not_frozen, find, step
+from safecl.classifier.model import Model
+from safecl.classifier.relabel import Change
+from safecl.classifier.teach import embed
+from safecl.errors import SafeclError
+from safecl.lines import counted, naming
+from safecl.methods.method import Method
+from safecl.streams.labels import sorted_classes
+from safecl.streams.pictures.images import Label, Pictures
+
+
+def correct(
+    model: Model, backbone: Backbone, pictures: Pictures, labels: Sequence[Label | None], of: Label | None = None
+) -> tuple[Model, str]:
+    """The model as if ``pictures`` had been learned as ``labels``, None: never; and a sentence on what has changed.
+
+    ``of``: the class that all of them must have been learned as, which is split then.
+    """
+    check_not_frozen(model.header)
+    check_labels(model.classes, _given(labels), "the model")
+    method, seen, marks = model.method(backbone, learning=True), model.state.seen, hashes(pictures).tolist()
+    method.summed()
+    learned = seen["hashes"].tolist() if seen else []
+    known, wanted = set(learned), dict(zip(marks, labels, strict=True))
+    if strange := [pictures.where(i) for i, mark in enumerate(marks) if mark not in known]:
+        raise SafeclError(
+            f"{counted(len(strange), 'picture was', 'pictures were')} never learned by this model: {naming(strange)}; "
+            "only learned pictures can be corrected, and safecl learn teaches it new ones."
+        )
+    classes = [model.classes[c] for c in seen["classes"].tolist()]
+    rows = [row for row, mark in enumerate(learned) if mark in wanted]
+    if of is not None and (others := sorted({str(classes[row]) for row in rows} - {str(of)})):
+        raise SafeclError(f"Some of the pictures were not learned as {of!r} but as {naming(others)}; omit them.")
+    rows = [row for row in rows if classes[row] != wanted[learned[row]]]
+    if not rows:
+        these = "the picture was" if len(wanted) == 1 else f"all {len(wanted)} pictures were"
+        raise SafeclError(f"There is nothing to correct: {these} learned as that already.")
+    now = [wanted[learned[row]] for row in rows]
+    method.register_classes(_given(now))
+    new = torch.tensor([-1 if label is None else method.classes.index(label) for label in now])
+    change = Change(model, method, torch.tensor(rows), new)
+    place = {mark: i for i, mark in enumerate(marks)}
+    change.move(_features(model, method, pictures, [place[learned[row]] for row in rows]))
+    count, to = len({learned[row] for row in rows}), naming(map(str, _given(now)))
+    were = ", ".join(f"{n} as {label}" for label, n in Counter(str(classes[row]) for row in rows).items())
+    told = f"Moved {counted(count, 'picture')} to {to}" if to else f"Removed {counted(count, 'picture')}"
+    made = change.done(
+        step("correct" if of is None else "split", f"{counted(count, 'picture')} → {to or 'none'}", pictures=count)
+    )
+    return made, f"{told}, learned before: {were}.{change.said}"
+
+
+def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label | None = None) -> tuple[Model, str]:
+    """The model as if the pictures of ``other`` had been learned as ``one``, which is then called ``name``."""
+    check_not_frozen(model.header)
+    one, other = find(model.header, one), find(model.header, other)
+    if one == other:
+        raise SafeclError(f"{one!r} cannot be joined with itself; give two classes.")
+    if name == other:
+        one, other = other, one
+    name = one if name is None else name
+    if name != one:
+        check_labels([label for label in model.classes if label not in (one, other)], [name], "the model")
+    method, i, j = model.method(backbone, learning=True), model.classes.index(one), model.classes.index(other)
+    method.join(i, j)
+    rows = (model.state.seen.get("classes", torch.zeros(0)) == j).nonzero()[:, 0]
+    change = Change(model, method, rows, torch.full_like(rows, i), gone=[j])
+    made = change.done(step("join", f"{one} and {other}", pictures=len(rows)), None if name == one else (one, name))
+    return made, f"{one} and {other} are one class now: {name}.{change.said}"
+
+
+@torch.no_grad()
+def _features(model: Model, method: Method, pictures: Pictures, which: Sequence[int]) -> dict[str, Tensor]:
+    """By network, what it gives today for the pictures at ``which``: (n, d)."""
+    names, each = {name for networks in method.reads.values() for name in networks}, sorted(set(which))
+
+    def forward(images: Tensor) -> dict[str, Tensor]:
+        return {name: method.networks[name].features(images) for name in names}
+
+    found = embed(forward, pictures, each, model.transform, method.backbone.device)
+    place = {i: n for n, i in enumerate(each)}
+    return {name: rows[[place[i] for i in which]].to(method.backbone.device) for name, rows in found.items()}
+
+
+def _given(labels: Iterable[Label | None]) -> tuple[Label, ...]:
+    return sorted_classes(label for label in labels if label is not None)

@@ -1,0 +1,93 @@
+"""``safecl correct``, ``split`` and ``join``: what a model was taught wrongly is put right."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from safecl.classifier.store import ModelFile
+from safecl.cli.models import ModelArgument
+from safecl.cli.terminal import say
+from safecl.errors import SafeclError
+from safecl.outputs import locked
+
+if TYPE_CHECKING:
+    from safecl.classifier.classifier import ContinualClassifier
+
+Learned = Annotated[list[Path], typer.Argument(metavar="PICTURE…", help="Learned pictures, or folders of them.")]
+
+
+def correct(
+    model: ModelArgument,
+    pictures: Learned,
+    label: Annotated[str | None, typer.Option(help="Their class; a new one or one that is there.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="As if they had never been learned.")] = False,
+) -> None:
+    """Give pictures that were learned with a wrong label the right one, or remove them. Nothing is trained.
+
+    Example:  safecl correct pets.safecl photos/monday/dog/017.jpg --label cat
+    """
+    if (label is None) is not remove:
+        raise SafeclError("Give --label NAME, or --remove: one of the two.")
+    word = None if label is None else _label(model, label)
+    _change(model, lambda classifier: classifier.correct(_files(pictures), word, remove=remove))
+
+
+def split(
+    model: ModelArgument,
+    old: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")],
+    pictures: Learned,
+    into: Annotated[str, typer.Option(help="The name of the new class.")],
+) -> None:
+    """Make a new class of some pictures of a class. Nothing is trained.
+
+    Example:  safecl split pets.safecl cat photos/tabbies --into tabby
+    """
+    _change(model, lambda classifier: classifier.split(old, _files(pictures), _label(model, into)))
+
+
+def join(
+    model: ModelArgument,
+    one: Annotated[str, typer.Argument(metavar="A", help="A class.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one, which becomes a part of it.")],
+    name: Annotated[str | None, typer.Option("--as", help="The name of both together; A if not given.")] = None,
+) -> None:
+    """Make one class of two. No picture is needed, and nothing is trained.
+
+    Example:  safecl join pets.safecl cat kitten
+    """
+    word = None if name is None else _label(model, name)
+    _change(model, lambda classifier: classifier.join(one, other, word))
+
+
+def _change(model: Path, change: Callable[["ContinualClassifier"], str]) -> None:
+    """Change the model in its file, and say how."""
+    ModelFile(model)  # before anything heavy is imported: what is no model is answered at once
+    from safecl.classifier.classifier import ContinualClassifier
+
+    with locked(model) as file:
+        classifier = ContinualClassifier.load(file, device="cpu")
+        said = change(classifier)
+        classifier.save(file)
+    say(said)
+
+
+def _label(model: Path, word: str) -> str | int:
+    """What a word of the command line means: a class of the model, or a number where all classes are numbers."""
+    classes = ModelFile(model).header["classes"]
+    if all(isinstance(label, int) for label in classes) and word.lstrip("-").isdecimal():
+        return int(word)
+    return word
+
+
+def _files(paths: list[Path]) -> list[str]:
+    from safecl.streams.pictures.find import picture_files
+
+    return [file.path for path in paths for file in picture_files(path)]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """The commands of this file."""
+    for command in (correct, split, join):
+        app.command()(command)

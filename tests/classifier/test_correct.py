@@ -1,0 +1,444 @@
+"""Labels are put right: compared, tensor by tensor, with a model that never had the wrong ones."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.history import counts
+from safecl.engine.fit import Trainer
+from safecl.errors import SafeclError
+from safecl.learner import Learner
+
+New = Callable[..., ContinualClassifier]
+Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
+BETAS = {"method.ridge": {"size": 60, "betas": (0.03, 0.1, 0.3)}}
+TUNING = ("slow.", "fast.", "learner.", "adapted.", "w_fast.", "following.map.", "policy.", "learners.")
+
+
+@pytest.fixture(autouse=True)
+def tuned_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every phase moves the networks in its module, whatever the labels are: so the tuning of two models is the same
+    where labels differ, and what differs else has its cause in the labels."""
+
+    def fit(self: Trainer, name: str, module: torch.nn.Module, *_: Any, **__: Any) -> None:
+        random = torch.Generator().manual_seed(self.session + len(name))
+        for learner in module.modules():
+            for parameter in learner.pet.parameters() if isinstance(learner, Learner) else ():
+                parameter.data += 0.1 * torch.randn(parameter.shape, generator=random)
+
+    monkeypatch.setattr(Trainer, "__call__", fit)
+
+
+def state_of(model: ContinualClassifier, tuned: ContinualClassifier) -> dict[str, torch.Tensor]:
+    """All that its method has, rows and columns of classes in the order of ``classes_``.
+
+    With the map between the learners of ``tuned``: as a tuning, it has its own pictures, and stays.
+    """
+    fitted, size = model._fitted, len(model.classes_)
+    places = [fitted.classes.index(label) for label in model.classes_]
+    method, other = (each._fitted.method(model._backbone(), learning=True) for each in (model, tuned))
+    if getattr(method, "following", None) is not None:
+        method.following.map.load_state_dict(other.following.map.state_dict())
+        method.refresh()
+    found = method.state_dict()
+    for name, value in found.items():
+        if value.ndim and name.endswith((".sums", ".counts", ".means", ".remainders", "weight", "prototypes")):
+            dim = 1 if "statistics" in name or name.startswith(("ridge", "joint")) else 0
+            found[name] = value.index_select(dim, torch.tensor(places)) if value.shape[dim] == size else value
+    return found
+
+
+def check_same(
+    found: ContinualClassifier, wanted: ContinualClassifier, rows: bool = True, evidence: bool = True
+) -> None:
+    """Equal to 1e-5 of the largest value in all that is no tuning; weights, which are solved for, to 1e-3.
+
+    ``rows``: what is kept of single pictures stands in the same order; ``evidence``: also that for β.
+    """
+    ours, theirs = state_of(found, found), state_of(wanted, found)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        if name.startswith(TUNING) or name.endswith("remainders") or (name.endswith(".errors") and not evidence):
+            continue
+        if (
+            name == "ridge_fast.weight"
+            and "ridge_fast.statistics.sums" not in theirs
+            and "following" not in str(theirs.keys())
+        ):
+            continue  # with shared statistics, learning solves it before the slow learner's features are added
+        solved = name.startswith(("ridge", "joint")) and name.endswith("weight")
+        near = 1e-3 if solved else 1e-4 if name.endswith("scatter") else 1e-5
+        assert ours[name].shape == value.shape, name
+        apart = (ours[name].double() - value.double()).abs().max() if value.numel() else 0
+        assert apart <= near * max(float(value.abs().max()), 1e-3) if value.numel() else True, (name, float(apart))
+    a, b = found._fitted, wanted._fitted
+    assert counts(a.header) == counts(b.header)
+    said = [
+        [
+            [entry[key] for key in ("classes", "new", "pictures")]
+            for entry in m.header["history"]
+            if entry["what"] == "learn"
+        ]
+        for m in (a, b)
+    ]
+    assert said[0] == said[1]
+    for key, ours_, theirs_ in (("kept", a.state.kept, b.state.kept), ("seen", a.state.seen, b.state.seen)):
+        assert ours_.keys() == theirs_.keys()
+        for name in ours_ if rows else ():
+            if name in ("targets", "classes"):
+                assert [a.classes[c] for c in ours_[name]] == [b.classes[c] for c in theirs_[name]], key
+            else:
+                assert torch.allclose(ours_[name].double(), theirs_[name].double(), atol=1e-3), (key, name)
+    old, new = ([one for added in s.records.values() for one in added if not one.taken] for s in (a.state, b.state))
+    for one, other in zip(old, new, strict=True) if rows else ():
+        assert torch.allclose(one.values, other.values, atol=1e-5)
+        assert [a.classes[c] for c in one.targets] == [b.classes[c] for c in other.targets]
+    if b.header["calibration"]:
+        assert a.header["calibration"]["pictures"] == b.header["calibration"]["pictures"]
+        if "following.map.matrix" not in a.state.tensors or len(counts(a.header)) < 4:
+            scores = [sorted(s for some in m.header["calibration"]["scores"] for s in some) for m in (a, b)]
+            assert np.allclose(*scores, atol=1e-2)
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "safe": {},
+    "safe stale": {"method.answer.statistics": "stale"},
+    "safe shared": {"method.answer.statistics": "shared"},
+    "safe concat": {"method.answer.statistics": "stale", "method.answer.aggregation": "concat"},
+    "safe ptm": {"method.guide.teacher": "ptm"},
+    "ranpac": {},
+    "ranpac flat": {"method.ridge": {"project": False, "betas": (0.03, 0.1, 0.3)}},
+    "simplecil": {},
+    "aper": {},
+    **{f"safe {kind}": {"method.pet": {"kind": kind}} for kind in ("adapter", "lora", "vpt_deep", "prefix")},
+}
+OFTEN = ["safe-statistics", "safe-features", "ranpac-statistics", "simplecil-statistics", "aper-statistics"]
+CASES = [
+    pytest.param(kind, memory, id=f"{kind}-{memory}", marks=() if f"{kind}-{memory}" in OFTEN else pytest.mark.slow)
+    for kind in METHODS
+    for memory in ("statistics", "features")
+]
+
+
+@pytest.mark.parametrize(("kind", "memory"), CASES)
+def test_correcting_labels_equals_never_having_made_the_mistakes(
+    kind: str, memory: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    """After one session and after three, before and after a file, with pictures that move and that leave."""
+    name, own = kind.partition(" ")[0], METHODS[kind]
+    settings = ({} if name in ("simplecil", "aper") else BETAS) | own
+    if name == "safe":  # how much of a tuning is kept depends on the number of pictures
+        settings = {"method.policy.average": False, **settings}
+    models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
+    images, labels = lesson("abc", 6)
+    wrong = ["b", *labels[1:12], "a", *labels[13:]]
+    models[0].learn(images, wrong)
+    models[1].learn(images, labels)
+    models[0].correct(images[:1], "a")
+    models[0].correct(images[12:13], label="c")
+    check_same(*models)
+    for model in models:
+        model.learn(*lesson("de", seed=1))
+    more, right = lesson("fa", seed=2)
+    models[0].learn(more, ["d", "a", *right[2:]])
+    models[1].learn(more[[*range(1, 5), *range(6, 10)]], right[1:5] + right[6:])
+    models[0].save(tmp_path / "m.safecl")
+    models[0] = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    models[0].correct(more[1:2], "f")
+    models[0].correct(more[[0, 5]], remove=True)
+    check_same(*models)
+
+
+@pytest.mark.parametrize(("memory", "keep"), [("statistics", 0), ("features", 0), ("features", 2)])
+def test_pictures_of_sessions_that_are_part_of_the_gram_matrix_are_corrected(
+    memory: str, keep: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the features of the session are gone, the evidence for β is as it was, and the sentence says so."""
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    models = [new_model("ranpac", memory=memory, keep=keep, settings=BETAS) for _ in range(2)]
+    images, labels = lesson("abc", 6)
+    models[0].learn(images, ["b", *labels[1:]])
+    models[1].learn(images[:-1], labels[:-1])
+    for model in models:
+        model.learn(*lesson("de", seed=1))
+        model.learn(*lesson("f", seed=2))
+    models[0].save(tmp_path / "m.safecl")
+    models[0] = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    assert models[0]._fitted.state.base
+    said = models[0].correct(images[:1], "a")
+    assert ("1 picture as they were" in said) is (memory == "statistics")
+    models[0].correct(images[-1:], remove=True)
+    check_same(*models, evidence=memory == "features")
+    assert keep or not any(one.taken for added in models[0]._fitted.state.records.values() for one in added)
+
+
+def states(model: ContinualClassifier) -> dict[str, torch.Tensor]:
+    fitted = model._fitted
+    state = fitted.state
+    found = fitted.method(model._backbone(), learning=True).state_dict()
+    found |= {f"kept {k}": v for k, v in state.kept.items()} | {f"seen {k}": v for k, v in state.seen.items()}
+    for session, added in state.records.items():
+        found |= {f"{session} {i} {k}": v for i, one in enumerate(added) for k, v in one.table.items()}
+    return found
+
+
+def header(model: ContinualClassifier) -> dict[str, Any]:
+    said = {key: model._fitted.header[key] for key in ("classes", "history", "calibration")}
+    found: dict[str, Any] = json.loads(json.dumps(said))
+    return found
+
+
+@pytest.mark.parametrize("replayed", [0, 512])
+@pytest.mark.parametrize(
+    ("name", "memory"), [("safe", "statistics"), ("ranpac", "features"), ("simplecil", "statistics")]
+)
+def test_a_correction_is_rolled_back_to_the_bit_and_the_sessions_before_it_too(
+    name: str,
+    memory: str,
+    replayed: int,
+    new_model: New,
+    lesson: Lesson,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
+    settings = {} if name == "simplecil" else BETAS
+    model = new_model(name, memory=memory, keep=6, settings=settings)
+    (images, labels), (more, theirs) = lesson("abc"), lesson("dea", seed=1)
+    steps = [
+        lambda: model.learn(images, labels),
+        lambda: model.learn(more, theirs),
+        lambda: model.correct(more[:2], "c"),
+        lambda: model.correct(images[[0, 7]], remove=True),
+        lambda: model.correct(more[5:10], "new"),  # all of e
+        lambda: model.join("a", "c", "ac"),
+        lambda: model.learn(*lesson("g", 3, seed=2)),
+    ]
+    past = []
+    for number, do in enumerate(steps):
+        do()
+        past.append((states(model), header(model)))
+        if number % 2:
+            model.save(tmp_path / f"{number}.safecl")
+            model = ContinualClassifier.load(tmp_path / f"{number}.safecl", device="cpu")
+    assert [e["what"] for e in model.history_] == ["learn"] * 2 + ["correct"] * 3 + ["join", "learn"]
+    assert model.classes_.tolist() == ["ac", "b", "d", "g", "new"]
+    for wanted, said in past[-2::-1]:
+        model.rollback()
+        assert header(model) == said
+        found = states(model)
+        assert found.keys() == wanted.keys()
+        assert not [key for key, value in wanted.items() if not torch.equal(found[key], value)]
+
+
+def test_sessions_that_a_correction_has_changed_are_folded_only_with_it(
+    new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    model, (images, labels) = new_model("ranpac", keep=2), lesson("abc")
+    model.learn(images, labels)
+    model.learn(*lesson("d", seed=1))
+    wanted = states(model)
+    model.correct(images[:1], remove=True)
+    model.learn(*lesson("e", seed=2))
+    model.rollback()
+    model.rollback()
+    assert all(torch.equal(value, wanted[key]) for key, value in states(model).items())
+    model.correct(images[:1], remove=True)
+    for number, classes in enumerate("efg"):
+        model.learn(*lesson(classes, seed=number))
+    assert len(model._fitted.state.chain) == 2 and model._fitted.state.base
+
+
+def test_a_label_may_be_a_new_class_and_a_class_goes_with_its_last_picture(new_model: New, lesson: Lesson) -> None:
+    models = [new_model(settings=BETAS) for _ in range(2)]
+    images, labels = lesson("abc", 5)
+    models[0].learn(images, ["typo" if i == 4 else "a" if i > 9 else label for i, label in enumerate(labels)])
+    models[1].learn(images, labels)
+    assert "No picture is left of typo" in models[0].correct(images[4:5], "a")
+    models[0].correct(images[10:], "c")
+    check_same(*models)
+    assert models[0].classes_.tolist() == list("abc") and models[0].history_[0]["new"] == list("abc")
+    for model in models:
+        model.learn(*lesson("de", seed=1))
+    assert models[0].predict_proba(images).shape == (15, 5)
+    rows = models[0]._fitted.state.tensors["w_fast.weight"]
+    assert len(rows) == 5 and rows.any(dim=1).all()
+
+
+def test_what_cannot_be_corrected_is_refused_in_a_sentence(new_model: New, lesson: Lesson) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("ab", 2)
+    model.learn(images, labels)
+    before = model._fitted
+    cases = {
+        "1 picture was never learned by this model": lambda: model.correct(lesson("c", 1)[0], "a"),
+        "the picture was learned as that already": lambda: model.correct(images[:1], "a"),
+        "differ only in spelling": lambda: model.correct(images[:1], "B"),
+        "begins or ends with a space": lambda: model.correct(images[:1], " x"),
+        "delete its file": lambda: model.correct(images, remove=True),
+        "one of the two": lambda: model.correct(images),
+        "were not learned as 'a' but as b": lambda: model.split("a", images[:3], "c"),
+        "There is a class 'b' already": lambda: model.split("a", images[:1], "b"),
+        "cannot be joined with itself": lambda: model.join("a", "a"),
+        "no class 'z'": lambda: model.join("a", "z"),
+    }
+    for sentence, do in cases.items():
+        with pytest.raises(SafeclError, match=sentence):
+            do()
+    assert model._fitted is before
+
+
+@pytest.mark.parametrize("name", ["slca", "ssiat", "finetune", "joint", "lae", "l2p", "siprompts"])
+def test_methods_that_train_on_labels_refuse_and_name_what_is_trained(
+    name: str, new_model: New, lesson: Lesson
+) -> None:
+    model, (images, labels) = new_model(name), lesson("ab", 3)
+    model.learn(images, labels)
+    for change in (lambda: model.correct(images[:1], "b"), lambda: model.join("a", "b")):
+        with pytest.raises(SafeclError, match=r"its (LinearHead|CosineHead|\w+) is trained on them"):
+            change()
+    with pytest.raises(SafeclError, match=r"nothing new in .*Skipped 1 picture .*trained on them"):
+        model.learn(images[:1], ["b"])
+
+
+def test_a_learner_that_has_moved_on_is_said(new_model: New, lesson: Lesson) -> None:
+    model = new_model(keep=0, settings={"method.answer.statistics": "stale"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safecl.classifier.state.REPLAYED", 0)
+        model.learn(*lesson("abc"))
+        model.learn(*lesson("d", seed=1))
+    with pytest.raises(SafeclError, match="The fast learner has moved on"):
+        model.correct(lesson("abc")[0][:1], "b")
+    model.correct(lesson("d", seed=1)[0][:1], "b")  # of the last session
+
+
+def test_a_corrected_folder_is_learned_as_that(
+    new_model: New, lesson: Lesson, write_folder: Any, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "photos", "abc", 4)
+    right, wrong = (new_model("ranpac", settings=BETAS) for _ in range(2))
+    first, second = sorted((folder / "a").iterdir())[:2]
+    for path in (first, second):
+        path.rename(folder / "b" / path.name)
+    wrong.learn(folder)
+    (folder / "b" / first.name).rename(first)
+    told = wrong.learn(folder)
+    assert told.pictures == 0 and told.skipped == 11 and told.epochs == 0
+    assert "Corrected 1 picture that was learned as another class" in told.warnings[0]
+    assert [entry["what"] for entry in wrong.history_] == ["learn", "correct"]
+    (folder / "b" / second.name).rename(second)
+    right.learn(folder)
+    write_folder(folder, "d", 3, seed=1)
+    told = wrong.learn(folder)
+    assert told.pictures == 3 and told.new == ["d"] and told.skipped == 11 and "Corrected 1" in told.warnings[0]
+    right.learn(folder)
+    check_same(wrong, right, rows=False, evidence=False)  # files in another order
+    assert [entry["what"] for entry in wrong.history_] == ["learn", "correct", "correct", "learn"]
+    images = lesson("ab", 1, seed=7)[0]
+    wrong.learn(images, ["a", "b"])
+    assert "Corrected 2" in wrong.learn(images, ["b", "a"]).warnings[0]
+    with pytest.raises(SafeclError, match="same picture is in two classes"):
+        wrong.learn(images[[0, 0]], ["a", "c"])
+
+
+def test_a_picture_learned_as_several_classes_becomes_one(new_model: New, lesson: Lesson) -> None:
+    models, (images, labels) = [new_model("simplecil") for _ in range(2)], lesson("abc", 4)
+    models[0].learn(images, labels)
+    models[0].learn(images[:1], ["c"], again=True)
+    models[1].learn(images, ["b", *labels[1:]])
+    models[1].learn(images[:1], ["b"], again=True)
+    models[0].correct(images[:1], "b")
+    check_same(*models)
+
+
+@pytest.mark.parametrize("name", ["safe", "ranpac", "simplecil"])
+def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New, lesson: Lesson) -> None:
+    settings = {} if name == "simplecil" else BETAS
+    models, (images, labels) = [new_model(name, settings=settings) for _ in range(2)], lesson("abc", 4)
+    more, theirs = lesson("db", 4, seed=1)
+    for model, one in zip(models, ("b", "a"), strict=True):
+        model.learn(images, [one if label == "b" else label for label in labels])
+        model.learn(more, [one if label == "b" else label for label in theirs])
+    assert "a and b are one class now: a." in models[0].join("a", "b")
+    check_same(*models)
+    models[0].join("c", "a", "ac")
+    assert models[0].classes_.tolist() == ["ac", "d"] and counts(models[0]._fitted.header) == {"ac": 16, "d": 4}
+
+
+def test_a_split_class_is_as_two_from_the_start(new_model: New, lesson: Lesson) -> None:
+    models, (images, labels) = [new_model("ranpac", settings=BETAS) for _ in range(2)], lesson("abc", 4)
+    models[0].learn(images, labels)
+    models[1].learn(images, [*labels[:10], "d", "d"])
+    models[0].split("c", images[10:], "d")
+    check_same(*models)
+    assert models[0].history_[-1]["what"] == "split"
+
+
+@pytest.mark.parametrize("name", ["safe", "simplecil"])
+def test_a_corrected_model_is_merged_forgets_and_freezes_as_any_other(
+    name: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    images, labels = lesson("abc", 4)
+    own, theirs = lesson("d", 4, seed=1), lesson("e", 4, seed=2)
+    merged = []
+    for wrong in (True, False):
+        base = new_model(name)
+        base.learn(images, labels)
+        one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+        one.learn(own[0], ["a", *own[1][1:]] if wrong else own[1])
+        other.learn(theirs[0], ["b", *theirs[1][1:]] if wrong else theirs[1])
+        if wrong:
+            one.correct(own[0][:1], "d")
+            other.correct(theirs[0][:1], "e")
+        merged.append((one.merged(other), one, other))
+    both, wanted = merged[0][0], merged[1][0]
+    check_same(both, wanted, rows=False)
+    one, other = merged[0][1:]
+    one.correct(images[:1], "b")
+    assert counts(one.merged(other)._fitted.header)["b"] == 5 == counts(other.merged(one)._fitted.header)["b"]
+    other.correct(images[:1], "b")
+    with pytest.raises(SafeclError, match="corrected twice"):
+        one.merged(other)
+    for model in (both, wanted):
+        model.forget("a")
+    check_same(both, wanted, rows=False)
+    one.save(tmp_path / "f.safecl", frozen=True)
+    frozen = ContinualClassifier.load(tmp_path / "f.safecl", device="cpu")
+    assert np.array_equal(frozen.predict_proba(images), one.predict_proba(images))
+    for change in (lambda: frozen.correct(images[:1], "a"), lambda: frozen.join("a", "b")):
+        with pytest.raises(SafeclError, match="frozen"):
+            change()
+
+
+def test_a_renamed_class_keeps_its_name_when_a_correction_is_rolled_back(new_model: New, lesson: Lesson) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("abc", 3)
+    model.learn(images, labels)
+    model.correct(images[:3], "b")  # a goes
+    model.rename("b", "bee")
+    model.rename("c", "a")
+    with pytest.raises(SafeclError, match="has the name now that a class had before"):
+        model.rollback()
+    model.rename("a", "sea")
+    model.rollback()
+    assert model.classes_.tolist() == ["a", "bee", "sea"]
+    assert counts(model._fitted.header) == {"a": 3, "bee": 3, "sea": 3}
+    assert model.history_[0]["new"] == ["a", "bee", "sea"]
+
+
+def test_pictures_beyond_those_that_are_kept_to_calibrate_by_are_kept_where_there_are_few(
+    new_model: New, lesson: Lesson
+) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("ab", 24)
+    model.learn(images, labels)
+    assert len(model._fitted.state.kept["targets"]) == 40
+    model.correct(images[22:24], "c")
+    kept = model._fitted.state.kept
+    assert kept["targets"].tolist().count(2) == 2 and len({len(rows) for rows in kept.values()}) == 1
+    model.rollback()
+    assert len(model._fitted.state.kept["targets"]) == 40
