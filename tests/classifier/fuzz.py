@@ -199,7 +199,7 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
             began = time.monotonic()
             signal.alarm(SECONDS)
             try:
-                outcome = ask(path, first, images, wanted, labels, other)
+                outcome = ask(path, first, images, wanted, labels, other, mutated.sealed)
             except SafeclError as error:
                 outcome = "refused"
                 sentences[" ".join(str(error).replace(str(path), "FILE").split()[:7])] += 1
@@ -223,8 +223,10 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
             "sentences": sentences.most_common(40)}  # fmt: skip
 
 
-def ask(path: Path, first: Any, images: np.ndarray, wanted: np.ndarray, labels: list[Any], other: bool) -> str:
-    """Predict, then read all that learning needs."""
+def ask(
+    path: Path, first: Any, images: np.ndarray, wanted: np.ndarray, labels: list[Any], other: bool, sealed: bool
+) -> str:
+    """Predict, then read all that learning needs; it is used where it may be other than it was."""
     model = ContinualClassifier.load(path, device="cpu")
     model._loaded = first._loaded
     p, names = model.predict_proba(images), model.classes_.tolist()
@@ -235,7 +237,8 @@ def ask(path: Path, first: Any, images: np.ndarray, wanted: np.ndarray, labels: 
         return "another answer"
     if not model._fitted.header["frozen"]:
         _ = model._fitted.state
-        model._fitted.method(model._backbone(), learning=True)
+        if sealed:
+            model._fitted.method(model._backbone(), learning=True)
     return "the same answer" if same else "another model"
 
 
