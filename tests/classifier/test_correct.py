@@ -118,7 +118,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "aper": {},
     **{f"safe {kind}": {"method.pet": {"kind": kind}} for kind in ("adapter", "lora", "vpt_deep", "prefix")},
 }
-OFTEN = ["safe-statistics", "safe-features", "ranpac-statistics", "simplecil-statistics", "aper-statistics"]
+OFTEN = ["safe-statistics", "ranpac-features", "simplecil-statistics", "aper-statistics"]
 CASES = [
     pytest.param(kind, memory, id=f"{kind}-{memory}", marks=() if f"{kind}-{memory}" in OFTEN else pytest.mark.slow)
     for kind in METHODS
@@ -194,10 +194,14 @@ def header(model: ContinualClassifier) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("replayed", [0, 512])
-@pytest.mark.parametrize(
-    ("name", "memory"), [("safe", "statistics"), ("ranpac", "features"), ("simplecil", "statistics")]
-)
+ROLLED = [
+    ("safe", "statistics", 512), ("ranpac", "features", 0), ("simplecil", "statistics", 512),
+    pytest.param("safe", "statistics", 0, marks=pytest.mark.slow),
+    pytest.param("ranpac", "features", 512, marks=pytest.mark.slow),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "memory", "replayed"), ROLLED)
 def test_a_correction_is_rolled_back_to_the_bit_and_the_sessions_before_it_too(
     name: str,
     memory: str,
