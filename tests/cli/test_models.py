@@ -218,10 +218,11 @@ def test_the_usual_way(
     code, said, _ = say("learn", "two", "--model", model, "-q", "--device", "cpu")
     assert code == 0 and "knows 6 now" in said
     assert [entry.name for entry in tmp_path.iterdir()] == ["pets.safecl"]  # no lock, no work, no part
-    code, said, _ = say("predict", "two", "one/a", "--model", model, "-f", "jsonl", "--explain")
+    code, said, _ = say("predict", "two", "one/a", "--model", model, "-f", "jsonl", "--explain", str(tmp_path / "maps"))
     rows = [json.loads(line) for line in said.splitlines()]
     assert code == 0 and len(rows) == 15 and rows[0]["picture"] == "two/e/000.png"
     assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
+    assert len(list((tmp_path / "maps").glob("*.png"))) == 15 and (tmp_path / "maps/index.html").is_file()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one/a/000.png\r\n\nunreadable/y/000.png")))
     code, said, error = say("predict", "-", "--model", model, "--format", "csv")
     assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (not a picture)" in error
@@ -372,8 +373,10 @@ def test_an_unknown_picture_has_no_percentage_that_could_be_read_as_how_sure(
     assert all("%" in line for line in said.splitlines() if line not in unknown)
 
 
-def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
-    code, said, _ = say("predict", "one/a/000.png", "nowhere", "--model", "m.safecl", "-f", "csv", "--explain")
+def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:
+    words = ("-f", "csv", "--explain", str(tmp_path / "maps"))
+    code, said, error = say("predict", "one/a/000.png", "nowhere", "--model", "m.safecl", *words)
+    assert str(tmp_path / "maps/index.html") in error and (tmp_path / "maps/000.png.png").is_file()
     head, row, bad = (line.split(",") for line in said.splitlines())
     assert code == 2 and len(head) == len(row) == len(bad) == 11
     found = dict(zip(head, row, strict=True))

@@ -71,3 +71,43 @@ def test_sort_refuses_what_it_cannot_do(say: Say, tmp_path: Path) -> None:
     assert code == 2 and "give another folder as --out" in error
     code, _, error = say("sort", "m.safecl", "nowhere", "--out", str(tmp_path))
     assert code == 2 and "nowhere" in error and list(tmp_path.iterdir()) == []
+
+
+def test_queue_lists_what_to_label_and_omits_what_was_learned(say: Say, place: Path, tmp_path: Path) -> None:
+    code, said, error = say("queue", "m.safecl", "new", "-n", "5", "-f", "jsonl")
+    rows = [json.loads(line) for line in said.splitlines()]
+    assert code == 2 and "1 file or folder could not be answered: new/broken.png (not a picture)" in error
+    assert "Omitted 1 picture that the model has learned." in error and len(rows) == 5
+    assert rows[0].keys() == {"picture", "label", "probability", "unknown"}
+    _, table, _ = say("queue", "m.safecl", "new", "-n", "5")
+    _, lines, _ = say("queue", "m.safecl", "new", "-n", "5", "--format", "csv")
+    assert [line.split(",")[0] for line in lines.splitlines()[1:]] == [row["picture"] for row in rows]
+    assert all(row["picture"] in line for row, line in zip(rows, table.splitlines(), strict=True))
+    from safecl.classifier.classifier import ContinualClassifier
+
+    readable = [path for path in sorted((place / "new").rglob("*.png")) if path.name != "broken.png"]
+    found = ContinualClassifier.load(place / "m.safecl", device="cpu").queue(readable, 5)
+    assert [str(Path(one.where).relative_to(place)) for one in found] == [row["picture"] for row in rows]
+
+
+def test_queue_writes_numbered_links_and_a_page(say: Say, place: Path, tmp_path: Path) -> None:
+    links, page = tmp_path / "next", tmp_path / "next.html"
+    _, said, error = say(
+        "queue", "m.safecl", "new", "-n", "12", "--links", str(links), "--page", str(page), "-f", "jsonl"
+    )
+    pictures = [json.loads(line)["picture"] for line in said.splitlines()]
+    assert str(page) in error
+    names = sorted(path.name for path in links.iterdir())
+    assert names == [f"{rank:02} {Path(name).name}" for rank, name in enumerate(pictures, start=1)]
+    assert [(links / name).resolve() for name in names] == [(place / name).resolve() for name in pictures]
+    html = page.read_text()
+    assert html.count('src="data:image/jpeg;base64,') == 12 and "12. " in html
+    code, _, error = say("queue", "m.safecl", "new", "--links", str(links))
+    assert code == 2 and "give a new or empty folder" in error
+
+
+def test_a_frozen_model_has_a_queue_and_one_of_learned_pictures_is_empty(say: Say) -> None:
+    code, said, _ = say("queue", "frozen.safecl", "one", "-n", "3")
+    assert code == 0 and len(said.splitlines()) == 3
+    code, said, error = say("queue", "m.safecl", "one")
+    assert code == 0 and said == "" and "Omitted 24 pictures that the model has learned." in error

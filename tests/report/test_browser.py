@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from markupsafe import Markup
+from PIL import Image
 
 from safecl.report import panels
+from safecl.report.gallery import Card, thumbnail
 from safecl.report.page import write_page
 from safecl.report.table import make_table
 from safecl.report.templates import Tile, render, write
@@ -107,11 +109,20 @@ TARGET = {
 }  # fmt: skip
 
 
+_DRAWN = thumbnail(Image.new("RGB", (300, 100), (90, 120, 200)), 240)
+LOOK = Card([(_DRAWN, "a.jpg"), (_DRAWN, "What speaks for it")], "x" * 60, ["folder/" * 20])
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(
-    ("template", "values"), [("model.html", MODEL), ("reproduction.html", {"about": "small", "targets": [TARGET]})]
+    ("template", "values"),
+    [
+        ("model.html", MODEL),
+        ("reproduction.html", {"about": "small", "targets": [TARGET]}),
+        ("pictures.html", {"subject": "What it looked at", "about": "Some words.", "cards": [LOOK, LOOK]}),
+    ],
 )
-def test_pages_of_models_and_reproductions_are_like_those_of_runs(
+def test_pages_of_models_reproductions_and_pictures_are_like_those_of_runs(
     tab: Page, tmp_path: Path, template: str, values: dict[str, Any], dark: bool
 ) -> None:
     tab.open(write(tmp_path / "page.html", render(template, title="A page", **values)), 390, dark=dark)

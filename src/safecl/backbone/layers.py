@@ -1,6 +1,9 @@
 """Layers of a frozen ViT that compute what timm's and torch's compute, in less time."""
 
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +25,41 @@ def use_layers(vit: VisionTransformer) -> None:
                 setattr(owner, name, Gelu())
             elif isinstance(child, nn.LayerNorm) and child.bias is not None and len(child.normalized_shape) == 1:
                 setattr(owner, name, Norm(child))
+
+
+class Watched(NamedTuple):
+    """One forward pass: by block, the values (N, L, heads, head_dim) that its attention reads of the tokens.
+
+    ``first``: the position of the first patch among the tokens.
+    """
+
+    values: list[Tensor]
+    first: int
+    grid: tuple[int, int]
+
+
+_watched: ContextVar[list[Watched] | None] = ContextVar("watched", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[Watched]]:
+    """The forward passes of this thread meanwhile; gradients can be taken of what is watched."""
+    found: list[Watched] = []
+    before = _watched.set(found)
+    try:
+        with torch.enable_grad():
+            yield found
+    finally:
+        _watched.reset(before)
+
+
+def begin_pass(tokens: Tensor, first: int, grid: tuple[int, int]) -> Tensor:
+    """The ``tokens`` (N, L, d) of a forward pass; with a gradient if somebody watches."""
+    watched = _watched.get()
+    if watched is None:
+        return tokens
+    watched.append(Watched([], first, grid))
+    return tokens.detach().requires_grad_()
 
 
 Prefix: TypeAlias = tuple[Tensor, Tensor]  # keys and values: (N, P, d) each, or (P, d) for all pictures
@@ -54,6 +92,8 @@ class Attention(nn.Module):
         """Tokens (N, L, d) → (N, queries, d): the first ``queries``, or all, attend to ``prefix`` and all L."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, self.head_dim)).unbind(2)
         q, k = self.q_norm(q[:, :queries]), self.k_norm(k)
+        if (watched := _watched.get()) is not None:
+            watched[-1].values.append(v)
         if prefix is not None:
             if attn_mask is not None or is_causal:
                 raise ValueError("attention takes a mask or a prefix, not both")

@@ -10,7 +10,7 @@ from timm.layers.patch_embed import PatchEmbed
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from safecl.backbone.layers import Attention, Prefix
+from safecl.backbone.layers import Attention, Prefix, begin_pass
 from safecl.errors import SafeclError
 
 
@@ -55,7 +55,8 @@ def _tokens(
             raise ValueError(f"a prefix for block {i} of a network with the blocks 0 to {last}")
     if not 1 <= count <= x.shape[1]:
         raise ValueError(f"{count} tokens of {x.shape[1]}")
-    x = vit.norm_pre(x)
+    first = vit.num_prefix_tokens + (0 if prompts is None else prompts.shape[-2])
+    x = begin_pass(vit.norm_pre(x), first, vit.patch_embed.grid_size)
     for i, block in enumerate(vit.blocks):
         x = block_tokens(block, x, count if i == last else None, prefixes.get(i))
     y: Tensor = vit.norm(x)

@@ -39,6 +39,7 @@ from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.sources.arrays import plain_label
 
 if TYPE_CHECKING:
+    from safecl.classifier.queue import Queued
     from safecl.classifier.teach import Lesson
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
@@ -210,6 +211,27 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
         """For each picture the answer, the opinion of each output, and their weights."""
         return list(self.answers(pictures, unknown=unknown))
+
+    def heat_map(self, picture: Any, label: Label | None = None) -> np.ndarray:
+        """How much each pixel of one picture speaks for a class, or for the answer: (H, W) in [0, 1].
+
+        The picture is upright, as its EXIF data say; what is cut off before the model looks at it is 0.
+        """
+        from safecl.classifier.explain import heat_map
+
+        now, given = self._snapshot(), unlabelled(picture)
+        if len(given) != 1:
+            raise SafeclError(f"A heat map is made of one picture; {len(given)} were given.")
+        index = None if label is None else now.model.classes.index(find(now.model.header, label))
+        return heat_map(now.method, now.model.transform, given.decode(0), index).numpy()
+
+    def queue(self, pictures: Any, count: int = 20, *, unknown: float = 0.05) -> list["Queued"]:
+        """The pictures to label next: unsure or unknown ones, different from each other; learned ones are omitted."""
+        from safecl.classifier.queue import Looking
+
+        looking = Looking(self._snapshot(), unknown)
+        looking.look(unlabelled(pictures))
+        return looking.first(count)
 
     def score(self, X: Any, y: Sequence[Any] | None = None) -> float:
         """The share of pictures classified correctly; pictures of classes that were not learned count as wrong."""

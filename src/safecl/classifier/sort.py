@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from safecl.errors import SafeclError
+from safecl.report.templates import make_folder
 from safecl.runtime.answer import Answer
 from safecl.streams.labels import Label
 from safecl.streams.pictures.find import File, printable, scan
@@ -83,7 +84,7 @@ def folder_names(classes: Sequence[Label]) -> dict[Label, str]:
     """A folder for each class, by the order in which they were learned; two that a file system may mix up differ."""
     taken, found = {UNKNOWN}, {}
     for label in classes:
-        name = next(one for one in _numbered(safe_name(str(label))) if one.casefold() not in taken)
+        name = next(one for one in numbered(safe_name(str(label))) if one.casefold() not in taken)
         taken.add(name.casefold())
         found[label] = name
     return found
@@ -96,12 +97,19 @@ def safe_name(text: str) -> str:
     return f"{kept}_" if not kept or kept.split(".")[0].upper() in DEVICES else kept
 
 
+def new_folder(path: Path) -> Path:
+    """Make a folder, which must be new or empty: what is written there does not mix with other files."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise SafeclError(f"{printable(path)} is there already; give a new or empty folder.")
+    return make_folder(path)
+
+
 def put(source: str, folder: Path, how: How, name: str | None = None) -> str:
     """Copy, link or move a file into ``folder`` under its own name, or a ``name``, numbered where that is taken."""
     stem, ending = os.path.splitext(name or os.path.basename(source))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in _numbered(stem):
+        for one in numbered(stem):
             target = os.path.join(folder, one + ending)
             with contextlib.suppress(FileExistsError):
                 _put(source, target, how)
@@ -146,7 +154,7 @@ def _hard_link(source: str, target: str) -> bool:
     return True
 
 
-def _numbered(name: str) -> Iterator[str]:
+def numbered(name: str) -> Iterator[str]:
     """name, name-2, name-3, …"""
     return (name if i == 1 else f"{name}-{i}" for i in count(1))
 

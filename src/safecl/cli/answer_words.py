@@ -3,10 +3,11 @@
 import csv
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
@@ -17,6 +18,7 @@ from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 CHUNK = 256  # pictures that are classified at a time
+T = TypeVar("T")
 
 
 class Answering(Protocol):
@@ -30,32 +32,52 @@ class Answering(Protocol):
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
 
 
-def predict_all(words: list[str], model: Answering, path: Path, unknown: float, form: str, explain: bool) -> int:
-    """Print an answer for every picture as soon as it is known; gives the exit code."""
+def predict_all(
+    words: list[str],
+    model: Answering,
+    path: Path,
+    unknown: float,
+    form: str,
+    explain: Callable[[File, Answer], None] | None,
+) -> int:
+    """Print an answer for every picture as soon as it is known; gives the exit code.
+
+    ``explain``: is called with every answer, and what each learner says is printed.
+    """
     if len(model.classes_) == 1:
         say(f"Note: {one_class(str(path), model.classes_[0])}", err=True)
     if few := model.cannot_tell(unknown):
         say(f"Note: {path} {few}", err=True)
-    learners = model.outputs[:-1] if explain else ()
+    tell, bad = printer(form, model.outputs[:-1] if explain else ()), list[str]()
+    for file, answer in answered(model, _files(words), unknown, explain is not None):
+        name = printable(file.path)
+        if isinstance(answer, str):
+            bad.append(f"{name} ({answer})")
+        elif explain is not None:
+            explain(file, answer)
+        tell(file.path, answer)
+    return tell_bad(bad)
+
+
+def printer(form: str, learners: Sequence[str] = ()) -> Callable[[str, Answer | str], None]:
+    """What prints the answer to the picture at a path, or why there is none; ``learners``: with columns in CSV."""
     more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
     heads = ["picture", "label", "probability", "unknown", "error", *more]
     table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     if form == "csv":
         table.writeheader()
-    bad: list[str] = []
-    for file, answer in answered(model, _files(words), unknown, explain):
-        name = printable(file.path)
-        if isinstance(answer, str):
-            bad.append(f"{name} ({answer})")
+
+    def tell(path: str, answer: Answer | str) -> None:
         if form == "csv":
-            row = _csv_row(name, answer, learners)
+            row = _csv_row(printable(path), answer, learners)
             table.writerow({head: csv_cell(shown(str(value))) for head, value in row.items()})
             sys.stdout.flush()
         elif form == "jsonl":
-            print_json(_json_line(as_text(file.path), answer))
+            print_json(_json_line(as_text(path), answer))
         else:
-            print_line("\n".join(_table_lines(name, answer)))
-    return tell_bad(bad)
+            print_line("\n".join(_table_lines(printable(path), answer)))
+
+    return tell
 
 
 def tell_bad(bad: Sequence[str]) -> int:
@@ -70,11 +92,11 @@ def answered(
     model: Answering, files: Iterable[File | None], unknown: float, explain: bool
 ) -> Iterator[tuple[File, Answer | str]]:
     """Each file with its answer, or why there is none. At None the files so far are answered at once."""
-    chunk: list[File] = []
+    chunk, ask = list[File](), partial(model.answers, unknown=unknown, detail=explain)
     for file in chain(files, [None]):
         chunk += [] if file is None else [file]
         if chunk and (file is None or len(chunk) == CHUNK):
-            yield from zip(chunk, _answers(model, chunk, unknown, explain), strict=True)
+            yield from zip(chunk, asked(chunk, ask), strict=True)
             chunk = []
 
 
@@ -100,25 +122,24 @@ def _listed(stream: Any) -> Iterator[File | None]:
         yield File.at(os.fsdecode(rest))
 
 
-def _answers(model: Answering, files: list[File], unknown: float, explain: bool) -> Iterator[Answer | str]:
-    """The answer to each picture, or why there is none."""
-    answers: dict[int, Answer | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
+def asked(files: Sequence[File], ask: Callable[[list[File]], Iterable[T]]) -> list[T | str]:
+    """What ``ask`` gives for each file, or why it cannot be read."""
+    answers: dict[int, T | str] = {i: file.problem for i, file in enumerate(files) if file.problem}
 
-    def ask() -> None:
+    def ask_good() -> None:
         good = [i for i in range(len(files)) if i not in answers]
-        found = model.answers([files[i] for i in good], unknown=unknown, detail=explain) if good else ()
-        answers.update(zip(good, list(found), strict=True))
+        answers.update(zip(good, list(ask([files[i] for i in good])) if good else (), strict=True))
 
     try:
-        ask()
+        ask_good()
     except SafeclError:  # one of them cannot be decoded
         for i, file in enumerate(files):
             try:
                 decode(file.read(), printable(file.path))
             except SafeclError as error:
                 answers.setdefault(i, error.reason if isinstance(error, UnreadableError) else str(error))
-        ask()
-    return (answers[i] for i in range(len(files)))
+        ask_good()
+    return [answers[i] for i in range(len(files))]
 
 
 def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:

@@ -76,7 +76,10 @@ def predict(
     model: ModelOption,
     unknown: Unknown = 0.05,
     form: Annotated[Literal["table", "jsonl", "csv"], typer.Option("--format", "-f", help="Of the answers.")] = "table",
-    explain: Annotated[bool, typer.Option("--explain", help="Also what each learner says.")] = False,
+    explain: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new folder for heat maps; also says what each learner answers."),
+    ] = None,
     device: Device = "auto",
 ) -> int:
     """Say what is on pictures: of files, of folders, or, with -, of each line of standard input as soon as it is there.
@@ -88,11 +91,21 @@ def predict(
     from safecl.cli.answer_words import predict_all
 
     if model.suffix.lower() == ".onnx":
-        return predict_all(files, safecl.load(model, device=device), model, unknown, form, explain)
+        if explain is not None:
+            raise SafeclError(f"{model} is exported and has no heat maps; give the model that it was made from.")
+        return predict_all(files, safecl.load(model, device=device), model, unknown, form, None)
     ModelFile(model)
     from safecl.classifier.answers import Snapshot
 
-    return predict_all(files, Snapshot.open(model, device), model, unknown, form, explain)
+    now = Snapshot.open(model, device)
+    if explain is None:
+        return predict_all(files, now, model, unknown, form, None)
+    from safecl.classifier.explain import Explanations
+
+    maps = Explanations(explain, now, model.name)
+    code = predict_all(files, now, model, unknown, form, maps.add)
+    say(str(maps.finish()), err=True)
+    return code
 
 
 def evaluate(

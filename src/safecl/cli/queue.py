@@ -1,17 +1,73 @@
 """``safecl queue`` and ``sort``: which pictures to label next, and pictures in folders by answer."""
 
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import Device, ModelArgument, Unknown
-from safecl.cli.terminal import make_console, say
+from safecl.cli.models import Device, ModelArgument, Page, Unknown
+from safecl.cli.terminal import Force, check_page, make_console, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
 
 Pictures = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of pictures.")]
+
+
+def queue(
+    model: ModelArgument,
+    folder: Pictures,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many pictures.")] = 20,
+    form: Annotated[Literal["table", "jsonl", "csv"], typer.Option("--format", "-f", help="Of the list.")] = "table",
+    links: Annotated[Path | None, typer.Option(metavar="DIR", help="A new folder for numbered links to them.")] = None,
+    page: Page = None,
+    force: Force = False,
+    unknown: Unknown = 0.05,
+    device: Device = "auto",
+) -> int:
+    """Say which pictures of a folder to label next: unsure or unknown ones, different from each other.
+
+    Pictures that the model has learned are omitted.
+    Example:  safecl queue pets.safecl new/ --page next.html   or   safecl queue pets.safecl new/ -n 50 --links next
+    """
+    ModelFile(model)
+    check_page(page, force)
+    from safecl.classifier.answers import Snapshot
+    from safecl.classifier.data import unlabelled
+    from safecl.classifier.queue import Looking, write_links, write_page
+    from safecl.classifier.sort import new_folder
+    from safecl.cli.answer_words import CHUNK, asked, printer, tell_bad
+    from safecl.streams.pictures.find import File, picture_files, printable
+
+    if links is not None:
+        new_folder(links)
+    looking, bad = Looking(Snapshot.open(model, device), unknown), []
+
+    seen: list[File] = []
+
+    def look(files: list[File]) -> list[None]:
+        looking.look(unlabelled(files))
+        seen.extend(files)
+        return [None] * len(files)
+
+    files = picture_files(folder)
+    while chunk := list(islice(files, CHUNK)):
+        reasons = zip(chunk, asked(chunk, look), strict=True)
+        bad += [f"{printable(file.path)} ({reason})" for file, reason in reasons if reason is not None]
+    first = looking.first(count)
+    tell, chosen = printer(form), [seen[one.index] for one in first]
+    for file, one in zip(chosen, first, strict=True):
+        tell(file.path, one.answer)
+    if links is not None:
+        write_links(chosen, links)
+    if page is not None:
+        write_page(first, chosen, page, model.name, force)
+    if looking.learned:
+        say(f"Omitted {counted(looking.learned, 'picture')} that the model has learned.", err=True)
+    for written in filter(None, (links, page)):
+        say(str(written), err=True)
+    return tell_bad(bad)
 
 
 def sort(
@@ -56,4 +112,5 @@ def sort(
 
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
-    app.command()(sort)
+    for command in (queue, sort):
+        app.command()(command)

@@ -25,6 +25,13 @@ class Answer:
     score: float  # how known the picture looks; unknown if below ``threshold``
     threshold: float | None  # of pictures with this answer; −∞ where none may be called unknown
 
+    @property
+    def told(self) -> str:
+        """In a few words; an unknown picture has no percentage, which would be among the known classes."""
+        if self.unknown:
+            return f"unknown (most similar: {self.label})"
+        return f"{self.label}" if self.probability is None else f"{self.label} {100 * self.probability:.0f} %"
+
 
 def make_answers(
     classes: Sequence[Label],
