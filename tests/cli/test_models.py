@@ -383,6 +383,49 @@ def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]
     assert found["slow"] in "abcd" and 0 < float(found["fast_probability"]) <= 1 and float(found["slow_weight"]) == 0.5
 
 
+def test_the_command_answers_as_python_does_at_its_rate(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
+    from safecl import ContinualClassifier
+
+    model, files = ContinualClassifier.load("m.safecl", device="cpu"), sorted(map(str, (place / "two").rglob("*.png")))
+    for words, rate in (((), 0.05), (("--unknown", "0.2"), 0.2), (("--unknown", "0"), None)):
+        _, said, _ = say("predict", *files, "--model", "m.safecl", "-f", "jsonl", *words)
+        lines = [json.loads(line) for line in said.splitlines()]
+        assert [None if line["unknown"] else line["label"] for line in lines] == list(
+            model.predict(files, unknown=rate)
+        )
+        found = [(a.label, a.unknown) for a in model.answers(files, unknown=rate)]
+        assert [(line["label"], line["unknown"]) for line in lines] == found
+        p = model.predict_proba(files).max(axis=1)
+        assert [line["probability"] for line in lines] == pytest.approx(p, abs=1e-6)
+
+
+def test_what_cannot_be_told_has_no_number_in_any_format(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    model = str(tmp_path / "m.safecl")
+    folder = write_folder(tmp_path / "photos", ["a", "b", "c"], 3, seed=4)
+    (folder / "single").mkdir()
+    next((folder / "c").iterdir()).rename(folder / "single/000.png")
+    code, said, _ = say("learn", str(folder), "--model", model, *MAKE)
+    assert code == 0 and "One with a single picture is left out of the accuracy." in said
+    assert re.search(r"Leave-one-out accuracy \d+ % \(new pictures: \d+–\d+ %\), the mean over all classes", said)
+    picture = str(place / "one/a/000.png")
+    for form, shown in (
+        ("table", r"^\w+ +–  /"),
+        ("jsonl", '"probability": null, "unknown": null'),
+        ("csv", ",[abc],,,$"),
+    ):
+        code, said, error = say("predict", picture, "--model", model, "-f", form)
+        assert code == 0 and re.search(shown, said, re.MULTILINE), said
+        assert "has 8 pictures to judge itself by, too few to say how sure an answer is and whether" in error
+    _, said, _ = say("eval", str(folder), "--model", model)
+    assert "Accuracy" in said and "Calibration error" not in said and "called unknown" not in said
+    _, said, _ = say("inspect", model)
+    assert "one picture only: single" in said and re.search("a .* of 3 +[0-9]+–[0-9]+ %", said)
+    _, _, error = say("predict", picture, "--model", "m.safecl", "--unknown", "0.01")
+    assert "has 20 pictures to judge itself by, too few to say whether a picture is unknown at a rate of 0.01." in error
+
+
 def test_a_model_of_one_class_says_what_it_can_answer(
     say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, write_folder: Callable[..., Path]
 ) -> None:
