@@ -31,6 +31,7 @@ from safecl.streams.pictures.load import batches
 if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
 
+LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
 
@@ -76,6 +77,19 @@ class Snapshot(NamedTuple):
         for logits in asked(self.method.all_logits, self.method, self.model.transform, pictures):
             yield logits, logits[self.method.outputs[-1]]
 
+    def scored(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
+        """As ``logits``, and how known each picture looks."""
+        method, main = self.method, self.method.outputs[-1]
+
+        def ask(images: Tensor) -> dict[str, Tensor]:
+            features = method.embed(images)
+            likeness = method.likeness(features)
+            return method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
+
+        for found in asked(ask, method, self.model.transform, pictures):
+            likeness = found.pop(LIKENESS, None)
+            yield found, found[main], unknown_score(found[main], likeness, self.calibration)
+
     def features(self, pictures: Pictures) -> Iterator[Tensor]:
         """Features (n, d) of a batch at a time, on the CPU: of every network that answers, side by side."""
         for found in asked(self.method.embed, self.method, self.model.transform, pictures):
@@ -83,9 +97,9 @@ class Snapshot(NamedTuple):
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
-        parts, limits = self.logits(unlabelled(pictures)), self.limits(unknown)
+        parts, limits = self.scored(unlabelled(pictures)), self.limits(unknown)
         return chain.from_iterable(
-            answers_of(self.method, logits, self.calibration, limits, detail) for logits, _ in parts
+            answers_of(self.method, logits, scores, self.calibration, limits, detail) for logits, _, scores in parts
         )
 
 
@@ -111,14 +125,18 @@ def asked(
 
 
 def answers_of(
-    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: np.ndarray, detail: bool
+    method: Method,
+    logits: Mapping[str, Tensor],
+    scores: Tensor,
+    calibration: dict[str, Any] | None,
+    limits: np.ndarray,
+    detail: bool,
 ) -> Iterator[Answer]:
     """The answers to a batch. ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions."""
     said = method.outputs if detail else method.outputs[-1:]
     p = {name: probabilities(logits[name], calibration).numpy() for name in said}
-    score = unknown_score(logits[said[-1]]).double().numpy()
     weights = {name: rows.numpy() for name, rows in method.weights(logits).items()} if detail else None
-    return make_answers(method.classes, p, score, limits, is_calibrated(calibration), weights)
+    return make_answers(method.classes, p, scores.double().numpy(), limits, is_calibrated(calibration), weights)
 
 
 def as_array(labels: Sequence[Label]) -> np.ndarray:

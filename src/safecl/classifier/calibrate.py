@@ -25,7 +25,8 @@ KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
 MIN_CALIBRATING = 19  # pictures from which a temperature is fitted, and by which 5 % can be called unknown
 BINS = 15  # of the expected calibration error
-EPS, PRIOR = 1e-6, 4.0  # probabilities are this far from 0 and 1; strength of the prior of ``fit_trust``
+EPS = 1e-6  # that probabilities are away from 0 and 1, at least
+SLOPE_PRIOR, OFFSET_PRIOR = 25.0, 4.0  # of ``fit_trust``: 1 / variance
 
 
 def chosen(targets: Tensor, each: int = KEPT_PER_CLASS) -> Tensor:
@@ -49,20 +50,25 @@ def can_be_left_out(targets: Tensor, learned: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def left_out_logits(method: Method, features: Mapping[str, Tensor], targets: Tensor, halves: bool = False) -> Tensor:
-    """The method's answer (n, C) to features (n, d) by network of pictures it has learned, left out.
+def left_out_answers(
+    method: Method, features: Mapping[str, Tensor], targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """(logits (n, C), logits with half of the pictures, likeness (n,)) of pictures that were learned, left out.
 
-    One picture of every class at a time; or, with ``halves``, every other one of each class.
+    ``features`` (n, d) by network. One picture of every class is left out at a time; then every other one of each.
     """
-    device = method.backbone.device
+    device, main = method.backbone.device, method.outputs[-1]
     targets, here = targets.to(device), {name: rows.to(device).float() for name, rows in features.items()}
     # A picture that was learned again is left out with its twins, by the group of the first; float16 as it is kept.
     alike = torch.unique(next(iter(here.values())).half().float(), dim=0, return_inverse=True)[1]
     places = torch.arange(len(alike), device=device)
     first = torch.zeros_like(places).scatter_reduce(0, alike, places, "amin", include_self=False)[alike]
-    groups = one_of_each(targets)[first]
-    with leaving_out(method, targets, groups % 2 if halves else groups, method.included(here)):
-        return method.answer(here)[method.outputs[-1]].float().cpu()
+    groups, included = one_of_each(targets)[first], method.included(here)
+    with leaving_out(method, targets, groups, included):
+        logits, likeness = method.answer(here)[main].float().cpu(), method.likeness(here)
+    with leaving_out(method, targets, groups % 2, included):
+        halved = method.answer(here)[main].float().cpu()
+    return logits, halved, None if likeness is None else likeness.float().cpu()
 
 
 def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
@@ -77,16 +83,15 @@ def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, T
         return None
     rows = can_be_left_out(kept["targets"], seen["classes"])
     rows = rows[some(len(rows))]
-    features, targets = recalled(method, kept, rows), kept["targets"][rows]
-    logits, halved = (left_out_logits(method, features, targets, halves) for halves in (False, True))
-    return calibrate(logits, halved, targets, seen["classes"].bincount(minlength=len(method.classes)))
+    targets = kept["targets"][rows]
+    logits, halved, likeness = left_out_answers(method, recalled(method, kept, rows), targets)
+    return calibrate(targets, logits, halved, likeness)
 
 
-def calibrate(logits: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) -> dict[str, Any] | None:
+def calibrate(targets: Tensor, logits: Tensor, halved: Tensor, likeness: Tensor | None = None) -> dict[str, Any] | None:
     """What calibrates a model, and how good it is, fit for JSON; None without pictures.
 
-    From logits (n, C) of pictures of classes (n,) that were left out, one of each class or half of them (``halved``) at
-    a time; ``learned`` (C,): all pictures of each class.
+    From classes (n,) of pictures, and what ``left_out_answers`` gives of them.
     """
     if not len(targets):
         return None
@@ -98,34 +103,23 @@ def calibrate(logits: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) 
         found["slope"], found["offset"] = fit_trust(sure, correct)
         sure = probabilities(logits, found).amax(dim=1)
         found |= {"error": expected_error(sure, correct), "bins": reliability(sure, correct)}
-    scores = [float(f"{score:.6g}") for score in unknown_score(logits).tolist()]
-    by_answer: list[list[float]] = [[] for _ in range(logits.shape[1])]
-    for answer, score in sorted(zip(answers.tolist(), scores, strict=True)):
-        by_answer[answer].append(score)
-    accuracy, effective, classes = estimate(correct, halved.argmax(dim=1) == targets, targets, learned)
-    own = {"accuracy": accuracy, "interval": interval(accuracy, effective), "classes": classes, "scores": by_answer}
-    return {**found, "pictures": len(targets), **own}
+    found["scales"] = None if likeness is None else [_scale(logits.amax(dim=1)), _scale(likeness)]
+    scores: list[list[float]] = [[] for _ in range(logits.shape[1])]
+    for answer, score in sorted(zip(answers.tolist(), unknown_score(logits, likeness, found).tolist(), strict=True)):
+        scores[answer].append(float(f"{score:.6g}"))
+    columns = (torch.ones_like(correct), correct, halved.argmax(dim=1) == targets)
+    classes = torch.stack([targets.bincount(rows.double(), logits.shape[1]) for rows in columns], dim=1)
+    judged = classes[classes[:, 0] > 0]
+    accuracy = float((judged[:, 1] / judged[:, 0]).mean())
+    pictures = len(judged) ** 2 / float((1 / judged[:, 0]).sum())  # that would tell it as precisely
+    own = {"accuracy": accuracy, "interval": interval(accuracy, pictures), "classes": classes.long().tolist()}
+    return {**found, **own, "scores": scores, "pictures": len(targets)}
 
 
-def estimate(correct: Tensor, halved: Tensor, targets: Tensor, learned: Tensor) -> tuple[float, float, list[list[int]]]:
-    """(accuracy on new pictures, how many pictures would tell it as precisely, by class: judged, correct, ``halved``).
-
-    The mean over classes that were judged. A picture that is left out is answered by a head with a picture less of its
-    class. What the last picture brings, if the error falls like 1/m with the number m of pictures, is told by the
-    answers of a head that lacks half of those judged: it is added.
-    """
-    ones = torch.ones(len(targets))
-    judged, right, half = (
-        torch.zeros(len(learned)).index_add(0, targets, rows * ones) for rows in (ones, correct, halved)
-    )
-    some = judged > 0
-    n, total = judged[some].double(), learned[some].double()
-    one, many = total - 1, total - (n / 2).clamp(min=1)  # pictures of the class that are left
-    share = torch.where(many < one, (1 / one - 1 / total) / (1 / many - 1 / one), 0.0)
-    mean, fewer = right[some] / n, half[some] / n
-    accuracy = float((mean + share * (mean - fewer)).mean().clamp(0, 1))
-    effective = len(n) ** 2 / float((1 / n).sum())
-    return accuracy, effective, torch.stack([judged, right, half], dim=1).long().tolist()
+def _scale(values: Tensor) -> list[float]:
+    """[mean, standard deviation], not 0."""
+    spread = float(values.double().std()) if len(values) > 1 else 0.0
+    return [float(f"{value:.6g}") for value in (float(values.double().mean()), spread or 1.0)]
 
 
 def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tensor:
@@ -157,17 +151,25 @@ def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
 
     def loss(line: Any) -> float:
         a, b = map(float, line)
-        return float(F.binary_cross_entropy_with_logits(a * x + b, y, reduction="sum")) + PRIOR / 2 * (
-            (a - 1) ** 2 + b**2
+        return (
+            float(F.binary_cross_entropy_with_logits(a * x + b, y, reduction="sum"))
+            + (SLOPE_PRIOR * (a - 1) ** 2 + OFFSET_PRIOR * b**2) / 2
         )
 
     a, b = minimize(loss, (1.0, 0.0)).x.tolist()
     return (a, b) if a > 0 else (1.0, 0.0)
 
 
-def unknown_score(logits: Tensor) -> Tensor:
-    """How known a picture looks: the largest logit. (N, C) → (N,)."""
-    return logits.amax(dim=1)
+def unknown_score(logits: Tensor, likeness: Tensor | None, calibration: Mapping[str, Any] | None) -> Tensor:
+    """How known a picture looks: little where its largest logit or its likeness is small. (N, C), (N,) → (N,).
+
+    Each in standard deviations from its mean over known pictures, and of both a smooth minimum.
+    """
+    largest = logits.amax(dim=1)
+    if likeness is None or not calibration or calibration["scales"] is None:
+        return largest
+    (middle, spread), (usual, wide) = calibration["scales"]
+    return -torch.logaddexp((middle - largest) / spread, (usual - likeness) / wide)
 
 
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:

@@ -16,7 +16,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Snapshot, as_array
-from safecl.classifier.calibrate import probabilities, unknown_score
+from safecl.classifier.calibrate import probabilities
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, find, renamed, sessions
 from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
@@ -182,9 +182,9 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         if np.isnan(limits).any():
             raise SafeclError(f"The model {now.cannot_tell(unknown)} Give a larger share, or omit it.")
         strange = [np.zeros(0, dtype=bool)]
-        for _, main in now.logits(unlabelled(pictures)):
+        for _, main, scores in now.scored(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
-            strange.append(unknown_score(main).double().numpy() < limits[found[-1]])
+            strange.append(scores.double().numpy() < limits[found[-1]])
         answers: np.ndarray = classes[np.concatenate(found)]
         if unknown is not None:
             answers = answers.astype(object)

@@ -145,10 +145,11 @@ class Network(nn.Module):
 
     def forward(self, prepared: Tensor) -> tuple[Tensor, ...]:
         """uint8 (N, 3, size, size) → probabilities (N, C), score (N,), unknown (N,), and opinions and their weights."""
-        found = self.method.all_logits(prepared.float() / 255)
+        features = self.method.embed(prepared.float() / 255)
+        found = self.method.answer(features)
         logits = torch.stack([found[name].float() for name in (*self.outputs[-1:], *self.outputs[:-1])])
         p = probabilities(logits.flatten(0, 1), self.calibration).reshape(logits.shape)
-        score = unknown_score(logits[0])
+        score = unknown_score(logits[0], self.method.likeness(features), self.calibration)
         weights = self._weights(found)
         return p[0], score, score.double() < self.limits[p[0].argmax(dim=1)], *p[1:].unbind(), *weights.values()
 

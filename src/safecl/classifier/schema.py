@@ -95,6 +95,9 @@ class Calibration(Part):
     classes: list[tuple[Count, Count, Count]] = Field(
         max_length=MAX_CLASSES, description="of each class: pictures left out, correct ones, and with half as many"
     )
+    scales: tuple[tuple[Number, Number], tuple[Number, Number]] | None = Field(
+        description="mean and standard deviation of the largest logit and of the likeness; null: the logit is the score"
+    )
     scores: list[list[Number]] = Field(
         max_length=MAX_CLASSES, description="of each answer: how known its pictures look, in ascending order"
     )

@@ -22,7 +22,7 @@ from safecl.classifier.calibrate import (
     calibrate,
     can_be_left_out,
     chosen,
-    left_out_logits,
+    left_out_answers,
     probabilities,
     recalled,
     some,
@@ -234,9 +234,9 @@ def _look_back(
     picked, rest = chosen(own), can_be_left_out(every, state.seen["classes"])
     judged = torch.isin(rest, torch.cat([torch.arange(len(older)), len(older) + picked]))
     left = {name: rows[rest] for name, rows in features.items()}
-    logits, halved = (left_out_logits(method, left, every[rest], halves) for halves in (False, True))
-    learned = state.seen["classes"].bincount(minlength=len(method.classes))
-    calibration = calibrate(logits[judged], halved[judged], every[rest][judged], learned)
+    logits, halved, likeness = left_out_answers(method, left, every[rest])
+    like = None if likeness is None else likeness[judged]
+    calibration = calibrate(every[rest][judged], logits[judged], halved[judged], like)
     p, recent = probabilities(logits, calibration), rest >= len(older)
     told = {
         "accuracy": calibration and calibration["accuracy"],

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from safecl.heads.beta_selection import leave_one_out_errors
 from safecl.heads.cosine import CosineHead
+from safecl.heads.nearest import NearestMean
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 
@@ -28,9 +29,11 @@ def leaving_out(
     ``targets`` (N,): class indices; ``groups`` (N,): numbers of groups; ``included``: by the name of a ridge head, the
     rows (N, M) that its statistics have of these pictures, where these are not the projected features that it is asked
     about. Exact for ridge heads, given β and the rows. Cosine heads whose weights are centroids leave out the
-    pictures of a group from their own class alone. Other heads answer as usual.
+    pictures of a group from their own class alone. A ``NearestMean`` leaves out each picture, and takes others of its
+    class in the group for the same one. Other heads answer as usual.
     """
-    heads = {name: head for name, head in module.named_modules() if isinstance(head, RidgeHead | CosineHead)}
+    kinds = RidgeHead | CosineHead | NearestMean
+    heads = {name: head for name, head in module.named_modules() if isinstance(head, kinds)}
     try:
         for name, head in heads.items():
             head.left_out = targets, groups, (included or {}).get(name)

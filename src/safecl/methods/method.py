@@ -168,6 +168,10 @@ class Method(nn.Module, ABC):
         """How much each of the ``logits`` counts in the method's own answer, (N,); empty where nothing is weighed."""
         return {}
 
+    def likeness(self, features: Mapping[str, Tensor]) -> Tensor | None:
+        """How much pictures with these features look like those learned, beside their logits: (N,); None: not known."""
+        return None
+
     @property
     def leaves_out(self) -> bool:
         """Whether its answers to pictures of all sessions can be given as if these had not been learned."""

@@ -13,6 +13,7 @@ from safecl import losses
 from safecl.backbone.backbone import Backbone
 from safecl.heads.aggregate import aggregate, concatenate, weights
 from safecl.heads.cosine import CosineHead
+from safecl.heads.nearest import NearestMean
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
 from safecl.learner import Learner
@@ -54,6 +55,7 @@ class SAFE(Method):
         self.w_fast = CosineHead(d, s.scale, sums=False)
         self.w_ptm.requires_grad_(False)
         self.following = Following(d, seed) if s.answer.statistics == "following" else None
+        self.nearest = None if self.following is None else NearestMean(d)
         self.ridge_slow = RidgeHead(d, s.ridge, seed, device)
         self.ridge_fast = RidgeHead(d, s.ridge, seed, device, kept=self.following is None)
         if s.answer.statistics == "shared":
@@ -155,8 +157,9 @@ class SAFE(Method):
             self.joint.solve()
         self.ridge_slow.add(f_slow, targets)
         self.ridge_slow.solve()
-        if self.following is not None:
+        if self.following is not None and self.nearest is not None:
             self.following.kept.add(f_slow, targets)
+            self.nearest.follow(self.following.kept)
             if self.sessions:
                 self.following.map.fit(f_slow, f_fast, targets)
                 self.following.follow(self.ridge_slow, self.ridge_fast)
@@ -220,6 +223,12 @@ class SAFE(Method):
             safe = fast if self.sessions == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
+    def likeness(self, features: Mapping[str, Tensor]) -> Tensor | None:
+        """Less, the further the slow learner's features are from the nearest class mean."""
+        if self.nearest is None or "slow" not in self.outputs:  # where the fast one is asked alone
+            return None
+        return -self.nearest(features["slow"])
+
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11); after session 1 the two are one network."""
         if self.settings.answer.aggregation != "entropy":
@@ -229,10 +238,12 @@ class SAFE(Method):
 
     def refresh(self) -> None:
         self.ridge_slow.solve()
-        if self.following is None:
+        if self.following is None or self.nearest is None:
             super().refresh()
-        elif self.sessions > 1:
-            self.following.follow(self.ridge_slow, self.ridge_fast)
+        else:
+            self.nearest.follow(self.following.kept)
+            if self.sessions > 1:
+                self.following.follow(self.ridge_slow, self.ridge_fast)
         self.w_ptm.imprint()
         if self._imprints(self.w_slow):
             self.w_slow.imprint()

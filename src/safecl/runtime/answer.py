@@ -11,6 +11,8 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.labels import Label
 
+MIN_BELOW = 2  # pictures with an answer that its own threshold would call unknown; else it is that of all
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -95,7 +97,9 @@ def thresholds(calibration: Mapping[str, Any] | None, rate: float | None, classe
         return np.full(classes, -math.inf)
     scores = calibration["scores"] if calibration else [[]] * classes
     common = quantile(sorted(score for own in scores for score in own), rate)
-    return np.array([common if math.isnan(own := quantile(part, rate)) else own for part in scores], dtype=np.float64)
+    enough = [rate * (len(own) + 1) >= MIN_BELOW for own in scores]
+    limits = [quantile(own, rate) if many else common for own, many in zip(scores, enough, strict=True)]
+    return np.array(limits, dtype=np.float64)
 
 
 def quantile(scores: Sequence[float], rate: float) -> float:

@@ -1,0 +1,91 @@
+"""How far features lie from the nearest class mean, in units of how far those of a class lie apart."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from safecl.heads.gaussians import SharedGaussians
+from safecl.heads.tensors import precise, take_shapes, without
+
+MIN_SPREAD = 1e-6  # of the mean variance, that every direction has at least
+
+
+class NearestMean(nn.Module):
+    """min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), from Gaussians of the classes with one covariance.
+
+    The covariance is drawn to a multiple of the identity as far as few pictures ask for (oracle approximating
+    shrinkage: Chen, Wiesel, Eldar and Hero, 2010). Kept are the whitened means, so that Σ is not needed.
+    """
+
+    by_difference: ClassVar[tuple[str, ...]] = ()
+    means: Tensor
+    counts: Tensor
+    centre: Tensor
+    whitening: Tensor
+    shrinkage: Tensor
+    freedom: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
+        self.register_buffer("means", torch.zeros(0, width))
+        self.register_buffer("counts", torch.zeros(0))
+        self.register_buffer("centre", torch.zeros(width))
+        self.register_buffer("whitening", torch.eye(width))
+        self.register_buffer("shrinkage", torch.zeros(()))
+        self.register_buffer("freedom", torch.ones(()))  # pictures less classes
+
+    @torch.no_grad()
+    def follow(self, gaussians: SharedGaussians) -> None:
+        """Take over the means and the covariance."""
+        covariance, n, d = precise(gaussians.covariance()), gaussians.freedom, gaussians.width
+        unit, square = covariance.trace() / d, covariance.square().sum()
+        beyond = ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=torch.finfo(torch.float32).tiny)
+        shrinkage = (((1 - 2 / d) * square + (d * unit) ** 2) / beyond).clamp(0, 1)
+        spread = ((shrinkage + MIN_SPREAD) * unit).clamp(min=torch.finfo(torch.float32).tiny)
+        factor = torch.linalg.cholesky((1 - shrinkage) * covariance + spread * torch.eye(d).to(covariance))
+        whitening = torch.linalg.solve_triangular(factor, torch.eye(d).to(covariance), upper=False).T
+        centre = precise(gaussians.means).mean(dim=0)
+        self.means = ((precise(gaussians.means) - centre) @ whitening).to(self.means)
+        self.counts, self.centre = gaussians.counts.to(self.counts), centre.to(self.centre)
+        self.whitening, self.shrinkage = whitening.to(self.whitening), shrinkage.to(self.shrinkage)
+        self.freedom = torch.full_like(self.freedom, n)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, d) → (N,)."""
+        x = (features.to(self.means) - self.centre) @ self.whitening
+        distances = x.square().sum(dim=1, keepdim=True) - 2 * x @ self.means.T + self.means.square().sum(dim=1)
+        if self.left_out is not None:
+            distances = self._without_itself(x, distances, *self.left_out)
+        found: Tensor = distances.amin(dim=1)
+        return found
+
+    def _without_itself(self, x: Tensor, distances: Tensor, targets: Tensor, groups: Tensor, _: Any) -> Tensor:
+        """``distances`` (N, C) of whitened features x (N, d) as if each had not been learned, with those equal to it.
+
+        Of n pictures of a class, r at distance u from the mean leave: the mean is then at distance u n / (n − r), and
+        the covariance has lost u uᵀ n r / (n − r) of its sum. Its inverse follows by Sherman and Morrison.
+        """
+        n = self.counts[targets]
+        r = ((groups[:, None] == groups) & (targets[:, None] == targets)).sum(dim=1).to(n)  # equal: see ``leaving_out``
+        u = x - self.means[targets]
+        square, left = u.square().sum(dim=1), (n - r).clamp(min=1)
+        lost = (1 - self.shrinkage) / self.freedom * n * r / left
+        rest = (1 - lost * square).clamp(min=MIN_SPREAD)
+        along = (x * u).sum(dim=1, keepdim=True) - u @ self.means.T
+        own = torch.where(n > r, (n / left) ** 2 * square / rest, torch.inf)
+        found = (distances + (lost / rest)[:, None] * along.square()).scatter(1, targets[:, None], own[:, None])
+        return found * (1 - r / self.freedom).clamp(min=MIN_SPREAD)[:, None]
+
+    @torch.no_grad()
+    def drop_class(self, index: int) -> None:
+        """Remove a class; those after it move up by one."""
+        self.means, self.counts = without(self.means, index), without(self.counts, index)
+
+    def merge(self, now: "NearestMean", before: "NearestMean", index: Tensor) -> None:
+        """It follows from Gaussians that are merged."""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        take_shapes(self, state_dict, prefix, ("means", "counts"))
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,59 @@
+"""Distances from class means against numpy, and against Gaussians without the picture."""
+
+import numpy as np
+import pytest
+import torch
+
+from safecl.heads.gaussians import SharedGaussians
+from safecl.heads.leave_one_out import leaving_out, one_of_each
+from safecl.heads.nearest import NearestMean
+
+RANDOM = torch.Generator().manual_seed(0)
+TARGETS = torch.arange(4).repeat(9)
+SPREAD = torch.tensor([3.0, 2.0, 1.0, 0.5, 0.2])
+FEATURES = 3 * torch.randn(4, 5, generator=RANDOM)[TARGETS] + SPREAD * torch.randn(36, 5, generator=RANDOM) + 20
+
+
+def of(features: torch.Tensor, targets: torch.Tensor) -> NearestMean:
+    gaussians, found = SharedGaussians(5), NearestMean(5)
+    gaussians.add(features, targets)
+    found.follow(gaussians)
+    return found
+
+
+def test_the_distance_is_mahalanobis_with_a_shrunk_covariance() -> None:
+    x, f, t = (rows.double().numpy() for rows in (torch.randn(7, 5, generator=RANDOM) + 20, FEATURES, TARGETS))
+    means = np.stack([f[t == c].mean(axis=0) for c in range(4)])
+    covariance = sum(np.cov(f[t == c].T, ddof=1) * 8 for c in range(4)) / 32
+    unit, square = np.trace(covariance) / 5, (covariance**2).sum()
+    rho = ((1 - 2 / 5) * square + (5 * unit) ** 2) / ((33 - 2 / 5) * (square - 5 * unit**2))
+    assert 0 < rho < 1
+    inverse = np.linalg.inv((1 - rho) * covariance + (rho + 1e-6) * unit * np.eye(5))
+    wanted = [min((row - m) @ inverse @ (row - m) for m in means) for row in x]
+    assert of(FEATURES, TARGETS)(torch.tensor(x).float()).tolist() == pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_picture_is_left_out_as_if_it_had_not_been_learned() -> None:
+    """All but the strength of the shrinkage, which one picture hardly changes, is exact; so is a picture's twin."""
+    features, targets = torch.cat([FEATURES, FEATURES[:1]]), torch.cat([TARGETS, TARGETS[:1]])
+    head, groups = of(features, targets), one_of_each(targets)
+    groups[-1] = groups[0]
+    with leaving_out(torch.nn.ModuleList([head]), targets, groups):
+        found = head(features)
+    for i in (0, 5, 36):
+        rest = (features != features[i]).any(dim=1)
+        assert float(found[i]) == pytest.approx(float(of(features[rest], targets[rest])(features[i : i + 1])), rel=0.06)
+        assert float(found[i]) > float(head(features[i : i + 1]))
+
+
+def test_the_only_picture_of_a_class_is_as_far_as_from_the_others() -> None:
+    features, targets = torch.cat([FEATURES, FEATURES[:1] + 9]), torch.cat([TARGETS, torch.tensor([4])])
+    head = of(features, targets)
+    with leaving_out(torch.nn.ModuleList([head]), targets, one_of_each(targets)):
+        assert 10 < float(head(features)[-1]) < float("inf")
+    head.drop_class(4)
+    assert len(head.means) == 4 and float(head(features)[-1]) > 10
+
+
+def test_pictures_that_are_all_equal_have_a_distance() -> None:
+    assert of(torch.ones(4, 5), torch.tensor([0, 0, 1, 1]))(torch.ones(1, 5)).isfinite().all()
