@@ -227,7 +227,8 @@ class SAFE(Method):
         """Less, the further the slow learner's features are from the nearest class mean."""
         if self.nearest is None or "slow" not in self.outputs:  # where the fast one is asked alone
             return None
-        return -self.nearest(features["slow"])
+        found: Tensor = -self.nearest(features["slow"])
+        return found
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11); after session 1 the two are one network."""
