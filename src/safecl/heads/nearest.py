@@ -1,24 +1,25 @@
 """How far features lie from the nearest class mean, in units of how far those of a class lie apart."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from safecl.heads.gaussians import SharedGaussians
+from safecl.heads.protocol import ClassFree
 from safecl.heads.tensors import precise, take_shapes, without
 
 MIN_SPREAD = 1e-6  # of the mean variance, that every direction has at least
 
 
-class NearestMean(nn.Module):
+class NearestMean(ClassFree, nn.Module):
     """min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), from Gaussians of the classes with one covariance.
 
     The covariance is drawn to a multiple of the identity as far as few pictures ask for (oracle approximating
-    shrinkage: Chen, Wiesel, Eldar and Hero, 2010). Kept are the whitened means, so that Σ is not needed.
+    shrinkage: Chen, Wiesel, Eldar and Hero, 2010). Kept are the whitened means, so that Σ is not needed. Where labels
+    change, the Gaussians do, and it follows them.
     """
 
-    by_difference: ClassVar[tuple[str, ...]] = ()
     means: Tensor
     counts: Tensor
     centre: Tensor
@@ -56,6 +57,7 @@ class NearestMean(nn.Module):
         """(N, d) → (N,)."""
         x = (features.to(self.means) - self.centre) @ self.whitening
         distances = x.square().sum(dim=1, keepdim=True) - 2 * x @ self.means.T + self.means.square().sum(dim=1)
+        distances = distances.masked_fill(self.counts == 0, torch.inf)
         if self.left_out is not None:
             distances = self._without_itself(x, distances, *self.left_out)
         found: Tensor = distances.amin(dim=1)
