@@ -191,9 +191,8 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
 def answered(model: ContinualClassifier, pictures: Pictures) -> tuple[dict[str, Tensor], Tensor]:
     """Logits (n, C) by output, and how known each picture looks to the model."""
     parts = list(model._snapshot().scored(unlabelled(pictures)))
-    return {name: torch.cat([part[0][name] for part in parts]) for name in parts[0][0]}, torch.cat(
-        [p[2] for p in parts]
-    )
+    logits = {name: torch.cat([part[0][name] for part in parts]) for name in model.outputs}
+    return logits, torch.cat([part[2] for part in parts])
 
 
 def verdicts(logits: Tensor, score: Tensor, limits: Tensor) -> list[bool]:

@@ -80,7 +80,7 @@ def test_a_threshold_is_crossed_as_often_as_promised() -> None:
         drawn = torch.randn(4000, count + 1, generator=RANDOM)
         limits = [quantile(row.sort().values.tolist(), rate) for row in drawn[:, 1:]]
         alarms = (drawn[:, 0].double() < torch.tensor(limits, dtype=torch.float64)).double().mean()
-        assert 0.8 * rate < float(alarms) < 1.1 * rate + 0.002
+        assert 0.6 * rate < float(alarms) < 1.1 * rate + 0.002
 
 
 def test_a_class_has_its_own_threshold_where_it_has_pictures_enough() -> None:

@@ -80,15 +80,10 @@ class Snapshot(NamedTuple):
     def scored(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
         """As ``logits``, and how known each picture looks."""
         method, main = self.method, self.method.outputs[-1]
-
-        def ask(images: Tensor) -> dict[str, Tensor]:
-            features = method.embed(images)
-            likeness = method.likeness(features)
-            return method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
-
-        for found in asked(ask, method, self.model.transform, pictures):
-            likeness = found.pop(LIKENESS, None)
-            yield found, found[main], unknown_score(found[main], likeness, self.calibration)
+        for found in asked(
+            lambda images: answered(method, method.embed(images)), method, self.model.transform, pictures
+        ):
+            yield found, found[main], scores_of(method, found, self.calibration)
 
     def features(self, pictures: Pictures) -> Iterator[Tensor]:
         """Features (n, d) of a batch at a time, on the CPU: of every network that answers, side by side."""
@@ -99,7 +94,7 @@ class Snapshot(NamedTuple):
         """The answers one by one; see ``answers_of``."""
         parts, limits = self.scored(unlabelled(pictures)), self.limits(unknown)
         return chain.from_iterable(
-            answers_of(self.method, logits, scores, self.calibration, limits, detail) for logits, _, scores in parts
+            answers_of(self.method, found, self.calibration, limits, detail) for found, *_ in parts
         )
 
 
@@ -124,19 +119,29 @@ def asked(
         yield arrived()
 
 
+def answered(method: Method, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Logits (N, C) by output, and the likeness (N,) under ``LIKENESS`` where there is one."""
+    likeness = method.likeness(features)
+    return method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
+
+
+def scores_of(method: Method, found: Mapping[str, Tensor], calibration: dict[str, Any] | None) -> Tensor:
+    """How known pictures look, from what ``answered`` has given: (N,)."""
+    return unknown_score(found[method.outputs[-1]], found.get(LIKENESS), calibration)
+
+
 def answers_of(
-    method: Method,
-    logits: Mapping[str, Tensor],
-    scores: Tensor,
-    calibration: dict[str, Any] | None,
-    limits: np.ndarray,
-    detail: bool,
+    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: np.ndarray, detail: bool
 ) -> Iterator[Answer]:
-    """The answers to a batch. ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions."""
+    """The answers to a batch; ``logits``: what ``answered`` has given.
+
+    ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions.
+    """
     said = method.outputs if detail else method.outputs[-1:]
     p = {name: probabilities(logits[name], calibration).numpy() for name in said}
     weights = {name: rows.numpy() for name, rows in method.weights(logits).items()} if detail else None
-    return make_answers(method.classes, p, scores.double().numpy(), limits, is_calibrated(calibration), weights)
+    scores = scores_of(method, logits, calibration).double().numpy()
+    return make_answers(method.classes, p, scores, limits, is_calibrated(calibration), weights)
 
 
 def as_array(labels: Sequence[Label]) -> np.ndarray:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.classifier.answers import Snapshot, answers_of, asked
+from safecl.classifier.answers import Snapshot, answered, answers_of, asked
 from safecl.classifier.data import hashes
 from safecl.classifier.sort import put
 from safecl.errors import SafeclError
@@ -61,7 +61,7 @@ class Looking:
 
         def ask(images: Tensor) -> dict[str, Tensor]:
             features = method.embed(images)
-            return {**method.answer(features), FEATURES: features[method.anchor or next(iter(features))]}
+            return {**answered(method, features), FEATURES: features[method.anchor or next(iter(features))]}
 
         for found in asked(ask, method, self.now.model.transform, pictures.subset(new)):
             kept.append(found.pop(FEATURES))
