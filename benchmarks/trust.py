@@ -219,8 +219,9 @@ def left_out_of(model: ContinualClassifier) -> dict[str, Any]:
 def slow_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dict[str, Tensor]:
     """The slow learner's features (n, d) of new pictures."""
     method, transform = model._snapshot().method, model._fitted.transform
+    device = method.backbone.device
     return {
-        part: embed(method, pictures, range(len(pictures)), transform, lambda: False)["slow"]
+        part: embed(method.embed, pictures, range(len(pictures)), transform, device)["slow"]
         for part, pictures in parts.items()
     }
 
