@@ -1,6 +1,6 @@
 """Whether the parts of a model file fit together: tensors, classes, sessions that can be taken back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -42,10 +42,14 @@ def check_answer(method: Method, classes: int) -> None:
             raise ValueError(f"{name} gives logits that are not finite")
 
 
-def check_state(state: State, classes: int, sizes: Mapping[str, int]) -> None:
-    """Refuse a state that nothing could be learned from. ``sizes``: random features of the statistics."""
-    for added in (added for several in state.records.values() for added in several):
-        _check_rows(added.table, "targets", classes, least=-1 if added.taken else 0)
+def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: Container[str]) -> None:
+    """Refuse a state that nothing could be learned from. ``sizes``: random features of the statistics.
+
+    ``learned``: the sessions; other records are of corrections, which take pictures out.
+    """
+    for session, several in state.records.items():
+        for added in several:
+            _check_rows(added.table, "targets", classes, least=0 if session in learned else -1)
     _check_rows(state.kept, "targets", classes)
     _check_rows(state.seen, "classes", classes)
     for name, gram in state.base.items():

@@ -271,7 +271,8 @@ def _read(file: ModelFile) -> State:
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
         seen=below(kept, "seen/"),
     )
-    check_state(state, len(header["classes"]), header["statistics"])
+    sessions = {entry["id"] for entry in header["history"] if entry["what"] == "learn"}
+    check_state(state, len(header["classes"]), header["statistics"], sessions)
     return state
 
 

@@ -46,7 +46,7 @@ class Added:
     @property
     def taken(self) -> bool:
         """Whether its pictures are taken out."""
-        return bool((self.targets < 0).any())
+        return len(self.targets) > 0 and bool((self.targets < 0).all())
 
     def only(self, rows: Tensor) -> "Added":
         """The pictures at ``rows``."""
