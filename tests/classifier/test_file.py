@@ -78,6 +78,31 @@ def test_a_file_that_is_replaced_is_read_whole_from_the_old_one(
     assert len(model._fitted.state.undo) == 1 and answer(path).shape[1] == 4
 
 
+def test_a_page_shows_the_model_that_was_measured_though_another_took_its_place(
+    home: Path, tmp_path: Path, write_folder: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safecl.classifier import data
+
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "pictures", "ef", 2, seed=7)
+    Path("m.safecl").write_bytes((home / "good.safecl").read_bytes())
+    Path("new").write_bytes((home / "earlier.safecl").read_bytes())
+    labelled = data.labelled
+
+    def replacing(*words: Any) -> Any:
+        os.replace("new", "m.safecl")
+        return labelled(*words)
+
+    monkeypatch.setattr(data, "labelled", replacing)
+    words = "eval pictures -m m.safecl --device cpu --json --page p.html"
+    monkeypatch.setattr(sys, "argv", ["safecl", *words.split()])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert json.loads(capsys.readouterr().out)["pictures"] == 4 and len(ModelFile("m.safecl").header["classes"]) == 4
+    text = re.sub(r"<(style|script).*?</\1>|<[^>]+>", " ", Path("p.html").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert re.search(r"\bclasses\s+6\b", text)
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_file_that_is_altered_in_place_while_it_is_open_is_refused(home: Path, tmp_path: Path, cut: bool) -> None:
     path = tmp_path / "m.safecl"

@@ -24,6 +24,7 @@ from safecl.classifier.place import Replaced, check_path
 from safecl.classifier.seen import nothing_new
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
+from safecl.classifier.store import ModelFile
 from safecl.configure.layers import canonical, overlay
 from safecl.configure.words import nested
 from safecl.engine.device import check_fork, choose_device, choose_precision
@@ -263,7 +264,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             self._known = {**self._known, file: digest}
 
     @classmethod
-    def load(cls, path: str | Path, *, device: Device = "auto") -> "ContinualClassifier":
+    def load(cls, path: str | Path | ModelFile, *, device: Device = "auto") -> "ContinualClassifier":
         """The model in a file; what only learning needs is read when it learns."""
         return cls.of(Model.open(path), device=device)
 

@@ -45,8 +45,8 @@ class Model:
         self.settings = resolve(header["settings"])
 
     @classmethod
-    def open(cls, path: str | Path) -> "Model":
-        file = ModelFile(path)
+    def open(cls, path: str | Path | ModelFile) -> "Model":
+        file = path if isinstance(path, ModelFile) else ModelFile(path)
         return cls(file.header, file=file)
 
     @property

@@ -130,7 +130,7 @@ def evaluate(
     from safecl.report.table import make_table, print_table
 
     pictures, _ = labelled(folder)
-    found = answers.evaluate(ContinualClassifier.load(model, device=device), pictures, unknown)
+    found = answers.evaluate(ContinualClassifier.load(file, device=device), pictures, unknown)
     if page is not None:
         write_page(file, page, found, force=force)
     if json_:

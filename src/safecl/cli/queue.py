@@ -94,7 +94,7 @@ def sort(
     from safecl.streams.pictures.find import picture_files, printable
 
     files = files_outside(picture_files(folder), Path(folder), out)
-    classifier = ContinualClassifier.load(model, device=device)
+    classifier = ContinualClassifier.load(file, device=device)
     sorting = Sorting(out, file.header["classes"], "link" if link else "move" if move else "copy")
     bad = []
     for picture, answer in answered(classifier, sorting.new(files), unknown, False):
