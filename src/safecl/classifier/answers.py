@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
-BATCH = {"cpu": 32, "cuda": 256}  # pictures that go through the network at a time
+BATCH = {"cpu": 64, "cuda": 256}  # pictures that go through the network at a time
 
 
 class Snapshot(NamedTuple):

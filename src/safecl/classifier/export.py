@@ -306,7 +306,7 @@ def _check(file: ExportedModel, network: Network, pictures: Pictures, transform:
     difference, same, names = 0.0, 0, ["probabilities", "unknown"]
     for batch in batches(pictures, range(len(pictures)), BATCH, "plain", transform):
         p, _, strange = network(batch.pictures)[:3]
-        found = list(file.run([pictures.decode(i) for i in batch.indices], names))
+        found = list(file.run([pictures.reduced(i, transform.enough) for i in batch.indices], names))
         q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
         difference = max(difference, float((p - q).abs().max()))
         same += int(((p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)).sum())

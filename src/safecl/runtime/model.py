@@ -15,7 +15,7 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
 from safecl.streams.labels import Label, sorted_classes
-from safecl.streams.pictures.decode import as_arrays, as_image, decode, listed
+from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 
 FORMAT = 1  # of the metadata
@@ -91,10 +91,11 @@ class ExportedModel:
 
     def run(self, pictures: Any, wanted: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
         """What the network says of a batch at a time, by the names of its outputs."""
+        least = ENOUGH * self.metadata["resize"]
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
             items = enumerate(_items(pictures))
             while batch := list(islice(items, BATCH)):
-                views = list(pool.map(lambda each: self._view(_opened(each[1], f"picture {each[0]}")), batch))
+                views = list(pool.map(lambda each: self._view(_opened(each[1], f"picture {each[0]}", least)), batch))
                 yield dict(zip(wanted, self._session.run(list(wanted), {"pictures": np.stack(views)}), strict=True))
 
     def _view(self, image: Image.Image) -> np.ndarray:
@@ -112,11 +113,13 @@ class ExportedModel:
         return np.asarray(image.crop((left, top, left + resize, top + resize)))
 
 
-def _opened(item: Any, name: str) -> Image.Image:
+def _opened(item: Any, name: str, least: int) -> Image.Image:
     """An image of a path, a file that was found, or whatever holds pixels."""
     if isinstance(item, str | os.PathLike):
         item = File.at(os.path.expanduser(item))
-    return decode(item.read(), printable(item.path)) if isinstance(item, File) else as_image(item, name)
+    if isinstance(item, File):
+        return decode(item.read(), printable(item.path), least=least)
+    return as_image(item, name)
 
 
 def _items(pictures: Any) -> Iterator[Any]:

@@ -210,7 +210,7 @@ def broken(pictures: Pictures, workers: int | None = None) -> dict[int, str]:
 
     def reason(index: int) -> str:
         try:
-            pictures.decode(index)
+            pictures.reduced(index, 1)
         except UnreadableError as error:
             return error.reason
         return ""

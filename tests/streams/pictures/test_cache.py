@@ -26,10 +26,10 @@ class Counting(FilePictures):
     decoded = 0
     pause = 0.0
 
-    def decode(self, index: int) -> Image.Image:
+    def reduced(self, index: int, least: int | None = None) -> Image.Image:
         self.decoded += 1
         time.sleep(self.pause)
-        return super().decode(index)
+        return super().reduced(index, least)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_at_most_64_pictures_are_measured_once_and_none_is_decoded() -> None:
 
 def test_files_are_measured_by_their_headers(tmp_path: Path, paint, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [File.at(paint(tmp_path / f"{i}.png", size=(50, 90))) for i in range(3)]
-    monkeypatch.setattr(FilePictures, "decode", None)
+    monkeypatch.setattr(FilePictures, "reduced", None)
     assert FilePictures(files, list("abc")).side(Transform(size=40)) == 90
 
 

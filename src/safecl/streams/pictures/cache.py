@@ -23,7 +23,7 @@ from safecl.errors import SafeclError
 from safecl.streams.pictures.images import Pictures, Selection, Transform, canvas_view, plain_view
 
 FOLDER = ".safecl-cache"
-VERSION = 5  # of the format and of decoding; stores of another version are not used, and evicted
+VERSION = 6  # of the format and of decoding; stores of another version are not used, and evicted
 GIB = 2**30
 
 
@@ -102,7 +102,7 @@ class CachedPictures(Selection):
         with self._lock(index):
             if self.store.there(view, index):  # another thread was faster
                 return self.store.views[view][index], self.store.shapes[index]
-            image, views = self.decode(index), dict[str, np.ndarray]()
+            image, views = self.reduced(index, self.transform.enough), dict[str, np.ndarray]()
             shape = np.ones(3, dtype=np.float32)
             if "canvas" in self.store.sides:
                 square, on_canvas = canvas_view(image, self.store.sides["canvas"])

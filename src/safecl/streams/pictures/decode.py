@@ -32,6 +32,7 @@ UNREAD = frozenset(
 )  # fmt: skip
 MAX_PIXELS = 178_956_970  # where Pillow, as it is shipped, refuses a picture as a decompression bomb
 COLOUR_SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}  # of colour profiles, by mode
+ENOUGH = 4  # times the side that a shorter side is resized to: with these pixels the result is that of all of them
 NOT_FINITE = "pixels that are not finite numbers"
 MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust the RAM
 
@@ -51,11 +52,15 @@ class UnreadableError(SafeclError):
         return f"The picture {self.where.removeprefix('picture ')} cannot be read ({self.reason}); {self.remedy}."
 
 
-def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = False) -> Image.Image:
+def decode(
+    data: bytes, name: str, *, upright: bool = True, forgiving: bool = False, least: int | None = None
+) -> Image.Image:
     """The picture in ``data`` as RGB; whatever is not a picture is an UnreadableError that names ``name``.
 
     ``upright``: as the camera meant it, turned by the EXIF orientation and its colours in sRGB; otherwise as it is
     stored. ``forgiving``: fill up a JPEG that breaks off with grey.
+    ``least``: pixels of the shorter side that are enough; a large JPEG is decoded at a half, a quarter or an eighth
+    where that is a whole number of pixels.
     """
     if not data:
         raise UnreadableError(name, "an empty file")
@@ -64,6 +69,11 @@ def decode(data: bytes, name: str, *, upright: bool = True, forgiving: bool = Fa
         data += b"\xff\xd9"
     with explained(name):
         image = opened(data, name)
+        if least is not None and image.format == "JPEG":
+            (width, height), enough = image.size, min(image.size) // max(least, 1)
+            # Only by what divides both sides: a part of a pixel at the edges would stretch the whole picture.
+            by = next((n for n in (8, 4, 2) if n <= enough and width % n == height % n == 0), 1)
+            image.draft(None, (width // by, height // by))
         if image.format not in UNLIMITED:
             with limited(MAX_PIXELS):
                 image.load()

@@ -59,8 +59,12 @@ class FilePictures(Pictures):
         return size_of(self.read(index), self.where(index), upright=self.upright)
 
     def decode(self, index: int) -> Image.Image:
+        return self.reduced(index)
+
+    def reduced(self, index: int, least: int | None = None) -> Image.Image:
+        data, where = self.read(index), self.where(index)
         try:
-            return decode(self.read(index), self.where(index), upright=self.upright, forgiving=self.forgiving)
+            return decode(data, where, upright=self.upright, forgiving=self.forgiving, least=least)
         except UnreadableError as error:
             hint = ", or set stream.unreadable=skip to omit such pictures" if self.skippable else ""
             raise UnreadableError(error.where, error.reason, error.remedy + hint) from None

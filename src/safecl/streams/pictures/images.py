@@ -25,6 +25,7 @@ from torchvision.transforms import functional as TF
 
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label as Label
+from safecl.streams.pictures.decode import ENOUGH
 
 SAMPLE_SIZE = 64  # pictures that are read where a sample will do
 
@@ -48,6 +49,11 @@ class Transform:
         """The shorter side before the central crop."""
         return int(self.size * self.margin + 1e-6)
 
+    @property
+    def enough(self) -> int:
+        """Pixels of a shorter side from which views are made: no canvas has more than half of them."""
+        return ENOUGH * self.resize
+
 
 class Pictures(ABC):
     """Labelled pictures, each readable by its position. ``labels`` are the user's own words or numbers."""
@@ -57,6 +63,10 @@ class Pictures(ABC):
     @abstractmethod
     def decode(self, index: int) -> Image.Image:
         """The picture at ``index`` as an RGB image of its own size."""
+
+    def reduced(self, index: int, least: int) -> Image.Image:
+        """The picture at ``index``, smaller where that saves time; its shorter side has ``least`` pixels if it can."""
+        return self.decode(index)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -120,7 +130,7 @@ class Pictures(ABC):
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
         """The plain views: uint8 (n, 3, size, size)."""
-        return torch.stack([plain_view(self.decode(i), transform) for i in indices])
+        return torch.stack([plain_view(self.reduced(i, transform.enough), transform) for i in indices])
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
         """Whole pictures in the top left corners of squares, and their shapes.
@@ -129,7 +139,8 @@ class Pictures(ABC):
         height of the corner as fractions of ``side``. A picture is never enlarged; what is wider or higher than the
         square is reduced to it in that direction.
         """
-        pairs = [canvas_view(self.decode(i), self.side(transform)) for i in indices]
+        side = self.side(transform)
+        pairs = [canvas_view(self.reduced(i, transform.enough), side) for i in indices]
         return torch.stack([square for square, _ in pairs]), torch.stack([shape for _, shape in pairs])
 
     def subset(self, indices: Sequence[int]) -> "Pictures":
@@ -187,6 +198,10 @@ class Selection(Pictures):
     def decode(self, index: int) -> Image.Image:
         inner, position = self.find(index)
         return inner.decode(position)
+
+    def reduced(self, index: int, least: int) -> Image.Image:
+        inner, position = self.find(index)
+        return inner.reduced(position, least)
 
     def size_of(self, index: int) -> tuple[int, int]:
         inner, position = self.find(index)
