@@ -266,7 +266,10 @@ def test_colours_are_brought_from_their_profile_to_srgb(kind: str, mode: str) ->
     assert np.abs(stored - (200, 40, 90)).max() < 8
 
 
-@pytest.mark.parametrize("profile", [b"broken", ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()])
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()  # with the time in it: no name for a test
+
+
+@pytest.mark.parametrize("profile", [b"broken", SRGB], ids=["broken", "sRGB"])
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_a_profile_that_says_nothing_new_changes_nothing(profile: bytes, mode: str) -> None:
     image = gradient().convert(mode)
