@@ -54,7 +54,7 @@ def test_each_line_is_answered_before_the_next_is_written(
     monkeypatch.setattr(answer_words, "print_line", hear)
     model = Echo()
     ask()
-    assert predict_all(["-"], model, tmp_path / "m.safecl", 0.05, "table", False) == 2
+    assert predict_all(["-"], model, tmp_path / "m.safecl", 0.05, "table", None) == 2
     assert heard[:3] == ["a", "b", "c"] and len(heard) == 4 and model.asked == [1, 1, 1]
     assert "gone (no such file)" in capfd.readouterr().err
 
@@ -64,5 +64,5 @@ def test_lines_that_are_there_already_are_asked_about_together(tmp_path: Path, m
     lines = f"{tmp_path}/a\n".encode() * 600
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines + lines.splitlines()[0])))
     model = Echo()
-    assert predict_all(["-"], model, tmp_path / "m.safecl", 0.05, "jsonl", False) == 0
+    assert predict_all(["-"], model, tmp_path / "m.safecl", 0.05, "jsonl", None) == 0
     assert sum(model.asked) == 601 and max(model.asked) == answer_words.CHUNK
