@@ -1,10 +1,18 @@
 """The documents are short, point to files that exist, and name what the program has."""
 
 import ast
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+from PIL import Image
+
+from safecl.errors import SafeclError
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
 
@@ -88,3 +96,34 @@ def sentences() -> Iterator[str]:
 def _says(template: str, quoted: str) -> bool:
     """Whether the quotation is the sentence, whose last … may stand for its end."""
     return template == quoted or (quoted.endswith("…") and template.rstrip(".") == quoted.rstrip("."))
+
+
+def test_every_name_of_the_api_has_its_parameters_and_an_example() -> None:
+    parts = re.split(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for place, text in zip(parts[1::2], parts[2::2], strict=True):
+        module, _, name = place.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        said = inspect.getdoc(found) or ""
+        takes = () if found is SafeclError else inspect.signature(found).parameters
+        assert [one for one in takes if one not in ("args", "kwargs") and f"``{one}" not in said] == [], place
+        assert re.search(r"```py(thon)?\n", text), place
+
+
+def test_the_examples_of_the_api_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as they stand; what needs the hub is marked py and is only read."""
+    noise = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for i in range(4):
+            image = Image.fromarray(noise.integers(0, 256, (20, 24, 3), dtype=np.uint8))
+            image.save(tmp_path / "photos" / label / f"{i}.png")
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/api.md", "exec"), names)
+    assert len(blocks) >= 14 and names["model"].classes_.tolist() == ["cat", "dog"]
+    assert len(names["stream"]) == 2 and len(names["arrays"]) == len(names["tensors"]) == 2
+    for block in re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        ast.parse(block)

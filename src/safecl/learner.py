@@ -15,7 +15,7 @@ Tuning = dict[str, Tensor]  # the values of a PET by name
 
 
 class Learner(protocol.ClassFree, nn.Module):
-    """PET on a view of the backbone. Its state holds the PET and nothing of the backbone.
+    """``pet``, initialised by ``seed``, on a view of ``backbone``. Its state holds the PET and nothing of the backbone.
 
     While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is
     made on the first use and dropped when the PET changes.

@@ -17,7 +17,7 @@ PerChannel: TypeAlias = tuple[float, ...]
 
 
 class Backbone:
-    """A frozen ViT and the pixel normalisation that goes with it.
+    """A frozen ViT ``vit`` of a ``name``, for inputs of side ``size``, with the ``mean`` and ``std`` of its pixels.
 
     It takes ``vit`` over: layers are replaced by faster ones under the same names, and the weights are frozen and
     moved. A PET is attached to a view of it, and changes neither its modules nor its weights.

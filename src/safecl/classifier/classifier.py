@@ -58,7 +58,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     ``memory``: with "features" the model also keeps a byte for each feature of each picture, and can forget a class
     wholly and merge with one that it parted from any number of sessions ago. ``keep``: sessions that can be rolled
     back. ``image_size``: side of the input; chosen by the backbone if not given. ``settings``: anything else by dotted
-    key, such as {"train.lr": 0.02, "method.ridge.size": 2000}. ``show``: "auto" draws progress bars.
+    key, such as {"train.lr": 0.02, "method.ridge.size": 2000}. ``seed``: of everything random. ``device``: auto, cpu,
+    cuda or mps. ``show``: "auto" draws progress bars.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ MIN_TEST_PICTURES = 5  # per class, below which its accuracy is rough
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run: its folder, its page, and its numbers (``summary.json``), each by output."""
+    """A finished run: its ``folder``, its ``page``, and its numbers (``summary``, of summary.json), each by output."""
 
     folder: Path
     page: Path

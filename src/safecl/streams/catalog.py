@@ -43,7 +43,7 @@ def open_stream(
     data: Collection | None = None,
     **options: Any,
 ) -> Stream:
-    """The stream of these settings, or of a short form with ``options``: ``open_stream("folder:photos", step=10)``.
+    """The ``stream`` of these settings, or of a short form with ``options``: ``open_stream("folder:photos", step=10)``.
 
     ``size``: side of the inputs. ``seed``: of the pictures held out for validation, of the class order and the test
     split where these follow it, and of all pictures of glyphs.

@@ -67,7 +67,9 @@ class Stream:
     """Sessions in their order; ``open`` hands each out once and closes the one before it.
 
     Test and validation pictures belong to the stream, part by part. Each session brings one part, unless the stream
-    is joint: then its only session brings all of them.
+    is joint: then its only session brings all of them. ``name``: for tables. ``parts``: of the sessions in their order.
+    ``protocol``: class, domain or mixed. ``transform``: how pictures become inputs. ``held_out``: part of each
+    session's training pictures kept for validation, drawn with ``seed``. ``split``: which test split, in words.
     """
 
     def __init__(

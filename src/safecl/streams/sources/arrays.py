@@ -26,9 +26,10 @@ def from_arrays(
     split_seed: int = 0,
     **options: Any,
 ) -> Stream:
-    """A stream of arrays (N, H, W), (N, H, W, 3) or (N, 3, H, W): uint8, or floats in [0, 1].
+    """A stream of ``images`` (N, H, W), (N, H, W, 3) or (N, 3, H, W), uint8 or floats in [0, 1], and ``labels`` (N,).
 
-    ``test``: another such pair; otherwise ``test_fraction`` of every class. ``options``: those of ``make_stream``.
+    ``test``: another such pair; otherwise ``test_fraction`` of every class, drawn with ``split_seed``. ``name``: for
+    tables and folders. ``options``: those of ``make_stream``: protocol, first, step, order, order_seed, held_out, …
     """
     held = None if test is None else array_pictures(*test)
     data = collect(name, array_pictures(images, labels), held, test_fraction=test_fraction, split_seed=split_seed)
@@ -44,10 +45,11 @@ def from_torch(
     split_seed: int = 0,
     **options: Any,
 ) -> Stream:
-    """A stream of a torch dataset of (picture, label); its ``classes``, where it has them, name the labels.
+    """A stream of a torch ``dataset`` of (picture, label); its ``classes``, where it has them, name the labels.
 
     It must return the same picture each time: a run reads every picture once to identify its data, and resumes only
-    with the same. So omit random transforms; crops and flips are made during training. ``options``: of ``make_stream``.
+    with the same. So omit random transforms; crops and flips are made during training.
+    ``test``, ``name``, ``test_fraction``, ``split_seed``, ``options``: as in ``from_arrays``.
     """
     train, title = torch_pictures(dataset), name or type(dataset).__name__
     held = None if test is None else torch_pictures(test)
@@ -65,7 +67,11 @@ def from_hugging_face(
     split_seed: int = 0,
     **options: Any,
 ) -> Stream:
-    """A stream of a Hugging Face dataset: its name on the hub, a folder of it, or the loaded object."""
+    """A stream of a Hugging Face ``dataset``: its name on the hub, a folder of it, or the loaded object.
+
+    ``image`` and ``label``: the columns; found by their types if not given. ``name``, ``test_fraction``,
+    ``split_seed``, ``options``: as in ``from_arrays``.
+    """
     data = hugging_face(dataset, image, label, name, test_fraction=test_fraction, split_seed=split_seed)
     return make_stream(data, **options)
 
