@@ -101,12 +101,12 @@ def export_onnx(
     reference = ContinualClassifier.of(model, device="cpu")
     network = _network(model, reference, learner)
     proto = _graph(onnx, network, model.transform)
-    if precision == "fp16":
-        _store_half(onnx, proto)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         if precision == "int8":
             proto = _quantised(onnx, proto, file)
+        if precision != "fp32":
+            _store_half(onnx, proto)
         _describe(onnx, proto, model, network, precision)
         if proto.ByteSize() > MAX_BYTES:
             smaller = "" if precision == "fp16" else "; --precision fp16 halves it"
@@ -219,11 +219,9 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
     del proto.functions[:]
     text = PREPARE.format(ir=IR, opset=OPSET, size=transform.size, resize=transform.resize)
     before = compose.add_prefix(parser.parse_model(text), "prepare/", rename_inputs=False, rename_outputs=False)
-    found = compose.merge_models(
-        before,
-        compose.add_prefix(proto, "model/", rename_inputs=False, rename_outputs=False),
-        [("prepared", "prepared")],
-    )
+    after = compose.add_prefix(proto, "model/", rename_inputs=False, rename_outputs=False)
+    found = compose.merge_models(before, after, [("prepared", "prepared")])
+    del found.opset_import[1:]  # both bring the same
     return found
 
 
@@ -274,29 +272,30 @@ def _store_half(onnx: Any, proto: Any) -> None:
 
 
 def _quantised(onnx: Any, proto: Any, file: Path) -> Any:
-    """Weights of the network in int8, activations as they come; the heads, after its last norm, stay float32."""
+    """Weights in int8, activations as they come. What is sensitive stays as it is.
+
+    That are the heads, after the last norm, and the layers that narrow: outliers of a GELU before them would leave
+    the other activations a few of the 256 levels.
+    """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     made = {output: node for node in proto.graph.node for output in node.output}
-    waiting = [node for node in proto.graph.node if node.op_type == "LayerNormalization"]
-    inside: set[str] = set()
+    shapes = {tensor.name: tensor.dims for tensor in proto.graph.initializer if len(tensor.dims) == 2}
+    waiting, inside = [node for node in proto.graph.node if node.op_type == "LayerNormalization"], set()
     while waiting:
         node = waiting.pop()
         if node.name not in inside:
             inside.add(node.name)
             waiting += [made[name] for name in node.input if name in made]
-    heads = [node.name for node in proto.graph.node if node.name not in inside] if inside else []
-    out = file.with_name("int8.onnx")
+    products = [node for node in proto.graph.node if node.op_type == "MatMul" and node.input[1] in shapes]
+    kept = [node for node in products if node.name not in inside or np.greater(*shapes[node.input[1]])]
+    chosen = [node.name for node in products if node not in kept]
     onnx.save(proto, file)
     with _quiet():
         quantize_dynamic(
-            file,
-            out,
-            op_types_to_quantize=["MatMul"],
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            nodes_to_exclude=heads,
-        )
+            file, out := file.with_name("int8.onnx"), op_types_to_quantize=["MatMul"], per_channel=True,
+            weight_type=QuantType.QInt8, nodes_to_quantize=chosen,
+        )  # fmt: skip
     return onnx.load(out)
 
 
