@@ -69,6 +69,11 @@ class Learner(protocol.ClassFree, nn.Module):
         twin.load_state_dict(self.state_dict())
         return twin
 
+    @property
+    def pet_kind(self) -> str:
+        """Of its settings."""
+        return self._settings.kind
+
     def fuse(self) -> None:
         """For export: from now on features come from a merged copy that is part of this module, and stays as it is."""
         self.add_module("fused", merge(self._view[0]))

@@ -30,6 +30,7 @@ KINDS = {
     "svg": rb"\A<\?xml[^\x00]*<svg",
     "png": rb"\A\x89PNG\r\n",
     "onnx": rb"\A\x08[\x00-\x7f]\x12\x06safecl",
+    "safetensors": rb'(?s)\A.{8}\{"__metadata__":\{.*"(safecl|classes|licence|card|settings|transform|calibration)":',
 }
 HEAD = 4096  # bytes by which a file is recognised
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())  # locks that this very call has

@@ -112,7 +112,7 @@ class Attention(nn.Module):
 def _prepend(prefix: Tensor, x: Tensor) -> Tensor:
     """(N, P, d) or (P, d), and (N, L, heads, head_dim) → (N, P + L, heads, head_dim)."""
     heads = prefix.reshape(*prefix.shape[:-1], *x.shape[2:]).to(x.dtype)
-    return torch.cat([heads.expand(len(x), -1, -1, -1), x], dim=1)
+    return torch.cat([heads.expand(x.shape[0], -1, -1, -1), x], dim=1)
 
 
 class Gelu(nn.Module):

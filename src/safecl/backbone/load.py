@@ -42,7 +42,7 @@ def load_backbone(settings: str | BackboneSettings, *, image_size: int | None = 
     except ValidationError as error:
         raise explain(error.errors()[0], "backbone.image_size") from None
     file = _weight_file(settings)
-    facts = _metadata(file) if file is not None else {}
+    facts = metadata(file) if file is not None else {}
     name = facts.get("timm_model", settings.name)
     try:
         options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
@@ -142,7 +142,7 @@ def warn_of_other_tag(name: str) -> None:
         warnings.warn(f"{read}, which are not the paper's weights: write {paper!r} for those.", stacklevel=2)
 
 
-def _metadata(file: Path) -> dict[str, str]:
+def metadata(file: Path) -> dict[str, str]:
     if file.suffix != ".safetensors":
         return {}
     try:

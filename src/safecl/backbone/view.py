@@ -48,7 +48,7 @@ def _tokens(
 ) -> Tensor:
     x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
     if prompts is not None:
-        x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(len(x), -1, -1), x[:, 1:]], dim=1)
+        x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(x.shape[0], -1, -1), x[:, 1:]], dim=1)
     last = len(vit.blocks) - 1
     for i in prefixes:
         if not 0 <= i <= last:

@@ -203,6 +203,10 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
         raise SafeclError(f"{network.method.settings.title} cannot be exported as ONNX here ({reason}).") from error
     assert program is not None
     core = program.model
+    if any(isinstance(value.shape[0], int) for value in core.graph.outputs):  # type: ignore[index]
+        raise SafeclError(
+            f"{network.method.settings.title} cannot be exported as ONNX: it fixes how many pictures come."
+        )
     optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
     for each in (
         common.DeduplicateInitializersPass(),
@@ -240,13 +244,13 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
     for name, shape in (("nearest", ["N"]), ("classes", [len(names)])):
         graph.output.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
     proto.producer_name, proto.producer_version = "safecl", safecl.__version__
-    proto.doc_string = model_card(header, licence(network.method.backbone, model.settings))
+    known = licence(network.method.backbone, model.settings)
     facts = {
         "safecl": safecl.__version__, "format": FORMAT, "name": header["settings"]["method"]["name"],
         "precision": precision, "classes": model.classes, "outputs": network.outputs, "unknown": UNKNOWN,
         "size": model.transform.size, "resize": model.transform.resize, "calibration": network.calibration,
-        "backbone": header["backbone"], "licence": licence(network.method.backbone, model.settings),
-        "history": header["history"],
+        "backbone": header["backbone"], "licence": known,
+        "history": header["history"], "card": model_card(header, known),
     }  # fmt: skip
     helper.set_model_props(proto, {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()})
     onnx.checker.check_model(proto)

@@ -1,7 +1,7 @@
 """``safecl export`` and ``push``: a model for other programs and other people."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -12,36 +12,64 @@ from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.outputs import check_output
 
+FORMATS = "onnx: pictures to answers; safetensors: all weights; timm: one tuned network."
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+
 
 def export(
     model: ModelArgument,
     out: Out,
-    form: Annotated[Literal["onnx"], typer.Option("--format", "-f", help="The form.")] = "onnx",
-    precision: Annotated[
-        Literal["fp32", "fp16", "int8"], typer.Option(help="Of the weights in an ONNX file.")
-    ] = "fp32",
+    form: Annotated[Literal["onnx", "safetensors", "timm"], typer.Option("--format", "-f", help=FORMATS)] = "onnx",
+    precision: Annotated[Precision | None, typer.Option(help="Of an ONNX file; fp32 if not given.")] = None,
     learner: Annotated[str | None, typer.Option(help="slow, fast or safe: whose answers; the model's own.")] = None,
     pictures: Annotated[str | None, typer.Option(help="A folder of pictures to compare answers on.")] = None,
     force: Force = False,
 ) -> None:
-    """Write a model for other programs: an ONNX file that prepares pictures and answers as the model does.
+    """Write a model for other programs: an ONNX file that prepares pictures and answers as the model does; or weights.
 
     Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new -m pets.onnx
     """
     ModelFile(model)
     check_suffix(out, form)
-    check_output(out, form, force)
-    from safecl.classifier.data import unlabelled
-    from safecl.classifier.export import export_onnx
+    check_output(out, "onnx" if form == "onnx" else "safetensors", force)
+    given = {"--precision": precision, "--pictures": pictures, "--learner": learner if form == "safetensors" else None}
+    for option, value in given.items():
+        if form != "onnx" and value is not None:
+            raise SafeclError(f"{option} has no effect on the format {form}; omit it.")
     from safecl.classifier.model import Model
 
-    judged = None if pictures is None else unlabelled(pictures)
-    check = export_onnx(Model.open(model), out, precision, learner, judged, force=force)
-    what = "drawn picture" if pictures is None else "picture"
-    say(
-        f"{out}: {check.bytes / 1e6:.1f} MB. {100 * check.agreement:.1f} % of the answers to "
-        f"{counted(check.pictures, what)} are the model's; probabilities differ by at most {check.difference:.1g}."
-    )
+    opened = Model.open(model)
+    if form == "onnx":
+        from safecl.classifier.data import unlabelled
+        from safecl.classifier.export import export_onnx
+
+        judged = None if pictures is None else unlabelled(pictures)
+        check = export_onnx(opened, out, precision or "fp32", learner, judged, force=force)
+        what = counted(check.pictures, "drawn picture" if pictures is None else "picture")
+        same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's"
+        say(f"{out}: {check.bytes / 1e6:.1f} MB. {same}; probabilities differ by at most {check.difference:.1g}.")
+        return
+    from safecl.classifier.weights import export_safetensors, export_timm
+
+    if form == "timm":
+        near = export_timm(opened, out, learner, force=force)
+        say(f"{out}: timm.create_model('{opened.header['backbone']['name']}') gives its features, to {near:.1g}.")
+    else:
+        say(f"{out}: {export_safetensors(opened, out, force=force) / 1e6:.1f} MB.")
+
+
+def push(
+    model: Annotated[Path, typer.Argument(metavar="FILE", help="A model, or what was exported of one.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="USER/NAME on the Hugging Face hub.")],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is made: for you alone.")] = False,
+) -> None:
+    """Put a model and its card on the Hugging Face hub; HF_ENDPOINT names another hub.
+
+    Example:  safecl push pets.onnx me/pets
+    """
+    from safecl.classifier.push import push as put
+
+    say(put(model.expanduser(), repo, private=private))
 
 
 def check_suffix(out: Path, form: str) -> None:
@@ -54,3 +82,4 @@ def check_suffix(out: Path, form: str) -> None:
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
     app.command()(export)
+    app.command()(push)

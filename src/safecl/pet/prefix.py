@@ -37,7 +37,7 @@ class PrefixedAttention(Attention):
         if attn_mask is not None or is_causal:
             raise ValueError("attention takes a mask or a prefix, not both")
         tokens = self.prefixes().to(k.dtype).unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (2, heads, P, …)
-        keys, values = tokens[:, None].expand(-1, len(k), -1, -1, -1)
+        keys, values = tokens[:, None].expand(-1, k.shape[0], -1, -1, -1)
         k = torch.cat([keys, k], dim=2)
         if not self.compensate:
             return super().attend(q, k, torch.cat([values, v], dim=2), None, False)

@@ -27,7 +27,7 @@ class Prompts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Append the tokens to every sequence, (N, L, d) → (N, L + n, d), or replace its last n tokens."""
         tokens = torch.lerp(self.tokens.detach(), self.tokens, self.rate)  # the same numbers; scales the gradient
-        rows = tokens.to(x.dtype).expand(len(x), -1, -1)
+        rows = tokens.to(x.dtype).expand(x.shape[0], -1, -1)  # a tracer takes len(x) for a constant
         if self.replace:
             return torch.slice_scatter(x, rows, dim=1, start=x.shape[1] - len(tokens))
         return torch.cat([x, rows], dim=1)

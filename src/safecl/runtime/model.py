@@ -21,7 +21,19 @@ from safecl.streams.pictures.find import File, picture_files, printable
 FORMAT = 1  # of the metadata
 BATCH = 16  # pictures that go through the network at a time
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "mps": "CoreMLExecutionProvider"}
-METADATA = ("safecl", "format", "name", "classes", "outputs", "size", "resize", "calibration", "backbone", "history")
+METADATA = (
+    "safecl",
+    "format",
+    "name",
+    "classes",
+    "outputs",
+    "size",
+    "resize",
+    "calibration",
+    "backbone",
+    "history",
+    "card",
+)
 
 
 class ExportedModel:

@@ -1,0 +1,197 @@
+"""A learner that timm loads, the weights of everything, and a model on a hub."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from safecl.backbone.load import load_backbone
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.model import Model
+from safecl.classifier.push import push
+from safecl.classifier.weights import export_safetensors, export_timm
+from safecl.cli.main import app
+from safecl.errors import SafeclError
+
+Lesson = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def taught(new_model: Callable[..., ContinualClassifier], lesson: Lesson, tmp_path_factory: Any) -> Callable[..., Path]:
+    """``taught("ranpac", "lora")``: the file of a model whose tuning has moved."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def make(method: str, pet: str | None = None) -> Path:
+        path = folder / f"{method}_{pet}.safecl"
+        if not path.exists():
+            model = new_model(method, pet=pet, settings={"train.lr": 0.2})
+            model.learn(*lesson("abc", 4))
+            if method == "safe":
+                model.learn(*lesson("de", 4))
+            model.save(path)
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("method", "pet", "learner"),
+    [("ranpac", "ssf", None), ("ranpac", "lora", "learner"), ("safe", "ssf", "fast"), ("simplecil", None, None)],
+)
+def test_timm_gives_the_features_of_the_learner(
+    method: str, pet: str | None, learner: str | None, taught: Callable[..., Path], tmp_path: Path
+) -> None:
+    model, path = Model.open(taught(method, pet)), tmp_path / "tuned.safetensors"
+    assert export_timm(model, path, learner) < 1e-5
+    vit = timm.create_model("test_vit", num_classes=0, img_size=16)
+    vit.load_state_dict(load_file(path))
+    backbone = load_backbone(str(path))  # it is a weight file of safecl, too
+    images = torch.rand(3, 3, 16, 16)
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (backbone.mean, backbone.std))
+    with torch.no_grad():
+        found = vit.eval().forward_features((images - mean) / std)[:, 0]
+        known = model.method(load_backbone(model.settings.backbone))
+        network = known.get_submodule(learner or "learner") if pet else known.backbone
+        wanted, plain = network.features(images), known.backbone.features(images)
+        assert torch.allclose(backbone.features(images), wanted, atol=1e-4)
+    assert torch.allclose(found, wanted, atol=1e-4)
+    assert pet is None or not torch.allclose(plain, wanted, atol=1e-3), "nothing was tuned"
+
+
+def test_what_timm_cannot_take_gets_a_sentence(taught: Callable[..., Path], tmp_path: Path) -> None:
+    for words, sentence in (
+        ((taught("safe", "ssf"), None), "give --learner slow or fast"),
+        ((taught("safe", "ssf"), "safe"), "There is no learner 'safe'"),
+        ((taught("ranpac", "adapter"), None), "adapter stands beside the weights"),
+        ((taught("simplecil"), "slow"), "There is no learner 'slow'"),
+    ):
+        with pytest.raises(SafeclError, match=sentence):
+            export_timm(Model.open(words[0]), tmp_path / "t.safetensors", words[1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_safetensors_hold_all_that_answers(taught: Callable[..., Path], lesson: Lesson, tmp_path: Path) -> None:
+    """The answer of RanPAC from the tensors alone, by timm and matrix products."""
+    path = tmp_path / "all.safetensors"
+    export_safetensors(Model.open(taught("ranpac", "ssf")), path)
+    tensors, arrays = load_file(path), lesson("abc", 2, seed=3)[0]
+    vit = timm.create_model("test_vit", num_classes=0, img_size=16).eval()
+    own = {name.removeprefix("learner."): value for name, value in tensors.items() if name.startswith("learner.")}
+    vit.load_state_dict(own)
+    with safe_open(path, "pt") as file:
+        facts = file.metadata()
+    mean, std = (torch.tensor(json.loads(facts[key].replace("(", "[").replace(")", "]"))) for key in ("mean", "std"))
+    model = ContinualClassifier.load(taught("ranpac", "ssf"))
+    from safecl.classifier.data import unlabelled
+
+    views = unlabelled(arrays).plain(range(len(arrays)), model._fitted.transform).float() / 255
+    with torch.no_grad():
+        f = vit.forward_features((views - mean.view(3, 1, 1)) / std.view(3, 1, 1))[:, 0]
+        z = torch.relu(f @ tensors["ridge.projection"]) @ tensors["ridge.weight"]
+    assert [json.loads(facts["classes"])[i] for i in z.argmax(dim=1)] == model.predict(arrays).tolist()
+    assert "# 3 classes" in facts["card"] and not any("gram" in name or "sums" in name for name in tensors)
+    for kind, name in (("adapter", "backbone.cls_token"), ("vpt_deep", "learner.pet.0.tokens")):
+        export_safetensors(Model.open(taught("ranpac", kind)), path)
+        assert name in load_file(path)
+
+
+def test_options_and_files_of_another_kind_are_refused(taught: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "mine.safetensors").write_bytes(np.arange(9).tobytes())
+    model = str(taught("ranpac", "ssf"))
+    for words, sentence in (
+        (["-f", "timm", "-o", "mine.safetensors"], "is no safetensors of safecl, so it is not replaced"),
+        (["-f", "timm", "-o", "t.onnx"], "a name that ends in .safetensors"),
+        (["-f", "timm", "-o", "t.safetensors", "--precision", "fp16"], "--precision has no effect on the format timm"),
+        (["-f", "safetensors", "-o", "t.safetensors", "--learner", "slow"], "--learner has no effect"),
+    ):
+        words[3] = str(tmp_path / words[3])
+        found = CliRunner().invoke(app, ["export", model, *words])
+        assert isinstance(found.exception, SafeclError) and sentence in str(found.exception), found.exception
+    for _ in range(2):  # what is ours is replaced
+        found = CliRunner().invoke(app, ["export", model, "-f", "timm", "-o", str(tmp_path / "t.safetensors")])
+        assert found.exit_code == 0 and "timm.create_model('test_vit') gives its features" in found.output
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub's API as a push needs; what it was told is in ``told``."""
+
+    told: dict[str, Any]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        code, answer = 200, {}
+        if self.path == "/api/repos/create":
+            self.told["create"] = json.loads(body)
+            answer = {"url": f"http://{self.headers['Host']}/me/pets"}
+            code = 401 if self.headers["Authorization"] == "Bearer wrong" else 200
+        elif "/preupload/" in self.path:
+            answer = {
+                "files": [
+                    {**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]
+                ]
+            }
+        elif "/commit/" in self.path:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.told["files"][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            answer = {"commitUrl": f"http://{self.headers['Host']}/me/pets/commit/1", "commitOid": "1", "success": True}
+        self._say(code, answer)
+
+    def do_GET(self) -> None:
+        self._say(200, {"id": "me/pets", "sha": "0", "siblings": [], "tags": [], "private": False})
+
+    do_HEAD = do_GET
+
+    def _say(self, code: int, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    Hub.told = {"files": {}}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_TOKEN", "right")
+    yield Hub.told
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_model_is_pushed_with_its_card(
+    hub: dict[str, Any], taught: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = taught("ranpac", "ssf")
+    assert push(file, "me/pets", private=True).endswith("/me/pets/commit/1")
+    assert hub["create"]["name"] == "pets" and hub["create"]["private"] is True
+    assert hub["files"].keys() == {file.name, "README.md"} and hub["files"][file.name] == file.read_bytes()
+    assert b"library_name: safecl" in hub["files"]["README.md"] and b"| c |" in hub["files"]["README.md"]
+    export_timm(Model.open(file), tmp_path / "t.safetensors")
+    push(tmp_path / "t.safetensors", "me/pets")
+    assert "t.safetensors" in hub["files"]
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    with pytest.raises(SafeclError, match=r"could not be pushed to me/pets \(.*401.*\); 'hf auth login'"):
+        push(file, "me/pets")
+    with pytest.raises(SafeclError, match="could not be pushed to not a name"):
+        push(file, "not a name")
