@@ -1,5 +1,6 @@
 """What is exported answers as the model does, or is refused with a number; every PET, method and precision."""
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_a_file_that_answers_otherwise_is_not_written(
     for part in (proto.graph.output, proto.graph.node, proto.graph.initializer):  # what ``_describe`` adds
         for item in [x for x in part if x.name in ("labels", "classes", "best", "nearest")]:
             part.remove(item)
-    monkeypatch.setattr(export, "_graph", lambda *_: proto)
+    monkeypatch.setattr(export, "_graph", lambda *_: copy.deepcopy(proto))
     pictures = ArrayPictures(*lesson("abcdef", 3, seed=5))
     for precision in ("fp32", "fp16"):
         with pytest.raises(

@@ -10,7 +10,7 @@ from safecl.cli.models import ModelArgument, Out
 from safecl.cli.terminal import Force, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.outputs import check_output
+from safecl.outputs import check_output, real
 
 FORMATS = "onnx: pictures to answers; safetensors: all weights; timm: one tuned network."
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
@@ -30,7 +30,9 @@ def export(
     Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new -m pets.onnx
     """
     ModelFile(model)
-    check_suffix(out, form)
+    check_suffix(real(out), form)
+    if pictures is not None and not Path(pictures).expanduser().exists():
+        raise SafeclError(f"There is no folder {pictures}; give one of pictures to compare answers on.")
     check_output(out, "onnx" if form == "onnx" else "safetensors", force)
     given = {"--precision": precision, "--pictures": pictures, "--learner": learner if form == "safetensors" else None}
     for option, value in given.items():
