@@ -58,6 +58,8 @@ def test_who_has_pictures_and_no_paper_reads_no_words_of_papers() -> None:
     for name in ("model", "quickstart", "serving"):
         assert words.findall((ROOT / f"docs/{name}.md").read_text(encoding="utf-8")) == [], name
     for file in (*(ROOT / "src/safecl/classifier").glob("*.py"), *(ROOT / "src/safecl/cli").glob("*.py")):
+        if file.name == "schema.py":  # of docs/format.md, which is for who writes a reader
+            continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
         docstrings = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
