@@ -54,7 +54,7 @@ def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: C
     _check_rows(state.seen, "classes", classes)
     for name, gram in state.base.items():
         if gram.shape not in ((0, 0), (sizes[name],) * 2):
-            raise ValueError(f"the Gram matrix of {name} is {tuple(gram.shape)}")
+            raise ValueError(f"the sums of {name} over all classes are {tuple(gram.shape)}")
     tensors, kept, seen = _meta(state.tensors), state.kept, state.seen
     for one in reversed(state.undo):  # nothing is copied
         tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
