@@ -34,7 +34,7 @@ def same(one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor], atol: flo
 
 
 def reopened(model: ContinualClassifier, path: Path) -> ContinualClassifier:
-    model.save(path)
+    model.save(path, force=True)
     return ContinualClassifier.load(path, device="cpu")
 
 
