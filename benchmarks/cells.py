@@ -133,9 +133,9 @@ class Watch:
         slow, fast = self.features(pictures, self.method.slow, self.method.fast)
         self.heads["stale"].add(fast, y)
         self.untuned.add(self.plain[-1], y)
-        self.memory.add(slow, y)
+        self.memory.kept.add(slow, y)
         if number > 1:
-            self.memory.move(slow, fast, y)
+            self.memory.map.fit(slow, fast, y)
 
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""

@@ -36,7 +36,7 @@ def test_safe_comes_first_and_is_its_own_measure(table: tuple[list[dict], Path])
 
 def test_a_method_that_fails_says_so_and_the_others_are_measured(table: tuple[list[dict], Path]) -> None:
     rows, _ = table
-    assert rows[2]["note"].startswith("failed: SafeclError") and "seconds" not in rows[2]
+    assert rows[2]["note"].startswith("failed: UnknownName") and "seconds" not in rows[2]
     assert rows[3]["seconds"] > rows[3]["training"] > 0
     assert methods.verdict(rows).splitlines()[-1] == "failed: no-such-preset"
 
