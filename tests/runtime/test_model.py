@@ -145,6 +145,23 @@ def test_an_environment_without_torch_answers(
     assert json.loads(ran.stdout) == [[a.label, a.unknown] for a in both[0].explain(tmp_path)]
 
 
+@pytest.mark.slow
+def test_three_packages_are_enough(exported: tuple[Path, Path], odd: Path, tmp_path: Path) -> None:
+    """A virtual environment with numpy, pillow and onnxruntime, and what they need themselves."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "-q", "numpy", "pillow", "onnxruntime"]
+    if subprocess.run(install, capture_output=True, timeout=300).returncode:
+        pytest.skip("no packages can be installed here")
+    program = "import safecl, sys; print(safecl.load(sys.argv[1]).predict(sys.argv[2]).tolist())"
+    source = str(Path(safecl.__file__).parents[1])
+    ran = subprocess.run(
+        [python, "-c", program, exported[1], odd / "grey.png"],
+        capture_output=True, text=True, timeout=60, env={"PYTHONPATH": source, "PATH": ""},
+    )  # fmt: skip
+    assert ran.returncode == 0 and ran.stdout.strip() in {f"['{label}']" for label in "abcdef"}, ran.stderr
+
+
 def test_predict_reads_no_torch_for_an_exported_file(exported: tuple[Path, Path], odd: Path, tmp_path: Path) -> None:
     program = """
 import sys
