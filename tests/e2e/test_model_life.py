@@ -46,7 +46,7 @@ def probabilities(path: Path, images: Any) -> np.ndarray:
     return ContinualClassifier.load(path, device="cpu").predict_proba(images)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_model_lives_through_kills_and_changes(
     kills: int, server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
 ) -> None:
@@ -156,6 +156,7 @@ def test_a_kill_in_any_phase_leaves_the_old_or_the_new_file_and_no_litter(
             assert sorted(os.listdir(tmp_path)) == before, (name, number)
 
 
+@pytest.mark.slow
 def test_a_learning_that_was_stopped_does_not_go_on_in_a_model_that_was_corrected(
     server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
 ) -> None:

@@ -38,7 +38,7 @@ def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.T
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [5, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.slow)])
 def test_a_run_killed_at_random_instants_ends_the_same(kills: int, server: Any, tmp_path: Path) -> None:
     code, length = server.run(str(tmp_path / "straight"))
     assert code == 0
