@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from safecl import atomic
 from safecl.atomic import append_lines, read_lines, write_bytes, write_json, write_lines
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
@@ -52,17 +53,21 @@ class Faulty:
 
 
 def break_writing(monkeypatch: pytest.MonkeyPatch, number: int, part: float, kind: str = "w") -> None:
-    real = Path.open
+    """Let files opened to write ("w") or to add to ("a") fail; a file is opened by its path or by its descriptor."""
 
-    def faulty(self: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        file = real(self, mode, *arguments, **options)
-        return Faulty(file, number, part) if kind in mode else file
+    def breaking(real: Callable[..., Any]) -> Callable[..., Any]:
+        def faulty(what: Path | int, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+            file = real(what, mode, *arguments, **options)
+            return Faulty(file, number, part) if kind in mode else file
 
-    monkeypatch.setattr(Path, "open", faulty)
+        return faulty
+
+    monkeypatch.setattr(Path, "open", breaking(Path.open))
+    monkeypatch.setattr(atomic, "open", breaking(open), raising=False)
 
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch, int], None]] = {
-    "open": lambda patch, number: patch.setattr(Path, "open", refuse(number)),
+    "open": lambda patch, number: patch.setattr(os, "open", refuse(number)),
     "write": lambda patch, number: break_writing(patch, number, 0.0),
     "short write": lambda patch, number: break_writing(patch, number, 0.7),
     "fsync": lambda patch, number: patch.setattr(os, "fsync", refuse(number)),
@@ -127,7 +132,7 @@ def test_the_data_is_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatch:
 def test_a_missing_or_read_only_folder_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SafeclError, match="could not be written"):
         write_bytes(tmp_path / "none" / "file", b"data")
-    monkeypatch.setattr(Path, "open", refuse(errno.EROFS))
+    monkeypatch.setattr(os, "open", refuse(errno.EROFS))
     with pytest.raises(SafeclError, match="could not be written"):
         write_bytes(tmp_path / "file", b"data")
 
