@@ -231,7 +231,8 @@ def test_the_size_of_the_input_can_be_given_beside_a_name_or_settings() -> None:
 def test_pictures_of_another_size_or_kind_are_refused_in_a_sentence(
     images: Tensor, make_backbone: Callable[..., Backbone]
 ) -> None:
-    with pytest.raises(SafeclError, match=r"^tiny takes .* \(N, 3, 16, 16\), not \(.*\) of \w+; .*image_size=SIDE\.$"):
+    said = r"^tiny takes .* \(N, 3, 16, 16\), not \(.*\) of \w+; .*backbone\.image_size=SIDE\.$"
+    with pytest.raises(SafeclError, match=said):
         make_backbone().features(images)
 
 

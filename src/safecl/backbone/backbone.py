@@ -86,7 +86,7 @@ class Backbone:
             given = f"{tuple(images.shape)} of {str(images.dtype).removeprefix('torch.')}"
             raise SafeclError(
                 f"{self.name} takes pictures in [0, 1] of shape (N, 3, {self.size}, {self.size}), not {given}; resize "
-                "them, or load it with image_size=SIDE."
+                "them, or set backbone.image_size=SIDE."
             )
         # The same tensor again for the same pictures: by its identity views know that these are embedded already.
         pictures = self._prepared(images, self._normalise)
