@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -22,15 +23,24 @@ BUSY = "Another command is changing"
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A file of each kind, as we write it."""
+def ours(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any) -> dict[str, bytes]:
+    """A file of each kind, as we write it; of ONNX its beginning, since tracing a network takes long."""
     from matplotlib.figure import Figure
+
+    from safecl.classifier.model import Model
+    from safecl.classifier.weights import export_safetensors
 
     table, folder = make_table("Sizes", ("class", "share"), [["a", "1"]]), tmp_path_factory.mktemp("ours")
     svg, png = (file.read_bytes() for file in save(Figure(), folder / "figure"))
     texts = {"csv": as_csv(table), "tex": as_latex(table, "sizes"), "md": as_markdown(table)}
     texts["page"] = render("reproduction.html", title="Us", about="", targets=[])
-    return {"svg": svg, "png": png} | {kind: text.encode() for kind, text in texts.items()}
+    model = new_model("simplecil")
+    model.learn(*lesson("ab", 2))
+    model.save(folder / "m.safecl")
+    export_safetensors(Model.open(folder / "m.safecl"), folder / "all")
+    binary = {"svg": svg, "png": png, "safetensors": (folder / "all").read_bytes()}
+    binary["onnx"] = b"\x08\x0a\x12\x06safecl\x1a\x050.1.0" + bytes(100)
+    return binary | {kind: text.encode() for kind, text in texts.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,6 +57,8 @@ def test_an_output_replaces_one_of_its_kind_and_nothing_else(kind: str, ours: di
         b"PK\x03\x04 a zip",
         b'{"a": 1,\n "b": 2}',
         bytes(5000),
+        b'\x10\n\0\0\0\0\0\0{"__metadata__":{"mine":"yes"}}',
+        b"\x08\x0a\x12\x07pytorch",
         *(ours[one] for one in ours if one != kind),
     ]
     for other in others:
