@@ -94,10 +94,10 @@ def test_score_and_evaluation_use_one_model(taught: ContinualClassifier, lesson:
     model, images = ContinualClassifier.of(taught._fitted, device="cpu"), lesson("ef", 8, seed=3)[0]
     pictures = Read(images, lambda: None)
     pictures.labels = ["e"] * 8 + ["f"] * 8
-    expected = answers.evaluate(model, pictures), model.score(pictures)
-    assert expected[0]["pictures"] == 16 and expected[1] > 0
+    expected = answers.evaluate(model._snapshot(), pictures), model.score(pictures)
+    assert expected[0][0]["pictures"] == 16 and expected[1] > 0
     found = []
-    for measure in (answers.evaluate, ContinualClassifier.score):
+    for measure in (lambda model, given: answers.evaluate(model._snapshot(), given), ContinualClassifier.score):
         model = ContinualClassifier.of(taught._fitted, device="cpu")
         pictures.swap = model.rollback
         found.append(measure(model, pictures))

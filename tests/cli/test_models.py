@@ -476,10 +476,10 @@ def test_inspect_tells_what_was_done_and_what_is_left(
 def test_classes_that_are_always_right_are_not_among_the_worst(
     say: Callable[..., tuple[int, str, str]], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluate(*_: Any) -> dict[str, Any]:
+    def evaluate(*_: Any) -> tuple[dict[str, Any], list[Any]]:
         return {"pictures": 4, "accuracy": 0.75, "error": 0.1, "bins": [], "unknown": 0.05, "false_alarms": 0.0,
                 "unknown_pictures": 0, "found": None, "classes": [["a", 1.0, 2], ["b", 0.5, 2]],
-                "confused": [["b", "a", 1]]}  # fmt: skip
+                "confused": [["b", "a", 1]]}, []  # fmt: skip
 
     monkeypatch.setattr("safecl.classifier.answers.evaluate", evaluate)
     code, said, _ = say("eval", "one", "--model", "m.safecl")
@@ -492,7 +492,7 @@ def test_the_page_has_a_chart_with_axes_and_counts(place: Path, tmp_path: Path) 
 
     numbers = {"pictures": 35, "accuracy": 0.9, "error": 0.1, "false_alarms": 0.0, "unknown_pictures": 0, "found": None}
     measured = {**numbers, "bins": [(0.3, 0.25, 4), (0.97, 1.0, 31)]}
-    page = write_page(ModelFile(place / "m.safecl"), tmp_path / "page.html", measured).read_text()
+    page = write_page(ModelFile(place / "m.safecl"), tmp_path / "page.html", (measured, [])).read_text()
     chart = page[page.index("<svg") : page.index("</figure>", page.index("<svg"))]
     for text in ("how sure the model is", "how often it is right", ">31</text>", "50 %", "<figcaption>", "97 % sure"):
         assert text in chart
@@ -510,3 +510,77 @@ def test_no_word_of_a_help_is_taken_for_markup(command: Callable[..., Any]) -> N
     for parameter in inspect.signature(command).parameters.values():
         for option in getattr(parameter.annotation, "__metadata__", ()):
             assert not re.search(r"\[[a-z#/@]", option.help) and option.help == option.help.strip()
+
+
+def test_the_page_of_eval_shows_typical_and_strange_pictures_and_mistakes(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, write_folder: Callable[..., Path]
+) -> None:
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.report.gallery import thumbnail
+
+    write_folder(tmp_path / "new", "abcdx", 4, seed=7)
+    for i, label in enumerate("ab"):  # mistakes that are sure: a picture of one class among those of another
+        data = (place / "one" / "cd"[i] / f"{10 + 5 * i:03d}.png").read_bytes()
+        (tmp_path / "new" / label / "wrong.png").write_bytes(data)
+    page = tmp_path / "page.html"
+    code, said, error = say("eval", str(tmp_path / "new"), "--model", "m.safecl", "--page", str(page))
+    html = page.read_text(encoding="utf-8")
+    assert code == 0 and said.splitlines()[-1] == f"{page} ({page.stat().st_size / 1000:.1f} kB)", error
+
+    files = sorted((tmp_path / "new").glob("[a-d]/*.png"))
+    truth = [file.parent.name for file in files]
+    model = ContinualClassifier.load("m.safecl", device="cpu")
+    logits, p, told = (ask([str(file) for file in files]) for ask in (model.decision_function, model.predict_proba,
+                                                                     model.predict))  # fmt: skip
+    own = [
+        row["abcd".index(label)] - max(np.delete(row, "abcd".index(label)))
+        for row, label in zip(logits, truth, strict=True)
+    ]
+    sections = {part[: part.index("<")]: part.split('<li class="card">')[1:] for part in html.split("<h2>")[1:]}
+
+    def pictures(card: str) -> list[str]:
+        return re.findall(r'src="(data:image/jpeg[^"]+)"', card)
+
+    def shown(i: int) -> str:
+        return thumbnail(Image.open(files[i]).convert("RGB"), 160)
+
+    assert len(sections["Typical and strangest pictures"]) == 4  # x is unknown to the model
+    for card in sections["Typical and strangest pictures"]:
+        (label,) = re.findall(r'<p class="is"><bdi>(\w)</bdi>', card)
+        rows = sorted((i for i, one in enumerate(truth) if one == label), key=lambda i: own[i])
+        assert pictures(card) == [shown(rows[-1]), shown(rows[0])]
+        assert f"{sum(told[i] == label for i in rows)} of {len(rows)} pictures correct" in card
+    wrong = sorted((i for i in range(len(files)) if told[i] != truth[i]), key=lambda i: -max(p[i]))
+    assert (
+        len(wrong) >= 2 and [pictures(card) for card in sections["Surest mistakes"]] == [[shown(i)] for i in wrong][:12]
+    )
+    pairs = {
+        (truth[i], told[i]): [shown(j) for j in wrong if (truth[j], told[j]) == (truth[i], told[i])] for i in wrong
+    }
+    found = {}
+    for card in sections["Confusions"]:
+        ((label, other),) = re.findall(r"<bdi>(\w), taken for (\w)</bdi>", card)
+        found[label, other] = pictures(card)
+    assert found == {pair: those[:3] for pair, those in pairs.items()}
+    say("inspect", "m.safecl", "--page", str(page))
+    assert "data:image" not in page.read_text(encoding="utf-8")  # no picture is kept
+
+
+def test_the_pictures_on_a_page_are_bounded() -> None:
+    from safecl.classifier.answers import Judged
+    from safecl.classifier.photographs import photographs
+    from safecl.runtime.answer import Answer
+    from safecl.streams.pictures.images import ArrayPictures
+
+    labels = [c for c in range(30) for _ in range(20)]
+    blank = ArrayPictures(np.zeros((len(labels), 4, 4, 3), dtype=np.uint8), labels)
+    judged = [
+        Judged(i, c, Answer((c + 1) % 30, None, None, [], {}, {}, 0.0, None), -float(i)) for i, c in enumerate(labels)
+    ]
+    numbers = {"classes": [[c, 0.0, 20] for c in range(30)], "confused": [[c, c + 1, 20] for c in range(10)]}
+    shown = photographs(blank, judged, numbers)
+    assert [sum(len(card.pictures) for card in one[2]) for one in shown] == [48, 30, 12]
+    assert "Not shown: 6 classes of a higher accuracy." in shown[0][1]
+    assert shown[2][2][0].lines == ["is 29", "picture 599"]  # without probabilities, by the logits
+    single = photographs(blank, judged[:1], {"classes": [[0, 0.0, 1]], "confused": []})
+    assert len(single[0][2][0].pictures) == 1 and [len(one[2]) for one in single] == [1, 0, 1]

@@ -1,11 +1,10 @@
 """What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from safecl.classifier.calibrate import (
 )
 from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
+from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
 from safecl.methods.method import Method
@@ -27,9 +27,6 @@ from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answe
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
-
-if TYPE_CHECKING:
-    from safecl.classifier.classifier import ContinualClassifier
 
 LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
@@ -43,7 +40,7 @@ class Snapshot(NamedTuple):
     method: Method
 
     @classmethod
-    def open(cls, path: str | Path, device: str = "auto") -> "Snapshot":
+    def open(cls, path: str | Path | ModelFile, device: str = "auto") -> "Snapshot":
         """The model in a file, for answers alone: unlike ``ContinualClassifier`` it needs no scikit-learn."""
         model, place = Model.open(path), choose_device(device)
         method = model.method(load_backbone(model.settings.backbone).to(place, choose_precision("auto", place)))
@@ -149,32 +146,50 @@ def as_array(labels: Sequence[Label]) -> np.ndarray:
     return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
 
 
-def evaluate(model: "ContinualClassifier", pictures: Pictures, unknown: float = 0.05) -> dict[str, Any]:
-    """Numbers fit for JSON. Pictures of classes that the model does not know only show whether it says unknown."""
-    model = copy.copy(model)  # which nobody teaches meanwhile
-    known = set(model.classes_.tolist())
-    given = list(zip(pictures.labels, model.answers(pictures, unknown=unknown, detail=False), strict=True))
-    strangers = [answer.unknown for label, answer in given if label not in known]
-    given = [(label, answer) for label, answer in given if label in known]
-    right = [answer.label == label for label, answer in given]
-    sure = torch.tensor([answer.probability for _, answer in given if answer.probability is not None])
-    correct = torch.tensor(right)[: len(sure)]  # all of them or none are calibrated
+class Judged(NamedTuple):
+    """The answer to the picture at ``place``; ``margin``: the logit of its own class less the largest other one."""
+
+    place: int
+    label: Label
+    answer: Answer
+    margin: float
+
+    @property
+    def right(self) -> bool:
+        return self.answer.label == self.label
+
+
+def evaluate(now: Snapshot, pictures: Pictures, unknown: float = 0.05) -> tuple[dict[str, Any], list[Judged]]:
+    """(numbers fit for JSON, the answers to pictures of known classes); others only show whether it says unknown."""
+    known, limits = {label: c for c, label in enumerate(now.model.classes)}, now.limits(unknown)
+    said: list[tuple[Answer, float]] = []
+    for found, main, _ in now.scored(pictures):
+        labels = pictures.labels[len(said) : len(said) + len(main)]
+        own = torch.tensor([known.get(label, 0) for label in labels])[:, None]
+        margins = main.gather(1, own) - main.scatter(1, own, -torch.inf).amax(dim=1, keepdim=True)
+        answers = answers_of(now.method, found, now.calibration, limits, detail=False)
+        said += zip(answers, margins[:, 0].tolist(), strict=True)
+    every = [Judged(i, label, *one) for i, (label, one) in enumerate(zip(pictures.labels, said, strict=True))]
+    strangers = [one.answer.unknown for one in every if one.label not in known]
+    given = [one for one in every if one.label in known]
+    sure = torch.tensor([one.answer.probability for one in given if one.answer.probability is not None])
+    correct = torch.tensor([one.right for one in given])[: len(sure)]  # all of them or none are calibrated
     by_class: dict[Any, list[bool]] = {}
-    for (label, _), hit in zip(given, right, strict=True):
-        by_class.setdefault(label, []).append(hit)
-    mixed = Counter((label, answer.label) for label, answer in given if answer.label != label)
+    for one in given:
+        by_class.setdefault(one.label, []).append(one.right)
+    mixed = Counter((one.label, one.answer.label) for one in given if not one.right)
     return {
         "pictures": len(given),
-        "accuracy": _mean(right),
+        "accuracy": _mean([one.right for one in given]),
         "error": expected_error(sure, correct),
         "bins": reliability(sure, correct),
         "unknown": unknown,
-        "false_alarms": _mean([answer.unknown for _, answer in given]),
+        "false_alarms": _mean([one.answer.unknown for one in given]),
         "unknown_pictures": len(strangers),
         "found": _mean(strangers),
         "classes": [[label, _mean(hits), len(hits)] for label, hits in by_class.items()],
         "confused": [[true, said, count] for (true, said), count in mixed.most_common(MAX_CONFUSIONS)],
-    }
+    }, given
 
 
 def _mean(values: Sequence[bool | None]) -> float | None:

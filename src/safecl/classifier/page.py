@@ -12,9 +12,10 @@ from safecl.report.templates import Tile, render, write
 
 
 def write_page(
-    file: ModelFile, path: Path, measured: dict[str, Any] | None = None, *, force: bool | None = None
+    file: ModelFile, path: Path, found: tuple[dict[str, Any], Any] | None = None, *, force: bool | None = None
 ) -> Path:
-    """Write the page of a model; ``measured``: what ``evaluate`` gave, if anything was measured."""
+    """Write the page of a model; ``found``: the numbers of ``evaluate`` and ``photographs``, if it was measured."""
+    measured, galleries = found or (None, ())
     header, backbone = file.header, file.header["backbone"]
     calibration, pictures = header.get("calibration"), sum(counts(header).values())
     learned = f"learned from {words.plural(pictures, 'picture')}" if pictures else ""
@@ -33,6 +34,7 @@ def write_page(
         facts=facts,
         measured=measured and _measured(measured),
         measured_bins=measured and measured["bins"],
+        galleries=galleries,
         calibration=calibration,
         classes=class_table(header),
         advice=advice(header),

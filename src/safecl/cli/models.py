@@ -124,15 +124,16 @@ def evaluate(
     file = ModelFile(model)
     check_page(page, force)
     from safecl.classifier import answers
-    from safecl.classifier.classifier import ContinualClassifier
     from safecl.classifier.data import labelled
     from safecl.classifier.page import write_page
+    from safecl.classifier.photographs import photographs
     from safecl.report.table import make_table, print_table
+    from safecl.report.words import size
 
     pictures, _ = labelled(folder)
-    found = answers.evaluate(ContinualClassifier.load(file, device=device), pictures, unknown)
+    found, judged = answers.evaluate(answers.Snapshot.open(file, device), pictures, unknown)
     if page is not None:
-        write_page(file, page, found, force=force)
+        write_page(file, page, (found, photographs(pictures, judged, found)), force=force)
     if json_:
         print_json(found)
         return
@@ -153,7 +154,7 @@ def evaluate(
     for true, said, count in found["confused"][:5]:
         say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
     if page is not None:
-        say(str(page))
+        say(f"{page} ({size(page.stat().st_size)})")
 
 
 def inspect(

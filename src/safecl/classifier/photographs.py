@@ -1,0 +1,41 @@
+"""Photographs on the page of a model: what its classes look like to it, and where it goes wrong."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from safecl.classifier.answers import Judged
+from safecl.lines import counted
+from safecl.report.gallery import Card, thumbnail
+from safecl.streams.pictures.images import Pictures
+
+Galleries: TypeAlias = list[tuple[str, str, list[Card]]]  # title, a sentence, cards
+SIDE = 160  # pixels of a picture on the page
+MAX_SHOWN_CLASSES, MAX_OF_PAIR, MAX_WRONG = 24, 3, 12  # with MAX_CONFUSIONS pairs 90 pictures, about 1 MB
+ABOUT = "Typical is the picture whose own class the model tells most clearly from the others, strangest the opposite."
+
+
+def photographs(pictures: Pictures, judged: Sequence[Judged], numbers: dict[str, Any]) -> Galleries:
+    """Each class's typical and strangest picture, the confusions, the surest mistakes; see ``evaluate``."""
+
+    def card(name: str, shown: Sequence[Judged], *lines: str) -> Card:
+        at = [one.place for one in shown]
+        return Card([(thumbnail(pictures.reduced(i, SIDE), SIDE), pictures.where(i)) for i in at], name, [*lines])
+
+    classes, confused, wrong = list[Card](), list[Card](), [one for one in judged if not one.right]
+    wrong.sort(key=lambda one: (-(one.answer.probability or 0), one.margin))  # no probabilities: by the logits
+    for label, share, count in sorted(numbers["classes"], key=lambda row: float(row[1]))[:MAX_SHOWN_CLASSES]:
+        own = sorted((one for one in judged if one.label == label), key=lambda one: -one.margin)
+        ends, correct = [own[0], *own[1:][-1:]], f"{round(share * count)} of {counted(count, 'picture')} correct"
+        told = (f"{word}: {one.answer.told}" for word, one in zip(("typical", "strangest"), ends, strict=False))
+        classes.append(card(str(label), ends, correct, *told))
+    for label, other, count in numbers["confused"]:
+        own = [one for one in wrong if (one.label, one.answer.label) == (label, other)][:MAX_OF_PAIR]
+        confused.append(card(f"{label}, taken for {other}", own, counted(count, "picture")))
+    surest = [card(one.answer.told, [one], f"is {one.label}", pictures.where(one.place)) for one in wrong[:MAX_WRONG]]
+    rest = len(numbers["classes"]) - len(classes)
+    more = f" Not shown: {counted(rest, 'class', 'classes')} of a higher accuracy." if rest else ""
+    return [
+        ("Typical and strangest pictures", f"Lowest accuracy first. {ABOUT}{more}", classes),
+        ("Confusions", "The most frequent first.", confused),
+        ("Surest mistakes", "Wrong answers of the highest probability: a label may be wrong here.", surest),
+    ]
