@@ -252,6 +252,10 @@ AT_THE_DOOR: dict[str, tuple[Mutation, str]] = {
         sets("calibration.scores.0.0", float("-inf")),
         HEADER_DAMAGED.format("-Infinity is no number"),
     ),
+    "a whole number of 90 bits": (
+        sets("calibration.slope", 1 << 90),
+        HEADER_DAMAGED.format("calibration.slope: "),
+    ),
     "a temperature of 0": (sets("calibration.temperature", 0.0), HEADER_DAMAGED.format("calibration.temperature: ")),
     "scores in another order": (
         sets("calibration.scores.0", [2, 1]),

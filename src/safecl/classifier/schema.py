@@ -34,7 +34,7 @@ def _named(label: Label) -> Label:
 # The titles stand for the types in docs/format.md.
 Class = Annotated[str | int, AfterValidator(_named), Field(title="class")]
 Count = Annotated[int, Field(title="count", ge=0, le=1 << 53)]
-Number = Annotated[float, Field(title="number", ge=-1e30, le=1e30)]
+Number = Annotated[float, Field(title="number", ge=-1e15, le=1e15)]  # a whole one has 64 bits, as torch needs
 Share = Annotated[float, Field(title="share", ge=0, le=1.000001)]  # a mean may be rounded up
 Aspect = Annotated[float, Field(title="aspect", ge=0.01, le=100)]
 Temperature = Annotated[float, Field(title="temperature", ge=1e-3, le=1e3)]
