@@ -1,5 +1,7 @@
 """Distances from class means against numpy, and against Gaussians without the picture."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -57,3 +59,42 @@ def test_the_only_picture_of_a_class_is_as_far_as_from_the_others() -> None:
 
 def test_pictures_that_are_all_equal_have_a_distance() -> None:
     assert of(torch.ones(4, 5), torch.tensor([0, 0, 1, 1]))(torch.ones(1, 5)).isfinite().all()
+
+
+def test_a_class_that_is_dropped_or_merged_leaves_the_distances_of_the_others() -> None:
+    """By value: of two models, one with the classes of both; and without a class, the means and counts of the rest."""
+    both, one, other, before = (SharedGaussians(5) for _ in range(4))
+    before.add(FEATURES[:8], TARGETS[:8])
+    for gaussians, rows in ((both, slice(0, 36)), (one, slice(0, 20)), (other, slice(0, 8)), (other, slice(20, 36))):
+        gaussians.add(FEATURES[rows], TARGETS[rows])
+    one.merge(other, before, torch.arange(4))
+    found, wanted = NearestMean(5), NearestMean(5)
+    found.follow(one)
+    found.merge(wanted, wanted, torch.arange(4))  # it follows the Gaussians alone
+    wanted.follow(both)
+    for name, value in wanted.state_dict().items():
+        assert torch.allclose(found.state_dict()[name], value, rtol=1e-4, atol=1e-5), name
+    distances = torch.stack([of_one(wanted, c)(FEATURES) for c in (0, 2, 3)]).amin(dim=0)
+    wanted.drop_class(1)
+    assert wanted.counts.tolist() == [9, 9, 9] and torch.allclose(wanted(FEATURES), distances, rtol=1e-4)
+    assert not torch.allclose(wanted(FEATURES), found(FEATURES))
+
+
+def of_one(head: NearestMean, c: int) -> NearestMean:
+    """The same covariance, and one class alone."""
+    alone = copy.deepcopy(head)
+    alone.means, alone.counts = head.means[c : c + 1], head.counts[c : c + 1]
+    return alone
+
+
+def test_a_picture_that_leaves_its_class_leaves_no_trace() -> None:
+    """Also where features lie far from zero, and close to each other."""
+    close = 20 + 0.01 * FEATURES
+    gaussians, found = SharedGaussians(5), NearestMean(5)
+    gaussians.add(close, torch.cat([torch.tensor([1]), TARGETS[1:]]))
+    gaussians.correct(close[:2], torch.tensor([1, 1]), torch.tensor([0, -1]))
+    found.follow(gaussians)
+    rest = torch.arange(36) != 1
+    wanted = of(close[rest], TARGETS[rest]).state_dict()
+    for name, value in found.state_dict().items():
+        assert float((value - wanted[name]).abs().max()) <= 1e-5 * float(wanted[name].abs().max()), name

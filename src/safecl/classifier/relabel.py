@@ -35,6 +35,7 @@ class Change:
         self.model, self.method, self.rows, self.new = model, method, rows, new
         self.features: Mapping[str, Tensor] = {}
         self.taken: list[Added] = []
+        self.rounded: set[str] = set()  # heads that were given other features than the rest of the method
         past = [entry for entry in model.header["history"] if entry["what"] == "learn"]
         self.sessions = [entry["id"] for entry in past]
         whole = [entry for entry in model.header["history"] if entry["what"] in ("learn", "merge")]
@@ -64,6 +65,10 @@ class Change:
         given = {part: torch.cat([features[name] for name in names], 1) for part, names in method.reads.items()}
         for name in heads.keys() & given.keys():
             given[name] = self._learned(name, given[name])
+        for part, networks in method.reads.items():  # features computed once more differ in their last digits
+            same = next((name for name in given.keys() & heads.keys() if method.reads[name] == networks), None)
+            if same is not None and same not in self.rounded and not set(networks) & set(method.moving):
+                given[part] = given[same]
         method.correct(given, self.old.to(method.backbone.device), self.new.to(method.backbone.device))
         self.features = {**features, **{name: given[head] for name, head in method.heads.items() if head in given}}
 
@@ -80,6 +85,7 @@ class Change:
             if record is not None:
                 own = record.only(places.to(record.targets.device))
                 found[here.to(found.device)] = own.values.to(found)
+                self.rounded |= set() if own.scale is None else {name}
             elif moved and session != self.latest:
                 raise SafeclError(
                     f"The {naming(moved)} learner has moved on since these pictures were learned, and their features "

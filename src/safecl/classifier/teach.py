@@ -233,7 +233,7 @@ def _look_back(
     every = torch.cat([kept["targets"][older], own])
     picked, rest = chosen(own), can_be_left_out(every, state.seen["classes"])
     judged = torch.isin(rest, torch.cat([torch.arange(len(older)), len(older) + picked]))
-    left = {name: rows[rest] for name, rows in features.items()}
+    left = {name: rows[rest].half() for name, rows in features.items()}  # as they are kept, and judged later
     logits, halved, likeness = left_out_answers(method, left, every[rest])
     like = None if likeness is None else likeness[judged]
     calibration = calibrate(every[rest][judged], logits[judged], halved[judged], like)

@@ -216,7 +216,7 @@ class ClassGaussians(ClassMoments):
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""
         for start in range(0, len(classes), CLASSES_AT_A_TIME):
             some = classes[start : start + CLASSES_AT_A_TIME]
-            yield from _cholesky(self._covariances(some, ridge)).to(self.means)
+            yield from cholesky(self._covariances(some, ridge)).to(self.means)
 
 
 class SharedGaussians(ClassMoments):
@@ -277,7 +277,7 @@ def _less(
     return rest, spread - their_spread.to(spread) - _between(rest - theirs, gone, count - gone)
 
 
-def _cholesky(matrices: Tensor) -> Tensor:
+def cholesky(matrices: Tensor) -> Tensor:
     """Lower factors (K, d, d). ``matrices`` (K, d, d) without one are changed: their diagonals are raised."""
     factors: Tensor
     factors, failed = torch.linalg.cholesky_ex(matrices)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from safecl.heads.gaussians import SharedGaussians
+from safecl.heads.gaussians import SharedGaussians, cholesky
 from safecl.heads.protocol import ClassFree
 from safecl.heads.tensors import precise, take_shapes, without
 
@@ -45,10 +45,11 @@ class NearestMean(ClassFree, nn.Module):
         beyond = ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=torch.finfo(torch.float32).tiny)
         shrinkage = (((1 - 2 / d) * square + (d * unit) ** 2) / beyond).clamp(0, 1)
         spread = ((shrinkage + MIN_SPREAD) * unit).clamp(min=torch.finfo(torch.float32).tiny)
-        factor = torch.linalg.cholesky((1 - shrinkage) * covariance + spread * torch.eye(d).to(covariance))
+        factor = cholesky(((1 - shrinkage) * covariance + spread * torch.eye(d).to(covariance))[None])[0]
         whitening = torch.linalg.solve_triangular(factor, torch.eye(d).to(covariance), upper=False).T
-        centre = precise(gaussians.means).mean(dim=0)
-        self.means = ((precise(gaussians.means) - centre) @ whitening).to(self.means)
+        means = precise(gaussians.means) + precise(gaussians.remainders)
+        centre = means.mean(dim=0)
+        self.means = ((means - centre) @ whitening).to(self.means)
         self.counts, self.centre = gaussians.counts.to(self.counts), centre.to(self.centre)
         self.whitening, self.shrinkage = whitening.to(self.whitening), shrinkage.to(self.shrinkage)
         self.freedom = torch.full_like(self.freedom, n)
