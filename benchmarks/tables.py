@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from scipy.stats import betabinom, binom
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -38,6 +40,7 @@ METHODS = {
     "siprompts": "S-iPrompts", "finetune": "Fine-tuning", "finetune-full": "Fine-tuning, whole network",
     "joint": "joint, SSF", "joint-full": "joint, whole network", "joint-linear": "joint, linear probe",
 }  # fmt: skip
+TRUST = ("said − true", "at worst", "calibration error", "false alarms, 5 %", "near, before", "far", "near, now", "far")
 SCALES = ("24", "200")  # training pictures per class
 Run = dict[str, Any]
 
@@ -80,7 +83,7 @@ def minus(found: Iterable[Run], name: str, other: str) -> list[float]:
 
 
 def row(*cells: Any) -> str:
-    return f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)} |"
+    return f"|{'|'.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)}|"
 
 
 def head(*cells: str) -> list[str]:
@@ -382,11 +385,82 @@ def _type(field: Run, named: dict[str, str]) -> str:
     return ", ".join([kind, *limits])
 
 
+def inside(rate: float, alarms: int, tested: int, judged: int | None = None) -> bool:
+    """Whether so many false alarms lie in the 95 % band of the binomial; with ``judged``, of a threshold by so many."""
+    k = rate * ((judged or 0) + 1)
+    chance = binom(tested, rate) if judged is None else betabinom(tested, k, judged + 1 - k)
+    return bool(chance.ppf(0.025) <= alarms <= chance.ppf(0.975))
+
+
+def beyond(line: Run) -> float:
+    """How far the true accuracy is outside the interval."""
+    low, high = line["interval"]
+    return float(max(low - line["true"], line["true"] - high, 0.0))
+
+
+def trust() -> list[str]:
+    """What models say of themselves, against pictures that were held back: those that choices were made by apart."""
+    found, table = lines("trust_h200.jsonl"), head("models", "number", *TRUST)
+
+    def add(name: str, chosen: list[Run]) -> None:
+        off = [100 * abs(run["said"] - run["true"]) for run in chosen]
+        shares = [100 * share for share in at_five_percent(chosen)]
+        before = [100 * mean(run["scores"]["largest logit"][part] for run in chosen) for part in ("near", "far")]
+        error, (alarms, *now) = f"{mean(run['error'] for run in chosen):.3f}", shares
+        table.append(row(name, len(chosen), mean(off), max(off), error, alarms, *before, *now))
+
+    for order in (0, 1):
+        add(f"order {order}", [run for run in found if run["order"] == order])
+    add("glyphs, both orders", [run for run in found if run["data"] == "glyphs"])
+    add("all", found)
+    return table
+
+
+def at_five_percent(found: list[Run]) -> list[float]:
+    """False alarms, near and far strangers found, as shares."""
+    alarms = mean(run["false_alarms"]["0.05"][0] / run["false_alarms"]["0.05"][1] for run in found)
+    return [alarms, *(mean(run["found"]["0.05"][part] for run in found) for part in ("near", "far"))]
+
+
+def promises() -> list[str]:
+    """Against what a model promises of its own numbers."""
+    found = lines("trust_h200.jsonl")
+    off, out = [100 * (run["said"] - run["true"]) for run in found], [100 * beyond(run) for run in found]
+    errors, chance = [run["error"] for run in found], mean(run["noise"] for run in found)
+    table = [
+        *head("promise", "measured"),
+        row(
+            "accuracy, said against true",
+            f"{mean(map(abs, off)):.1f} points apart on average; bias {signed(mean(off))}",
+        ),
+        row("its interval", f"{sum(o == 0 for o in out)} of {len(out)} inside; {max(out):.1f} points beyond at worst"),
+        row("calibration error", f"{mean(errors):.3f} on average ({chance:.3f} by chance); {max(errors):.3f} at worst"),
+    ]
+    for rate in ("0.01", "0.05", "0.2"):
+        asked = [(run["judged"], *run["false_alarms"][rate]) for run in found if run["false_alarms"][rate][1]]
+        share = 100 * mean(alarms / tested for _, alarms, tested in asked)
+        both = sum(inside(float(rate), alarms, tested, judged) for judged, alarms, tested in asked)
+        alone = sum(inside(float(rate), alarms, tested) for _, alarms, tested in asked)
+        told = f"{share:.1f} %; {both} of {len(asked)} in the beta-binomial band, {alone} in the binomial one"
+        table.append(row(f"false alarms at {float(rate):.0%}", told))
+    return table
+
+
+def strangers() -> list[str]:
+    """Scores of being known, at 5 % false alarms."""
+    found, table = lines("trust_h200.jsonl"), head("score", "false alarms", "near found", "far found")
+    for name in ("largest logit", "Mahalanobis", "nearest neighbours", "nearest mean"):
+        shares = [run["scores"][name] for run in found if name in run["scores"]]
+        table.append(row(name, *(100 * mean(one[part] for one in shares) for part in ("known", "near", "far"))))
+    table.append(row("**largest logit with Mahalanobis**", *(100 * share for share in at_five_percent(found))))
+    return table
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
         cells, summary, readme, statistics, sessions, losses, claims, transfer, methods, first_session, later_session,
-        seconds, header,
+        seconds, header, promises, trust, strangers,
     )
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import betabinom, binom
+from tables import beyond, inside
 from torch import Tensor
 from unknowns import BY_FEATURES, auroc, by_logits, left_out
 
@@ -264,19 +264,6 @@ def noise(sure: Tensor, draws: int = 50) -> float:
     """The calibration error that as many pictures show of probabilities that are true."""
     dice = torch.Generator().manual_seed(0)
     return mean(expected_error(sure, torch.rand(len(sure), generator=dice) < sure) or 0.0 for _ in range(draws))
-
-
-def inside(rate: float, alarms: int, tested: int, judged: int | None = None) -> bool:
-    """Whether so many false alarms lie in the 95 % band of the binomial; with ``judged``, of a threshold by so many."""
-    k = rate * ((judged or 0) + 1)
-    chance = binom(tested, rate) if judged is None else betabinom(tested, k, judged + 1 - k)
-    return bool(chance.ppf(0.025) <= alarms <= chance.ppf(0.975))
-
-
-def beyond(line: dict[str, Any]) -> float:
-    """How far the true accuracy is outside the interval."""
-    low, high = line["interval"]
-    return float(max(low - line["true"], line["true"] - high, 0.0))
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> list[str]:
