@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -230,6 +231,25 @@ def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
     assert list(map(len, calibration["scores"])) == list(map(len, scores))
     for one, other in zip(calibration["scores"], scores, strict=True):
         assert one == pytest.approx(other, rel=1e-3 if memory == "statistics" else 0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_equal_pictures_are_learned_and_saved(
+    count: int, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Left out together nothing remains of them, so nothing is known of how far a picture may lie from them."""
+    model, picture = new_model(), lesson("a", 1)[0]
+    model.fit(np.concatenate([picture] * count), ["a"] * count)
+    model.save(tmp_path / "m.safecl")
+    assert model._fitted.header["calibration"]["scales"] is None
+
+
+def test_few_pictures_give_no_scale_of_likeness(new_model: Callable[..., Any], lesson: Callable[..., Any]) -> None:
+    for each, known in ((2, False), (3, True)):  # without one of them 1 and 3 remain, less two classes
+        model = new_model()
+        model.fit(*lesson("ab", each))
+        scales = model._fitted.header["calibration"]["scales"]
+        assert (scales is not None) is known and np.isfinite(scales or 0).all()
 
 
 def test_the_only_picture_of_a_class_judges_nothing(new_model: Callable[..., Any], lesson: Callable[..., Any]) -> None:

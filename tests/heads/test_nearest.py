@@ -48,6 +48,25 @@ def test_a_picture_is_left_out_as_if_it_had_not_been_learned() -> None:
         assert float(found[i]) > float(head(features[i : i + 1]))
 
 
+@pytest.mark.parametrize("counts", [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
+def test_any_pictures_may_leave_their_class(counts: tuple[int, int]) -> None:
+    """Down to one of each class, whose covariance is nothing but rounding: distances are then those of the features."""
+    targets = torch.arange(2).repeat_interleave(torch.tensor(counts))
+    for left in range(1, len(targets)):
+        for start in range(len(targets) - left + 1):
+            for to in (-1, 2):
+                gaussians, found, gone = SharedGaussians(5), NearestMean(5), slice(start, start + left)
+                gaussians.add(FEATURES[: len(targets)], targets)
+                gaussians.correct(FEATURES[gone], targets[gone], torch.full((left,), to))
+                found.follow(gaussians)
+                distances = found(FEATURES)
+                assert distances.isfinite().all()
+                if gaussians.counts.max() == 1:
+                    means = gaussians.means[gaussians.counts > 0]
+                    wanted = torch.cdist(FEATURES, means).amin(dim=1).square()
+                    assert torch.allclose(distances, wanted, rtol=1e-3, atol=1e-3)
+
+
 def test_the_only_picture_of_a_class_is_as_far_as_from_the_others() -> None:
     features, targets = torch.cat([FEATURES, FEATURES[:1] + 9]), torch.cat([TARGETS, torch.tensor([4])])
     head = of(features, targets)

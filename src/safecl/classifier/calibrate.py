@@ -91,10 +91,13 @@ def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, T
 def calibrate(targets: Tensor, logits: Tensor, halved: Tensor, likeness: Tensor | None = None) -> dict[str, Any] | None:
     """What calibrates a model, and how good it is, fit for JSON; None without pictures.
 
-    From classes (n,) of pictures, and what ``left_out_answers`` gives of them.
+    From classes (n,) of pictures, and what ``left_out_answers`` gives of them; a likeness that is not known of all of
+    them is not used.
     """
     if not len(targets):
         return None
+    if likeness is not None and not likeness.isfinite().all():
+        likeness = None
     answers, correct = logits.argmax(dim=1), logits.argmax(dim=1) == targets
     found: dict[str, Any] = {"temperature": None, "slope": 1.0, "offset": 0.0, "error": None, "bins": []}
     if len(targets) >= MIN_CALIBRATING and logits.shape[1] > 1:

@@ -10,6 +10,7 @@ from safecl.heads.protocol import ClassFree
 from safecl.heads.tensors import precise, take_shapes, without
 
 MIN_SPREAD = 1e-6  # of the mean variance, that every direction has at least
+MIN_FREEDOM = 2  # that a picture must leave when it is left out: a covariance of less says nothing of distances
 
 
 class NearestMean(ClassFree, nn.Module):
@@ -41,6 +42,8 @@ class NearestMean(ClassFree, nn.Module):
     def follow(self, gaussians: SharedGaussians) -> None:
         """Take over the means and the covariance."""
         covariance, n, d = precise(gaussians.covariance()), gaussians.freedom, gaussians.width
+        if covariance.trace() / d <= torch.finfo(torch.float32).eps * precise(gaussians.means).square().mean():
+            covariance = torch.eye(d).to(covariance)  # pictures that are equal, or alone: the rest is rounding
         unit, square = covariance.trace() / d, covariance.square().sum()
         beyond = ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=torch.finfo(torch.float32).tiny)
         shrinkage = (((1 - 2 / d) * square + (d * unit) ** 2) / beyond).clamp(0, 1)
@@ -79,7 +82,8 @@ class NearestMean(ClassFree, nn.Module):
         along = (x * u).sum(dim=1, keepdim=True) - u @ self.means.T
         own = torch.where(n > r, (n / left) ** 2 * square / rest, torch.inf)
         found = (distances + (lost / rest)[:, None] * along.square()).scatter(1, targets[:, None], own[:, None])
-        return found * (1 - r / self.freedom).clamp(min=MIN_SPREAD)[:, None]
+        rest = (self.freedom - r)[:, None]
+        return torch.where(rest < MIN_FREEDOM, torch.inf, found * rest / self.freedom)
 
     @torch.no_grad()
     def drop_class(self, index: int) -> None:
