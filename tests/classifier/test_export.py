@@ -84,9 +84,9 @@ def test_a_file_that_answers_otherwise_is_not_written(
 ) -> None:
     """With the graph of an earlier export, and the heads of one learner exchanged."""
     proto = onnx.load(exported[1])
-    for tensor in proto.graph.initializer:
-        if tensor.name.endswith("ridge_slow.weight"):
-            tensor.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(tensor), tensor.name))
+    weight = next(tensor for tensor in proto.graph.initializer if tensor.name.endswith("ridge_slow.weight"))
+    values = onnx.numpy_helper.to_array(weight)
+    weight.CopyFrom(onnx.numpy_helper.from_array(-values, weight.name))
     del proto.metadata_props[:]
     for part in (proto.graph.output, proto.graph.node, proto.graph.initializer):  # what ``_describe`` adds
         for item in [x for x in part if x.name in ("labels", "classes", "best", "nearest")]:
@@ -98,6 +98,10 @@ def test_a_file_that_answers_otherwise_is_not_written(
             SafeclError, match=r"answers otherwise than the model: \d+\.\d % of the answers to 18 pictures"
         ):
             export_onnx(Model.open(exported[0]), tmp_path / "wrong.onnx", precision, None, pictures)
+    weight.CopyFrom(onnx.numpy_helper.from_array(values * np.float32(np.nan), weight.name))
+    monkeypatch.setattr(export, "MIN_AGREEMENT", 0.0)
+    with pytest.raises(SafeclError, match="probabilities differ by up to inf"):
+        export_onnx(Model.open(exported[0]), tmp_path / "wrong.onnx", "fp32", None, pictures)
     assert not list(tmp_path.iterdir())
 
 
@@ -140,7 +144,9 @@ def taught(model: ContinualClassifier, lesson: Lesson, path: Path, sessions: tup
 def test_one_learner_alone_is_one_pass_calibrated_by_itself(
     exported: tuple[Path, Path], lesson: Lesson, tmp_path: Path
 ) -> None:
-    export_onnx(Model.open(exported[0]), tmp_path / "slow.onnx", learner="slow")
+    kept = Model.open(exported[0])
+    kept.header["calibration"] = {**kept.header["calibration"], "accuracy": 0.123}  # of both learners together
+    export_onnx(kept, tmp_path / "slow.onnx", learner="slow")
     file, model = ExportedModel(tmp_path / "slow.onnx"), ContinualClassifier.load(exported[0])
     pictures = lesson("abcdef", 3, seed=5)[0]
     assert file.outputs == ("slow",) and [a.label for a in file.explain(pictures)] == [
@@ -149,6 +155,7 @@ def test_one_learner_alone_is_one_pass_calibrated_by_itself(
     kinds = Counter(node.op_type for node in onnx.load(file.path).graph.node)
     assert kinds["LayerNormalization"] == 2 * 2 + 1
     assert file.metadata["calibration"]["scores"] != model._fitted.header["calibration"]["scores"]
+    assert f"accuracy {100 * file.metadata['calibration']['accuracy']:.1f} %" in file.metadata["card"]
 
 
 @pytest.mark.slow

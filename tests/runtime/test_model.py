@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import safecl
@@ -63,6 +64,12 @@ def test_one_picture_in_any_form_gets_one_answer(both: Both, lesson: Callable[..
     ]
     forms += [array[None] / 255, np.array([str(tmp_path / "c.png")]), array[None].transpose(0, 3, 1, 2)]
     assert {file.predict(form).tolist()[0] for form in forms} == {model.predict(array)[0]}
+    for form in (array, array.transpose(2, 0, 1), torch.from_numpy(array), torch.from_numpy(array).permute(2, 0, 1)):
+        for each in (form, form / 255, form[None], [form]):
+            assert file.predict(each).tolist() == model.predict(each).tolist() == model.predict(array).tolist()
+    for each in both:
+        with pytest.raises(SafeclError, match="The picture 0 cannot be read"):
+            each.predict([np.zeros((5, 6, 7), dtype=np.uint8)])
     assert len(file.predict([])) == 0 and file.predict_proba([]).shape == (0, 6)
     with pytest.raises(SafeclError, match="A int is no picture"):
         file.predict(3)
@@ -205,6 +212,7 @@ def changed(path: Path, out: Path, **facts: Any) -> Path:
         ({"outputs": []}, "damaged"),
         ({"calibration": {"scores": "abc"}}, "damaged"),
         ({"calibration": [1]}, "damaged"),
+        ({"calibration": {"scores": [[]] * 6, "temperature": None}}, "no 'pictures'"),
         ({"format": 99}, "was written by a newer safecl"),
         ({"safecl": None}, "is an ONNX file of another program"),
     ],
@@ -228,3 +236,16 @@ def test_damaged_truncated_and_foreign_files_get_a_sentence(exported: tuple[Path
         safecl.load(tmp_path / "none.onnx")
     with pytest.raises(SafeclError, match="has no CUDAExecutionProvider"):
         ExportedModel(exported[1], device="cuda")
+    with pytest.raises(SafeclError, match="There is no device 'gpu'"):
+        ExportedModel(exported[1], device="gpu")
+
+
+def test_a_graph_with_another_input_gets_a_sentence(exported: tuple[Path, Path], tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load(exported[1])
+    proto.graph.input[0].name = "images"
+    for node in proto.graph.node:
+        node.input[:] = ["images" if name == "pictures" else name for name in node.input]
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(SafeclError, match="its input is called images, not pictures"):
+        safecl.load(tmp_path / "m.onnx")

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures.cache import CachedPictures, Store, cache_folder, cached
-from safecl.streams.pictures.decode import EXTENSIONS, FURTHER, listed
+from safecl.streams.pictures.decode import EXTENSIONS, FURTHER, is_one, listed
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File, mark_of, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
@@ -59,11 +58,9 @@ def unlabelled(data: Any) -> Pictures:
         return data
     if isinstance(data, str | os.PathLike):
         return FilePictures(files := list(picture_files(Path(data))), [""] * len(files))
-    if isinstance(data, Image.Image):
+    if is_one(data):
         return Images([data], [""])
     if isinstance(data, np.ndarray | Tensor):
-        if data.ndim == 3 and (data.shape[-1] in (1, 3) or data.shape[0] in (1, 3)):
-            return Images([data], [""])
         return array_pictures(data, [""] * len(data))
     if hasattr(data, "features") and hasattr(data, "column_names"):
         return hub_pictures(data)

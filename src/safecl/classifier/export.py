@@ -250,7 +250,7 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
         "precision": precision, "classes": model.classes, "outputs": network.outputs, "unknown": UNKNOWN,
         "size": model.transform.size, "resize": model.transform.resize, "calibration": network.calibration,
         "backbone": header["backbone"], "licence": known,
-        "history": header["history"], "card": model_card(header, known),
+        "history": header["history"], "card": model_card({**header, "calibration": network.calibration}, known),
     }  # fmt: skip
     helper.set_model_props(proto, {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()})
     onnx.checker.check_model(proto)
@@ -311,7 +311,7 @@ def _check(file: ExportedModel, network: Network, pictures: Pictures, transform:
         p, _, strange = network(batch.pictures)[:3]
         found = list(file.run([pictures.reduced(i, transform.enough) for i in batch.indices], names))
         q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
-        difference = max(difference, float((p - q).abs().max()))
+        difference = max(difference, float((p - q).abs().nan_to_num(nan=torch.inf).max()))  # max(0.0, NaN) is 0.0
         same += int(((p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)).sum())
     return Check(len(pictures), difference, same / len(pictures), size)
 

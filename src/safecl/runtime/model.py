@@ -11,29 +11,19 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from safecl.errors import SafeclError
+from safecl.errors import SafeclError, unknown
 from safecl.lines import counted
 from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
 from safecl.streams.labels import Label, sorted_classes
-from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, listed
+from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 
 FORMAT = 1  # of the metadata
 BATCH = 16  # pictures that go through the network at a time
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "mps": "CoreMLExecutionProvider"}
 METADATA = (
-    "safecl",
-    "format",
-    "name",
-    "classes",
-    "outputs",
-    "size",
-    "resize",
-    "calibration",
-    "backbone",
-    "history",
-    "card",
-)
+    "safecl", "format", "name", "classes", "outputs", "size", "resize", "calibration", "backbone", "history", "card"
+)  # fmt: skip
 
 
 class ExportedModel:
@@ -61,7 +51,8 @@ class ExportedModel:
     def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
 
-        ``pictures``: a path, a folder, an image, uint8 arrays (H, W, 3) or (N, H, W, 3), or a list of any of them.
+        ``pictures``: a path, a folder, an image, uint8 arrays (H, W, 3) or (N, H, W, 3), or a list of files, images or
+        arrays.
         ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
         """
         if np.isnan(self._limits(unknown)).any():
@@ -139,9 +130,10 @@ def _items(pictures: Any) -> Iterator[Any]:
     pictures = listed(pictures)
     if isinstance(pictures, str | os.PathLike):
         return picture_files(Path(pictures))
-    alone = isinstance(pictures, np.ndarray) and pictures.ndim == 3 and pictures.shape[-1] in (1, 3)
-    if alone or isinstance(pictures, Image.Image):
+    if is_one(pictures):
         return iter([pictures])
+    if hasattr(pictures, "detach"):  # a tensor
+        pictures = pictures.detach().cpu().numpy()
     if not hasattr(pictures, "__iter__"):
         raise SafeclError(f"A {type(pictures).__name__} is no picture; give paths, images or arrays.")
     return iter(as_arrays(pictures) if isinstance(pictures, np.ndarray) else pictures)
@@ -156,6 +148,8 @@ def _session(path: Path, device: str) -> Any:
     if not path.is_file():
         raise SafeclError(f"There is no file {path}; 'safecl export MODEL --format onnx -o {path}' makes one.")
     there, names = onnxruntime.get_available_providers(), ["cuda", "cpu"] if device == "auto" else [device]
+    if not {*names} <= PROVIDERS.keys():
+        raise unknown("device", device, ("auto", *PROVIDERS))
     providers = [PROVIDERS[name] for name in names if PROVIDERS[name] in there]
     if not providers:
         raise SafeclError(
@@ -179,6 +173,8 @@ def _metadata(session: Any, path: Path) -> dict[str, Any]:
         found = {key: json.loads(text[key]) for key in METADATA}
         if found["format"] > FORMAT:
             raise SafeclError(f"{path} was written by a newer safecl ({found['safecl']}); update safecl to read it.")
+        if (given := [one.name for one in session.get_inputs()]) != ["pictures"]:
+            raise ValueError(f"its input is called {', '.join(given)}, not pictures")
         _check(found, {output.name: output.shape for output in session.get_outputs()})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -191,14 +187,13 @@ def _check(found: Mapping[str, Any], outputs: Mapping[str, Sequence[Any]]) -> No
     classes, sides = found["classes"], (found["size"], found["resize"])
     if not classes or not all(isinstance(label, str | int) for label in classes) or len(set(classes)) < len(classes):
         raise ValueError("its classes are not different words or numbers")
-    if outputs["probabilities"][1:] != [len(classes)]:
-        raise ValueError(f"{len(classes)} classes, and probabilities of {outputs['probabilities'][1:]}")
+    for name in ("probabilities", *(f"probabilities_{output}" for output in found["outputs"][:-1])):
+        if outputs[name][1:] != [len(classes)]:
+            raise ValueError(f"{len(classes)} classes, and {name} of {outputs[name][1:]}")
     if not all(isinstance(side, int) for side in sides) or not 1 <= sides[0] <= sides[1]:
         raise ValueError(f"pictures of {sides[0]} out of {sides[1]} pixels")
-    for name in found["outputs"][:-1]:
-        outputs[f"probabilities_{name}"]
     found["outputs"][-1], outputs["score"], found["backbone"]["name"]
-    is_calibrated(found["calibration"])
+    cannot_tell(found["calibration"], 0.99, len(classes))  # reads all that is read of it
     if thresholds(found["calibration"], 0.99, len(classes)).shape != (len(classes),):
         raise ValueError("scores of other classes")
 

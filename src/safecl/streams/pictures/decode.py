@@ -259,6 +259,12 @@ def listed(data: Any) -> Any:
     return (data[:, 0] if data.ndim == 2 and data.shape[1] == 1 else data).tolist()
 
 
+def is_one(data: Any) -> bool:
+    """Whether it is one picture: an image, or an array or tensor (H, W, C) or (C, H, W) with C = 1 or 3."""
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    return isinstance(data, Image.Image) or (len(shape) == 3 and (shape[-1] in (1, 3) or shape[0] in (1, 3)))
+
+
 def as_arrays(images: Any) -> np.ndarray:
     """Arrays (N, H, W), (N, H, W, 3) or (N, 3, H, W), uint8 or floats in [0, 1], as uint8 (N, H, W, 3)."""
     array = np.asarray(images)
@@ -286,12 +292,14 @@ def as_bytes(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_image(item: Any, name: str) -> Image.Image:
-    """An image, tensor (C, H, W) or array (H, W[, C]) as RGB; an image is turned and coloured as its file would be."""
+    """An image, array or tensor (H, W), (H, W, C) or (C, H, W) as RGB; an image is turned and coloured as its file."""
     if hasattr(item, "detach"):
-        item = item.detach().cpu()
-        item = (item.permute(1, 2, 0) if item.ndim == 3 else item).numpy()
+        item = item.detach().cpu().numpy()
     if isinstance(item, np.ndarray):
-        item = Image.fromarray(as_bytes(item, name).squeeze())
+        if item.ndim == 3 and item.shape[0] in (1, 3) and item.shape[2] not in (1, 3, 4):
+            item = item.transpose(1, 2, 0)
+        with explained(name):
+            item = Image.fromarray(as_bytes(item, name).squeeze())
     if not isinstance(item, Image.Image):
         raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
     check_shape(item.size, name)
