@@ -8,6 +8,10 @@ class SafeclError(Exception):
     """Printed by the command line as it is, without a traceback; exit code 2."""
 
 
+class NotCorrectable(SafeclError):
+    """What a method has made of labels that were wrong cannot be put right."""
+
+
 class Stopped(Exception):
     """The run was asked to stop and has saved its place."""
 

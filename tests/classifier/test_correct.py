@@ -276,6 +276,18 @@ def test_a_label_may_be_a_new_class_and_a_class_goes_with_its_last_picture(new_m
     assert len(rows) == 5 and rows.any(dim=1).all()
 
 
+@pytest.mark.parametrize(("count", "label"), [(2, None), (3, None), (2, "c")])
+def test_each_class_may_be_left_with_one_picture(
+    count: int, label: str | None, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    model, (images, _) = new_model(settings=BETAS), lesson("b", count + 1)
+    model.learn(images, ["a", *["b"] * count])
+    model.correct(images[2:], label, remove=label is None)
+    assert counts(model._fitted.header) == {"a": 1, "b": 1, **({"c": 1} if label else {})}
+    model.save(tmp_path / "m.safecl")
+    assert np.isfinite(ContinualClassifier.load(tmp_path / "m.safecl", device="cpu").predict_proba(images)).all()
+
+
 def test_what_cannot_be_corrected_is_refused_in_a_sentence(new_model: New, lesson: Lesson) -> None:
     model, (images, labels) = new_model("simplecil"), lesson("ab", 2)
     model.learn(images, labels)
@@ -311,6 +323,20 @@ def test_methods_that_train_on_labels_refuse_and_name_what_is_trained(
         model.learn(images[:1], ["b"])
 
 
+def test_an_error_while_a_correction_is_made_is_no_refusal(
+    new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise SafeclError("The disk is full.")
+
+    model, (images, labels) = new_model("simplecil"), lesson("ab", 3)
+    model.learn(images, labels)
+    monkeypatch.setattr("safecl.classifier.correct._features", fail)
+    with pytest.raises(SafeclError, match=r"^The disk is full\.$"):
+        model.learn(np.concatenate([images[:1], lesson("c", 1)[0]]), ["b", "c"])
+    assert [entry["what"] for entry in model.history_] == ["learn"]
+
+
 def test_a_learner_that_has_moved_on_is_said(new_model: New, lesson: Lesson) -> None:
     model = new_model(keep=0, settings={"method.answer.statistics": "stale"})
     with pytest.MonkeyPatch.context() as patch:
@@ -335,12 +361,14 @@ def test_a_corrected_folder_is_learned_as_that(
     told = wrong.learn(folder)
     assert told.pictures == 0 and told.skipped == 11 and told.epochs == 0
     assert "Corrected 1 picture that was learned as another class" in told.warnings[0]
+    assert "safecl rollback takes that back" in told.warnings[0]
     assert [entry["what"] for entry in wrong.history_] == ["learn", "correct"]
     (folder / "b" / second.name).rename(second)
     right.learn(folder)
     write_folder(folder, "d", 3, seed=1)
     told = wrong.learn(folder)
     assert told.pictures == 3 and told.new == ["d"] and told.skipped == 11 and "Corrected 1" in told.warnings[0]
+    assert "safecl rollback, twice, takes that back" in told.warnings[0]
     right.learn(folder)
     check_same(wrong, right, rows=False, evidence=False)  # files in another order
     assert [entry["what"] for entry in wrong.history_] == ["learn", "correct", "correct", "learn"]
@@ -409,6 +437,10 @@ def test_a_corrected_model_is_merged_forgets_and_freezes_as_any_other(
     other.correct(images[:1], "b")
     with pytest.raises(SafeclError, match="corrected twice"):
         one.merged(other)
+    one.correct(images[1:2], "z")
+    with pytest.raises(SafeclError, match=r"corrected in one of them \(.*1 picture → z.*\), so .* differ \(z\)"):
+        one.merged(other)
+    one.rollback()
     for model in (both, wanted):
         model.forget("a")
     check_same(both, wanted, rows=False)

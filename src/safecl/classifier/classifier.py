@@ -30,7 +30,7 @@ from safecl.configure.words import nested
 from safecl.engine.device import check_fork, choose_device, choose_precision
 from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.stop import stoppable
-from safecl.errors import SafeclError
+from safecl.errors import NotCorrectable, SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
@@ -118,7 +118,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         if known is not None and len(fresh.moved):
             try:
                 model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
-            except SafeclError as error:
+            except NotCorrectable as error:
                 fresh = replace(fresh, refused=str(error), skipped=fresh.skipped + len(fresh.moved))
         if model is not None and model is not known and not len(fresh.pictures):
             self._model = model

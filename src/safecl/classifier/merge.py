@@ -70,6 +70,12 @@ def _shared(one: Model, other: Model) -> set[str]:
     common = [{label for past in shared for label, _ in history[past]} for history in histories]
     if common[0] != common[1]:
         names = ", ".join(sorted(map(str, common[0] ^ common[1])))
+        own = [entry for model in both for entry in model.header["history"] if entry["id"] not in shared]
+        if told := ", ".join(entry["name"] for entry in own if shared & {*entry.get("touched", ())}):
+            raise SafeclError(
+                f"Pictures that both models began with were corrected in one of them ({told}), so classes differ "
+                f"({names}); roll that back, merge, and correct the merged model."
+            )
         raise SafeclError(
             f"The models differ in classes that both began with ({names}): rename or forget them in both alike."
         )

@@ -18,7 +18,7 @@ from safecl.classifier.history import after, renamed
 from safecl.classifier.model import Model
 from safecl.classifier.rows import Table, edited
 from safecl.classifier.state import Added, advance, ridge_heads, set_grams
-from safecl.errors import SafeclError
+from safecl.errors import NotCorrectable, SafeclError
 from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.streams.labels import Label, sorted_classes
@@ -87,7 +87,7 @@ class Change:
                 found[here.to(found.device)] = own.values.to(found)
                 self.rounded |= set() if own.scale is None else {name}
             elif moved and session != self.latest:
-                raise SafeclError(
+                raise NotCorrectable(
                     f"The {naming(moved)} learner has moved on since these pictures were learned, and their features "
                     "are no longer kept: only pictures of sessions that can be rolled back can be corrected here. A "
                     "model made with --memory features corrects them all."

@@ -87,7 +87,8 @@ class Fresh:
         names = naming(f"{where} (learned as {old}, now in {new})" for where, old, new in self.relabelled)
         these = counted(len(self.relabelled), "picture that was", "pictures that were")
         if self.refused is None:
-            return [f"Corrected {these} learned as another class: {names}. safecl rollback takes that back."]
+            back = "safecl rollback, twice," if len(self.pictures) else "safecl rollback"
+            return [f"Corrected {these} learned as another class: {names}. {back} takes that back."]
         return [
             f"Skipped {these} learned as another class: {names}. {self.refused} --again learns them as the new class, "
             "too."

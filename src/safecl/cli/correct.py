@@ -67,7 +67,7 @@ def _change(model: Path, change: Callable[["ContinualClassifier"], str]) -> None
     from safecl.classifier.classifier import ContinualClassifier
 
     with locked(model) as file:
-        classifier = ContinualClassifier.load(file, device="cpu")
+        classifier = ContinualClassifier.load(file)
         said = change(classifier)
         classifier.save(file)
     say(said)

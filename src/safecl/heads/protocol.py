@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from safecl.errors import SafeclError
+from safecl.errors import NotCorrectable, SafeclError
 
 SECOND_SHARE = 0.5  # of the second model's tuning in networks that both went on tuning; see benchmarks/merging.py
 
@@ -59,9 +59,9 @@ class Trained(ClassFree):
         raise SafeclError(f"The models cannot be merged: a {type(self).__name__} is trained, and two do not add up.")
 
 
-def refusal(part: object) -> SafeclError:
+def refusal(part: object) -> NotCorrectable:
     """The sentence on a module that is not made of sums over pictures."""
-    return SafeclError(
+    return NotCorrectable(
         f"The labels of this model cannot be corrected: its {type(part).__name__} is trained on them, and not a sum "
         "over pictures from which one could be taken out; roll the session back (safecl rollback), or forget the class "
         "and teach it again."
@@ -78,7 +78,7 @@ def editable_parts(method: nn.Module, handled: tuple[str, ...] = ()) -> dict[str
         kept = [*module._parameters, *(module._buffers.keys() - module._non_persistent_buffers_set)]
         own = [f"{name}.{key}" if name else key for key in kept if name or key not in handled]
         if own and not any(name.startswith(f"{part}.") for part in found):
-            raise SafeclError(
+            raise NotCorrectable(
                 f"{type(method).__name__} can neither forget a class nor be merged: nothing says what happens to "
                 f"{', '.join(own)} then; give {type(module).__name__} the methods of heads/protocol.py."
             )
