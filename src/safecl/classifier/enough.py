@@ -51,7 +51,7 @@ def sentences(calibration: Mapping[str, Any], counts: Mapping[Any, int]) -> list
     names, told = list(counts), []
     for place, now, then in wanted(calibration["classes"]):
         have = counted(counts[names[place]], "picture")
-        gain = f"about {100 * now:.0f} % with {have}, {100 * then:.0f} % with twice as many"
+        gain = f"about {100 * (then - now):.0f} points with twice its {have}"
         told.append(f"More pictures of {names[place]} would help: {gain}.")
     single = [
         str(name) for name, row in zip(names, calibration["classes"], strict=True) if counts[name] == 1 and not row[0]

@@ -181,6 +181,7 @@ def _network(model: Model, reference: ContinualClassifier, learner: str | None) 
 def calibrated_for(model: Model, reference: ContinualClassifier, learner: str) -> dict[str, Any] | None:
     """The calibration of one learner's own answers."""
     method = model.method(reference._backbone(), learning=True)
+    method.refresh()
     method.outputs = (learner,)  # type: ignore[misc]
     return recalibrate(method, model.state.kept, model.state.seen)
 

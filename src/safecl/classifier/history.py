@@ -79,7 +79,7 @@ def class_table(header: Header) -> Table:
     rows = [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
     heads = ["class", "learned in", "pictures"]
     if calibration := header["calibration"]:
-        heads += ["leave-one-out", "accuracy"]
+        heads += ["leave-one-out", "95 % interval"]
         for row, (judged, right, _) in zip(rows, calibration["classes"], strict=True):
             row += [f"{right} of {judged}", range_text(*interval(right / judged, judged))] if judged else [NONE, NONE]
     return make_table("Classes", heads, rows, words=["learned in"])

@@ -27,7 +27,7 @@ class ModelSettings(Settings):
     epochs: PositiveInt | None = Field(None, description="passes over a session's pictures; chosen by their number")
     seed: int = Field(0, ge=0, description="of everything random")
     memory: Memory = Field("statistics", description="features: also keep the heads' features, a byte a number")
-    keep: int = Field(3, ge=0, description="how many sessions can be rolled back")
+    keep: int = Field(3, ge=0, description="how many steps (sessions and corrections) can be rolled back")
 
     def for_pictures(self, count: int) -> TrainSettings:
         """How a session of so many pictures is trained: the steps of a phase stay within bounds."""

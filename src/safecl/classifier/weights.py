@@ -43,7 +43,8 @@ def export_timm(model: Model, path: Path, learner: str | None = None, *, force: 
         raise SafeclError(
             f"timm's network gives other features, up to {difference:.2g} of their size; nothing is written."
         )
-    write_output(path, save(state, _facts(model, method)), "safetensors", force)
+    plain = {name: tensor.contiguous() for name, tensor in state.items()}
+    write_output(path, save(plain, _facts(model, method)), "safetensors", force)
     return difference
 
 

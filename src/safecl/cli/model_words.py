@@ -14,7 +14,7 @@ def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iter
     if not lesson.pictures:  # only labels were corrected
         yield from lesson.warnings
         return
-    new = f", {len(lesson.new)} of them new" if len(lesson.new) < len(lesson.classes) else ""
+    new = f" ({len(lesson.new) or 'none'} of them new)" if len(lesson.new) < len(lesson.classes) else ""
     skipped = f" ({lesson.skipped:,} skipped: learned before)" if lesson.skipped else ""
     yield (
         f"Learned {counted(len(lesson.classes), 'class')}{new} from {counted(lesson.pictures, 'picture')}"

@@ -33,7 +33,7 @@ def learn(
         typer.Option(help="features: can forget a class wholly, and merge exactly."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures; chosen if not given.")] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Sessions that can be rolled back; 3 if not given.")] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Steps that can be rolled back; 3 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of everything random; 0 if not given.")] = None,
     name: Annotated[str | None, typer.Option(help="A name for this session; the folder's if not given.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also pictures that were learned before.")] = False,
@@ -209,7 +209,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
     learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
-    back = f"; {counted(undo, 'session')} can be rolled back" if undo else ""
+    back = f"; {counted(undo, 'step')} can be rolled back" if undo else ""
     return [
         ("model", f"{file.path}, {words.size(file.size)}{' (frozen)' if header['frozen'] else ''}"),
         ("classes", f"{len(header['classes'])}{learned}"),
