@@ -257,6 +257,22 @@ def test_the_usual_way(
     assert code == 0 and "'b' is forgotten" in said
 
 
+def test_correct_computes_features_where_learn_does(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.errors import SafeclError
+
+    devices, load = [], ContinualClassifier.load
+
+    def seen(*args: Any, **options: Any) -> ContinualClassifier:
+        found = load(*args, **options)
+        devices.append(found.device)
+        raise SafeclError("enough")
+
+    monkeypatch.setattr(ContinualClassifier, "load", seen)
+    assert "enough" in say("correct", "m.safecl", "one/a/000.png", "--remove")[2]
+    assert devices == ["auto"]
+
+
 def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path, lesson: Any) -> None:
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.errors import SafeclError
