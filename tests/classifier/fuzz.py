@@ -7,6 +7,7 @@ same answer, or (where every digest was made right again, so that it is another 
 what must not be: tracebacks, hangs over 10 seconds, other answers.
 """
 
+import contextlib
 import copy
 import json
 import random
@@ -23,12 +24,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hostile import Draft
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.seen import check_folder
+from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 
 MEMORY, SECONDS, WAIT = 2 << 30, 10, 60  # of work; and of waiting, on a machine that does other things, too
@@ -188,6 +192,8 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
     found, bad, slowest, sentences = Counter[str](), [], 0.0, Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "m.safecl")
+        Path(folder, "pictures", labels[0]).mkdir(parents=True)
+        Image.fromarray(images[0]).save(Path(folder, "pictures", labels[0], "0.png"))
         for number in range(start, start + count):
             kind = list(KINDS)[number % len(KINDS)]
             r, mutated = random.Random(number), copy.deepcopy(draft)
@@ -238,6 +244,8 @@ def ask(
         same = False
     elif not same:
         return "another answer"
+    with contextlib.suppress(SafeclError):
+        check_folder(path.parent / "pictures", ModelFile(path))
     if not model._fitted.header["frozen"]:
         _ = model._fitted.state
         if sealed:

@@ -15,9 +15,12 @@ import pytest
 from safecl.classifier import schema
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.model import Model
+from safecl.classifier.seen import check_folder
 from safecl.classifier.store import ModelFile
 from safecl.cli import main as cli
 from safecl.errors import SafeclError
+from safecl.streams.pictures.decode import UnreadableError
+from safecl.streams.pictures.find import File
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -253,7 +256,52 @@ def test_a_key_that_is_missing_or_unknown_is_refused_in_every_part(home: Path) -
                     schema.check(json.dumps(header).encode(), "m.safecl")
             part[key] = gone
         part["more"] = 1
-        with pytest.raises(SafeclError, match=r"more: Extra inputs are not permitted"):
+        with pytest.raises(SafeclError, match=r"more: Extra inputs are not permitted, unless a newer safecl"):
             schema.check(json.dumps(header).encode(), "m.safecl")
         del part["more"]
     schema.check(json.dumps(header).encode(), "m.safecl")
+
+
+def test_a_session_that_recovered_from_divergence_is_saved(home: Path, tmp_path: Path) -> None:
+    model = ContinualClassifier.load(home / "good.safecl", device="cpu")
+    model.history_[-1]["notes"]["rate of slow"] = 0.1  # as ``Trainer`` names it
+    model.save(tmp_path / "m.safecl")
+    assert ModelFile(tmp_path / "m.safecl").header["history"][-1]["notes"]["rate of slow"] == 0.1
+
+
+def test_what_cannot_be_written_is_not_called_damaged(home: Path, tmp_path: Path) -> None:
+    model = ContinualClassifier.load(home / "good.safecl", device="cpu")
+    model.history_[-1]["more"] = 1
+    with pytest.raises(
+        SafeclError, match=r"^The model cannot be written \(history.1.learn.more: .*\); use the one before"
+    ):
+        model.save(tmp_path / "m.safecl")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", ["no tensors", "fewer", "no such class", "negative", "nested", "missing"])
+def test_a_folder_is_compared_with_pictures_that_fit_together(home: Path, tmp_path: Path, how: str) -> None:
+    draft = Draft.of(home / "good.safecl")
+    changes: dict[str, Callable[[Any], Any]] = {
+        "fewer": lambda rows: rows[1:],
+        "no such class": lambda rows: rows + 99,
+        "negative": lambda rows: rows - 7,
+        "nested": lambda rows: rows[:, None],
+    }
+    if how == "no tensors":
+        draft.members["kept.safetensors"] = b"nothing"
+    elif how == "missing":
+        draft.change("kept.safetensors", lambda tensors: tensors.pop("seen/classes"))
+    else:
+        name = "seen/classes"
+        draft.change("kept.safetensors", lambda tensors: tensors.update({name: changes[how](tensors[name])}))
+    with pytest.raises(SafeclError, match=r"m.safecl do not fit together \(.+\); use a copy of the file\.$"):
+        check_folder(home / "one", ModelFile(draft.write(tmp_path / "m.safecl")))
+
+
+def test_a_picture_that_cannot_be_opened_is_left_to_learning(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(file: File, **_: Any) -> bytes:
+        raise UnreadableError(file.path, "permission denied")
+
+    monkeypatch.setattr(File, "read", refused)
+    check_folder(home / "one", ModelFile(home / "good.safecl"))

@@ -1,30 +1,13 @@
 """Whether the parts of a model file fit together: tensors, classes, sessions that can be taken back."""
 
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from safecl.classifier.state import State
-from safecl.classifier.store import ModelFile
-from safecl.errors import SafeclError
 from safecl.methods.method import Method
-
-MISFITS = (KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError)
-
-
-@contextmanager
-def fitting(file: ModelFile) -> Iterator[None]:
-    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
-    try:
-        yield
-    except MISFITS as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise SafeclError(
-            f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
-        ) from error
 
 
 @torch.no_grad()

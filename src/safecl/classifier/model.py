@@ -16,14 +16,14 @@ from torch import Tensor
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.classifier.fits import check_answer, check_state, fitting
+from safecl.classifier.fits import check_answer, check_state
 from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, Header
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
-from safecl.classifier.store import ModelFile
+from safecl.classifier.store import ModelFile, fitting
 from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
 from safecl.heads.tensors import not_finite

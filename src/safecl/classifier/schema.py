@@ -137,7 +137,7 @@ class Learned(Step):
     seconds: float = Field(ge=0, le=1e9, description="it took")
     epochs: Count = Field(description="passes over the pictures")
     accuracy: Share | None = Field(description="leave-one-out accuracy afterwards")
-    notes: dict[Key, bool | Count | Number | Text | None] = Field(description="what the method decided")
+    notes: dict[Text, bool | Count | Number | Text | None] = Field(description="what the method decided")
 
 
 class Run(Step):
@@ -285,14 +285,19 @@ def load(text: bytes, name: str) -> Header:
     return header
 
 
-def check(text: bytes, name: str) -> None:
-    """Refuse a header that is not as ``ModelHeader`` says."""
+def check(text: bytes, name: str | None) -> None:
+    """Refuse a header that is not as ``ModelHeader`` says; ``name``: of its file, None before there is one."""
     try:
         ModelHeader.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place, reason = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ").rstrip(".")
-        raise _damaged(name, f"{place}: {reason}" if place else reason) from None
+        reason = f"{place}: {reason}" if place else reason
+        if name is None:
+            raise SafeclError(f"The model cannot be written ({shown(reason):.300}); use the one before.") from None
+        if first["type"] == "extra_forbidden":
+            reason = f"{shown(reason):.200}, unless a newer safecl has made it: update safecl then"
+        raise _damaged(name, reason) from None
 
 
 def _damaged(name: str, reason: str) -> SafeclError:

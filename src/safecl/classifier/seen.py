@@ -7,7 +7,7 @@ import safetensors.numpy
 
 from safecl.classifier.history import check_not_frozen
 from safecl.classifier.schema import KEPT
-from safecl.classifier.store import ModelFile
+from safecl.classifier.store import ModelFile, fitting
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.streams.pictures.find import class_folders, mark_of, printable
@@ -24,11 +24,17 @@ def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> Non
         found = class_folders(path)
     if file is None or again:
         return
-    rows = safetensors.numpy.load(file.raw(KEPT))
-    marks, classes = rows.get("seen/hashes", ()), rows.get("seen/classes", ())
-    pairs = {(int(mark), file.header["classes"][c]) for mark, c in zip(marks, classes, strict=True)}
+    with fitting(file):
+        rows, labels = safetensors.numpy.load(file.raw(KEPT)), dict(enumerate(file.header["classes"]))
+        marks, classes = (rows[name].tolist() if name in rows else [] for name in ("seen/hashes", "seen/classes"))
+        if not {*classes} <= labels.keys():
+            raise ValueError("classes names a class that is not there")
+        pairs = {(mark, labels[c]) for mark, c in zip(marks, classes, strict=True)}
     for one in found.train:
-        if one.file.problem or (mark_of(one.file.digest()), one.folders[found.depth]) not in pairs:
+        try:
+            if (mark_of(one.file.digest()), one.folders[found.depth]) not in pairs:
+                return
+        except SafeclError:  # it cannot be read; what is omitted is said when the folder is read
             return
     raise SafeclError(nothing_new(printable(path.resolve().name), len(found.train)))
 

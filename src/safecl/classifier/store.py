@@ -13,9 +13,12 @@ import struct
 import uuid
 import weakref
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from safetensors import SafetensorError
 
 from safecl.atomic import Buffer
 from safecl.classifier import schema
@@ -31,6 +34,10 @@ LOCAL = struct.Struct("<4s5H3L2H")  # what stands before a member of a zip, besi
 UTF8, ZIP64_EXTRA = 0x800, 20  # the one flag that a member may have, and the bytes of its sizes
 MAX_DIRECTORY = 1 << 22  # bytes
 UNZIPPED = (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, OSError, OverflowError, struct.error)
+MISFITS = (
+    KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError,
+    SafetensorError,
+)  # fmt: skip
 Members: TypeAlias = Mapping[str, Iterable[Buffer]]
 
 
@@ -96,6 +103,18 @@ class ModelFile:
 
     def _foreign(self, reason: str) -> SafeclError:
         return SafeclError(f"{self.path} is no model file of safecl, or it is damaged ({reason}).")
+
+
+@contextmanager
+def fitting(file: ModelFile) -> Iterator[None]:
+    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
+    try:
+        yield
+    except MISFITS as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SafeclError(
+            f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
+        ) from error
 
 
 class _Source:
@@ -195,7 +214,7 @@ def write_zip(file: BinaryIO, header: Header, members: Members) -> None:
                 facts[name] = _copied(parts, member)
         said = {**header, "format": FORMAT, "state": state, "members": facts}
         text = json.dumps(said, ensure_ascii=False, indent=1, allow_nan=False).encode()
-        schema.check(text, "that is written")
+        schema.check(text, None)
         if len(text) > MAX_HEADER:
             raise SafeclError(f"The history and the classes of the model take more than {MAX_HEADER:,} bytes.")
         archive.writestr(zipfile.ZipInfo(HEADER), text)
