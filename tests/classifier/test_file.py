@@ -14,6 +14,7 @@ import pytest
 
 from safecl.classifier import schema
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
 from safecl.classifier.seen import check_folder
 from safecl.classifier.store import ModelFile
@@ -305,3 +306,8 @@ def test_a_picture_that_cannot_be_opened_is_left_to_learning(home: Path, monkeyp
 
     monkeypatch.setattr(File, "read", refused)
     check_folder(home / "one", ModelFile(home / "good.safecl"))
+
+
+def test_a_folder_to_predict_may_lie_below_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    assert len(unlabelled("~/one")) == 4

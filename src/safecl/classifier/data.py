@@ -57,7 +57,7 @@ def unlabelled(data: Any) -> Pictures:
     if isinstance(data, Pictures):
         return data
     if isinstance(data, str | os.PathLike):
-        return FilePictures(files := list(picture_files(Path(data))), [""] * len(files))
+        return FilePictures(files := list(picture_files(Path(data).expanduser())), [""] * len(files))
     if is_one(data):
         return Images([data], [""])
     if isinstance(data, np.ndarray | Tensor):

@@ -289,3 +289,10 @@ def test_pixels_that_are_not_finite_make_a_picture_unreadable(value: float) -> N
     for item in (Image.fromarray(ramp), ramp, torch.from_numpy(colours), colours.transpose(1, 2, 0)):
         with pytest.raises(UnreadableError, match=r"The picture 7 cannot be read \(pixels that are not finite numbers"):
             as_image(item, "picture 7")
+
+
+def test_a_lack_of_ram_is_not_blamed_on_the_picture_and_an_error_without_words_is_named() -> None:
+    with pytest.raises(MemoryError), decoding.explained("a.png"):
+        raise MemoryError
+    with pytest.raises(UnreadableError, match=r"cannot be read \(EOFError\)"), decoding.explained("a.png"):
+        raise EOFError

@@ -186,13 +186,13 @@ def explained(name: str) -> Iterator[None]:
     """Pillow's errors as one sentence."""
     try:
         yield
-    except SafeclError:
+    except (SafeclError, MemoryError):  # a lack of RAM says nothing about the picture
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise too_large(name) from None
     except Exception as error:  # Pillow's readers raise almost anything on broken data
         said = re.split(r"\.?\s*\n|\. ", str(error).strip())[0].rstrip(".")
-        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else said
+        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else said or type(error).__name__
         raise UnreadableError(name, reason) from None
 
 
