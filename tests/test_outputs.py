@@ -226,3 +226,8 @@ def test_a_contact_sheet_replaces_a_picture_only(tmp_path: Path, make_stream: Ca
     with pytest.raises(SafeclError, match="is no png of safecl"):
         show(make_stream(["ab"]), tmp_path)  # type: ignore[arg-type]
     assert file.read_bytes() == b"PK\x03\x04 a model"
+
+
+def test_an_error_of_writing_without_a_number_is_told_in_its_words(tmp_path: Path) -> None:
+    with pytest.raises(SafeclError, match=r"could not be written \(the disk is gone\)"), replacing(tmp_path / "a"):
+        raise OSError("the disk is gone")

@@ -113,7 +113,7 @@ def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
 
 
 def _not_written(path: Path, error: OSError) -> SafeclError:
-    return SafeclError(f"{path} could not be written ({error.strerror}); what was saved before is intact.")
+    return SafeclError(f"{path} could not be written ({error.strerror or error}); what was saved before is intact.")
 
 
 def _take_after(descriptor: int, old: os.stat_result) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 from collections import Counter
@@ -67,8 +66,8 @@ class Sorting:
         known = self._digests.setdefault(file.size, set())
         for other in self._unread.pop(file.size, []):
             with contextlib.suppress(SafeclError):  # what cannot be read is another picture
-                known.add(_digest(other))
-        return bool(known) and not file.problem and _digest(file) in known
+                known.add(other.digest())
+        return bool(known) and not file.problem and file.digest() in known
 
 
 def files_outside(files: Iterator[File], folder: Path, top: Path) -> Iterator[File]:
@@ -157,7 +156,3 @@ def _hard_link(source: str, target: str) -> bool:
 def numbered(name: str) -> Iterator[str]:
     """name, name-2, name-3, …"""
     return (name if i == 1 else f"{name}-{i}" for i in count(1))
-
-
-def _digest(file: File) -> bytes:
-    return hashlib.blake2b(file.read(), digest_size=16).digest()
