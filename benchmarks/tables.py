@@ -344,11 +344,13 @@ def seconds() -> list[str]:
 
 
 def header() -> list[str]:
-    """Every field of a model file's header, from its schema: a row is a part and a field, its type, what it is."""
-    from safecl.classifier.schema import ModelHeader
+    """Every field of a model file's header and thumbnails: a row is a part and a field, its type, what it is."""
+    from safecl.classifier.schema import ModelHeader, Thumbnails
 
     schema = ModelHeader.model_json_schema()
-    parts = {"": schema, **{f"{name}.": part for name, part in schema["$defs"].items() if name != "JsonValue"}}
+    more = Thumbnails.model_json_schema()
+    defined = {**schema["$defs"], "Thumbnails": more, **more["$defs"]}
+    parts = {"": schema, **{f"{name}.": part for name, part in defined.items() if name != "JsonValue"}}
     rows, shared = [], schema["$defs"]["Forgot"]["properties"].keys()
     named: dict[str, str] = {}
     for part, facts in parts.items():

@@ -29,6 +29,7 @@ from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
 
 LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
+NO_LOGIT = -1e9  # of the others, where there is one class
 MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 64, "cuda": 256}  # pictures that go through the network at a time
 
@@ -166,7 +167,7 @@ def evaluate(now: Snapshot, pictures: Pictures, unknown: float = 0.05) -> tuple[
     for found, main, _ in now.scored(pictures):
         labels = pictures.labels[len(said) : len(said) + len(main)]
         own = torch.tensor([known.get(label, 0) for label in labels])[:, None]
-        margins = main.gather(1, own) - main.scatter(1, own, -torch.inf).amax(dim=1, keepdim=True)
+        margins = main.gather(1, own) - main.scatter(1, own, NO_LOGIT).amax(dim=1, keepdim=True)
         answers = answers_of(now.method, found, now.calibration, limits, detail=False)
         said += zip(answers, margins[:, 0].tolist(), strict=True)
     every = [Judged(i, label, *one) for i, (label, one) in enumerate(zip(pictures.labels, said, strict=True))]

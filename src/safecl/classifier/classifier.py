@@ -57,9 +57,9 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     the kind of tuning; the method's own if not given. ``epochs``: chosen by the number of pictures if not given.
     ``memory``: with "features" the model also keeps a byte for each feature of each picture, and can forget a class
     wholly and merge with one that it parted from any number of sessions ago. ``keep``: sessions that can be rolled
-    back. ``image_size``: side of the input; chosen by the backbone if not given. ``settings``: anything else by dotted
-    key, such as {"train.lr": 0.02, "method.ridge.size": 2000}. ``seed``: of everything random. ``device``: auto, cpu,
-    cuda or mps. ``show``: "auto" draws progress bars.
+    back. ``thumbnails``: keep two pictures of each class, 64 px. ``image_size``: side of the input; chosen by the
+    backbone if not given. ``settings``: anything else by dotted key, such as {"train.lr": 0.02, "method.ridge.size":
+    2000}. ``seed``: of everything random. ``device``: auto, cpu, cuda or mps. ``show``: "auto" draws progress bars.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         epochs: int | None = None,
         memory: Memory = "statistics",
         keep: int = 3,
+        thumbnails: bool = False,
         seed: int = 0,
         image_size: int | None = None,
         device: Device = "auto",
@@ -79,7 +80,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     ) -> None:
         self.backbone, self.method, self.pet, self.epochs, self.memory = backbone, method, pet, epochs, memory
         self.keep, self.seed, self.image_size, self.device = keep, seed, image_size, device
-        self.settings, self.show = settings, show
+        self.settings, self.show, self.thumbnails = settings, show, thumbnails
 
     # What is learned
 
@@ -102,6 +103,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         of the training, so that the same call resumes after a stop.
         """
         from safecl.classifier.correct import correct
+        from safecl.classifier.photographs import with_thumbnails
         from safecl.classifier.teach import begin, check_one_class, corrected, new_pictures, teach
 
         pictures, source = labelled(data, labels)
@@ -134,6 +136,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
         taught, lesson = teach(model, backbone, fresh, name, home, self.device, shown, folder, stop)
+        if model.settings.thumbnails:
+            taught = with_thumbnails(Snapshot(taught, taught.method(backbone).eval()), fresh)
         self._model = taught
         self.prepare()
         return lesson
@@ -424,8 +428,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             method |= method_settings()[self.method].quick  # the first session is what people wait for
         size = {} if self.image_size is None else {"image_size": self.image_size}
         values = {
-            "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed,
-            "backbone": {"name": self.backbone, **size}, "method": method, "train": {"save_seconds": 10},
+            "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed, "method": method,
+            "backbone": {"name": self.backbone, **size}, "train": {"save_seconds": 10}, "thumbnails": self.thumbnails,
         }  # fmt: skip
         return resolve(overlay(values, canonical(nested(self.settings or {}))))
 

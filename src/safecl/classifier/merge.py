@@ -103,6 +103,9 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
     index = torch.tensor([method.classes.index(label) for label in b.classes])
     method.merge(now, before, index.to(backbone.device))
     state = _together(a.state, b.state, index, sessions)
+    if a.settings.thumbnails:
+        new = {*state.seen["hashes"].tolist()} - {*a.state.seen["hashes"].tolist()} if state.seen else {}
+        state = replace(state, thumbnails=(*state.thumbnails, *(t for t in b.state.thumbnails if t.picture in new)))
     if shared:  # the features that were added since are at hand
         state = replace(state, chain=(*state.chain, *sessions))
         set_grams(method, state)

@@ -20,7 +20,7 @@ from safecl.classifier.fits import check_answer, check_state
 from safecl.classifier.history import after, check_labels, check_not_frozen, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
-from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, Header
+from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
 from safecl.classifier.store import ModelFile, fitting
@@ -182,7 +182,9 @@ class Model:
         for tensors in members.values():
             if (bad := not_finite(tensors)) is not None:
                 raise SafeclError(f"{bad} of the model is no longer finite, so it is not saved; use the one before.")
-        parts = {name: encode(tensors, {}) for name, tensors in members.items() if tensors or not frozen}
+        parts: dict[str, Any] = {name: encode(each, {}) for name, each in members.items() if each or not frozen}
+        if self.settings.thumbnails and not frozen:
+            parts[THUMBNAILS] = [Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()]
         write_model(file, header, parts, before)
 
 
@@ -270,6 +272,7 @@ def _read(file: ModelFile) -> State:
         undo=tuple(_undo(file.tensors(f"undo_{i}.safetensors"), one) for i, one in enumerate(header["undo"])),
         kept={name: tensor for name, tensor in kept.items() if not name.startswith("seen/")},
         seen=below(kept, "seen/"),
+        thumbnails=file.thumbnails(),
     )
     sessions = {entry["id"] for entry in header["history"] if entry["what"] == "learn"}
     check_state(state, len(header["classes"]), header["statistics"], sessions)

@@ -15,7 +15,7 @@ def write_page(
     file: ModelFile, path: Path, found: tuple[dict[str, Any], Any] | None = None, *, force: bool | None = None
 ) -> Path:
     """Write the page of a model; ``found``: the numbers of ``evaluate`` and ``photographs``, if it was measured."""
-    measured, galleries = found or (None, ())
+    measured, galleries = found or (None, _kept(file))
     header, backbone = file.header, file.header["backbone"]
     calibration, pictures = header.get("calibration"), sum(counts(header).values())
     learned = f"learned from {words.plural(pictures, 'picture')}" if pictures else ""
@@ -53,3 +53,15 @@ def _measured(found: dict[str, Any]) -> Table:
         ("of these called unknown", words.percent(found["found"])),
     ]
     return make_table("", ("measure", "value"), rows)
+
+
+def _kept(file: ModelFile) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """The thumbnails that a model keeps; a card for each class, made without ``report.gallery``, which needs numpy."""
+    cards: dict[str, dict[str, Any]] = {}
+    for one in file.thumbnails():
+        name = str(file.header["classes"][one.place])
+        card = cards.setdefault(name, {"pictures": [], "name": name, "lines": []})
+        card["pictures"].append((f"data:image/jpeg;base64,{one.jpeg}", name))
+    return [
+        ("Typical and strangest pictures", "Of those that the model has learned; typical first.", list(cards.values()))
+    ]

@@ -1,15 +1,19 @@
 """Photographs on the page of a model: what its classes look like to it, and where it goes wrong."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from safecl.classifier.answers import Judged
+from safecl.classifier.answers import Judged, Snapshot, evaluate
+from safecl.classifier.model import Model
+from safecl.classifier.schema import Thumbnail
+from safecl.classifier.teach import Fresh
 from safecl.lines import counted
 from safecl.report.gallery import Card, thumbnail
 from safecl.streams.pictures.images import Pictures
 
 Galleries: TypeAlias = list[tuple[str, str, list[Card]]]  # title, a sentence, cards
-SIDE = 160  # pixels of a picture on the page
+SIDE, KEPT_SIDE = 160, 64  # pixels of a picture on the page, and of one that a model keeps
 MAX_SHOWN_CLASSES, MAX_OF_PAIR, MAX_WRONG = 24, 3, 12  # with MAX_CONFUSIONS pairs 90 pictures, about 1 MB
 ABOUT = "Typical is the picture whose own class the model tells most clearly from the others, strangest the opposite."
 
@@ -25,9 +29,9 @@ def photographs(pictures: Pictures, judged: Sequence[Judged], numbers: dict[str,
     wrong.sort(key=lambda one: (-(one.answer.probability or 0), one.margin))  # no probabilities: by the logits
     for label, share, count in sorted(numbers["classes"], key=lambda row: float(row[1]))[:MAX_SHOWN_CLASSES]:
         own = sorted((one for one in judged if one.label == label), key=lambda one: -one.margin)
-        ends, correct = [own[0], *own[1:][-1:]], f"{round(share * count)} of {counted(count, 'picture')} correct"
-        told = (f"{word}: {one.answer.told}" for word, one in zip(("typical", "strangest"), ends, strict=False))
-        classes.append(card(str(label), ends, correct, *told))
+        shown, correct = own[:1] + own[1:][-1:], f"{round(share * count)} of {counted(count, 'picture')} correct"
+        told = (f"{word}: {one.answer.told}" for word, one in zip(("typical", "strangest"), shown, strict=False))
+        classes.append(card(str(label), shown, correct, *told))
     for label, other, count in numbers["confused"]:
         own = [one for one in wrong if (one.label, one.answer.label) == (label, other)][:MAX_OF_PAIR]
         confused.append(card(f"{label}, taken for {other}", own, counted(count, "picture")))
@@ -39,3 +43,15 @@ def photographs(pictures: Pictures, judged: Sequence[Judged], numbers: dict[str,
         ("Confusions", "The most frequent first.", confused),
         ("Surest mistakes", "Wrong answers of the highest probability: a label may be wrong here.", surest),
     ]
+
+
+def with_thumbnails(now: Snapshot, fresh: Fresh) -> Model:
+    """The model with the typical and the strangest of the ``fresh`` pictures that it has just learned."""
+    own: dict[Any, list[Judged]] = {}
+    for one in sorted(evaluate(now, fresh.pictures)[1], key=lambda one: -one.margin):
+        own.setdefault(one.label, []).append(one)
+    found = list(now.model.state.thumbnails)
+    for one in (one for each in own.values() for one in each[:1] + each[1:][-1:]):
+        jpeg = thumbnail(fresh.pictures.reduced(one.place, KEPT_SIDE), KEPT_SIDE).split(",")[1]
+        found.append(Thumbnail(picture=int(fresh.marks[one.place]), place=0, margin=one.margin, jpeg=jpeg))
+    return Model(now.model.header, replace(now.model.state, thumbnails=tuple(found)))

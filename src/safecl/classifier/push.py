@@ -42,8 +42,10 @@ def card_of(path: Path) -> str:
         return found
     from safecl.backbone.load import load_backbone
     from safecl.classifier.card import licence, model_card
+    from safecl.classifier.schema import THUMBNAILS
     from safecl.classifier.settings import resolve
 
     header = ModelFile(path).header
     settings = resolve(header["settings"])
-    return model_card(header, licence(load_backbone(settings.backbone), settings))
+    told = "\nThe file contains thumbnails of learned pictures.\n" if THUMBNAILS in header["members"] else ""
+    return model_card(header, licence(load_backbone(settings.backbone), settings)) + told

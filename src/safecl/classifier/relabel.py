@@ -109,7 +109,9 @@ class Change:
         if kept:
             kept, was = self._kept(kept)
             rows |= {f"kept/{key}": value for key, value in was.items()}
-        state = replace(before, records=records, kept=kept, seen=seen)
+        marks = {*before.seen["hashes"][self.rows].tolist()} if seen else {}
+        shown = tuple(one for one in before.thumbnails if one.picture not in marks)
+        state = replace(before, records=records, kept=kept, seen=seen, thumbnails=shown)
         chain = replace(state, chain=(*state.chain, entry["id"]), records={**records, entry["id"]: self.taken})
         set_grams(method, chain if self.taken else state)
         for c in reversed(self.gone):

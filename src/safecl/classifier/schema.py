@@ -20,6 +20,7 @@ MAX_HEADER, MAX_DEPTH = 1 << 26, 16  # bytes; lists and objects inside each othe
 MAX_STEPS = 10_000  # of the history, and sessions that can be rolled back
 MAX_SETTING = 10_000_000  # the largest number in the settings, but for the seed
 PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "learn", "records", "kept"))
+THUMBNAILS = "thumbnails.json"
 Header: TypeAlias = dict[str, Any]
 
 
@@ -200,6 +201,21 @@ class Undo(Part):
     whole: bool = Field(description="false: enough for merging only")
 
 
+class Thumbnail(Part):
+    """A learned picture that is kept for a person to see."""
+
+    picture: int = Field(ge=-(1 << 63), lt=1 << 63, description="its hash")
+    place: Count = Field(description="of its class in the list of classes")
+    margin: Number = Field(description="logit of its class less the largest other one, when it was learned")
+    jpeg: str = Field(max_length=1 << 16, pattern="^[A-Za-z0-9+/]+={0,2}$", description="64 pixels at most, base64")
+
+
+class Thumbnails(Part):
+    """``thumbnails.json``."""
+
+    pictures: list[Thumbnail] = Field(max_length=2 * MAX_CLASSES, description="two per class at most")
+
+
 class ModelHeader(Part):
     """``model.json``."""
 
@@ -231,6 +247,7 @@ class ModelHeader(Part):
         corrected = {step.id for step in self.history if isinstance(step, Corrected)}
         wanted = [PREDICT]
         if not self.frozen:
+            wanted += [THUMBNAILS] if self.settings.get("thumbnails") else []
             wanted += [LEARN, RECORDS, KEPT, *(f"undo_{i}.safetensors" for i in range(len(self.undo)))]
         dropped = sum(len(one.header.dropped) for one in self.undo)
         shorter = [(len(self.classes) + dropped, one.header.classes) for one in self.undo]
@@ -285,10 +302,10 @@ def load(text: bytes, name: str) -> Header:
     return header
 
 
-def check(text: bytes, name: str | None) -> None:
-    """Refuse a header that is not as ``ModelHeader`` says; ``name``: of its file, None before there is one."""
+def check(text: bytes, name: str | None, kind: type[Part] = ModelHeader) -> Any:
+    """What a text says; refused where it is not as ``kind`` says. ``name``: of its file, None before there is one."""
     try:
-        ModelHeader.model_validate_json(text)
+        return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place, reason = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ").rstrip(".")

@@ -28,6 +28,7 @@ class ModelSettings(Settings):
     seed: int = Field(0, ge=0, description="of everything random")
     memory: Memory = Field("statistics", description="features: also keep the heads' features, a byte a number")
     keep: int = Field(3, ge=0, description="how many steps (sessions and corrections) can be rolled back")
+    thumbnails: bool = Field(False, description="keep the typical and the strangest picture of each class, 64 px")
 
     def for_pictures(self, count: int) -> TrainSettings:
         """How a session of so many pictures is trained: the steps of a phase stay within bounds."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from safecl.classifier.rows import Table, below, restored
+from safecl.classifier.schema import Thumbnail
 from safecl.classifier.settings import Memory, ModelSettings
 from safecl.heads.protocol import editable_parts
 from safecl.heads.ridge import RidgeHead
@@ -112,6 +113,19 @@ class State:
     undo: tuple[Undo, ...] = ()  # the oldest first
     kept: dict[str, Tensor] = field(default_factory=dict)  # features of some pictures, to calibrate with
     seen: dict[str, Tensor] = field(default_factory=dict)  # hashes and classes of all pictures that were learned
+    thumbnails: tuple[Thumbnail, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep thumbnails of pictures in ``seen`` alone: of each class the one of the largest margin and the least."""
+        if not self.thumbnails:
+            return
+        own: dict[int, list[Thumbnail]] = {}
+        classes = dict(zip(self.seen["hashes"].tolist(), self.seen["classes"].tolist(), strict=True))
+        for one in sorted({one.picture: one for one in self.thumbnails}.values(), key=lambda one: -one.margin):
+            if (c := classes.get(one.picture)) is not None:
+                own.setdefault(c, []).append(one.model_copy(update={"place": c}))
+        found = (one for _, each in sorted(own.items()) for one in each[:1] + each[1:][-1:])
+        object.__setattr__(self, "thumbnails", tuple(found))
 
     def before(self, sessions: Sequence[str]) -> dict[str, Tensor] | None:
         """The tensors that a merge needs as they were before these last sessions; None where they are not known."""
@@ -265,7 +279,8 @@ def roll_back(state: State) -> tuple[State, dict[str, Any]]:
         ]
     kept, seen = last.rows_before(state.kept, state.seen)
     chain = tuple(session for session in state.chain if session != last.session)
-    return State(last.before(state.tensors), state.base, chain, records, tuple(undo), kept, seen), last.header
+    tensors = last.before(state.tensors)
+    return State(tensors, state.base, chain, records, tuple(undo), kept, seen, state.thumbnails), last.header
 
 
 def _for_merging(undo: Undo, method: Method) -> Undo:

@@ -2,7 +2,7 @@
 
 ``model.json`` comes last and says everything but the numbers, with the size and the digest of every other member; the
 comment of the zip is the digest of ``model.json``. So what was changed after it was written is found. Reading the
-header, and renaming a class, need no torch. There is no pickle, no picture and no weight of the backbone in it.
+header, and renaming a class, need no torch. No pickle, no weight of the backbone and, unasked, no picture is in it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from safecl.atomic import Buffer
 from safecl.classifier import schema
-from safecl.classifier.schema import FORMAT, MAX_HEADER, Header
+from safecl.classifier.schema import FORMAT, MAX_HEADER, THUMBNAILS, Header, Thumbnail, Thumbnails
 from safecl.errors import SafeclError
 
 if TYPE_CHECKING:
@@ -90,6 +90,15 @@ class ModelFile:
             f"The model {self.path} is damaged in {member}, or was changed after safecl wrote it: {reason}; use a copy "
             "of the file."
         )
+
+    def thumbnails(self) -> tuple[Thumbnail, ...]:
+        """The pictures that the model keeps, if it may keep any."""
+        if THUMBNAILS not in self.sizes:
+            return ()
+        found = schema.check(self.raw(THUMBNAILS), f"{self.path} ({THUMBNAILS})", Thumbnails).pictures
+        if any(one.place >= len(self.header["classes"]) for one in found):
+            raise SafeclError(f"The model {self.path} is damaged in {THUMBNAILS}: a class is not there; use a copy.")
+        return tuple(found)
 
     def tensors(self, member: str) -> "dict[str, Tensor]":
         """The tensors of a member; all of their numbers are finite."""

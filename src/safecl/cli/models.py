@@ -35,6 +35,7 @@ def learn(
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures; chosen if not given.")] = None,
     keep: Annotated[int | None, typer.Option(min=0, help="Steps that can be rolled back; 3 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of everything random; 0 if not given.")] = None,
+    thumbnails: Annotated[bool, typer.Option("--thumbnails", help="Keep two small pictures of each class.")] = False,
     name: Annotated[str | None, typer.Option(help="A name for this session; the folder's if not given.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also pictures that were learned before.")] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, e.g. train.lr=0.02.")] = None,
@@ -64,7 +65,7 @@ def learn(
     lesson, classifier = learn_file(
         folder, model, make_progress("quiet" if quiet else "auto"), name=name, again=again, device=device,
         backbone=backbone, method=method, pet=pet, memory=memory, epochs=epochs, keep=keep, seed=seed,
-        settings=settings or None,
+        settings=settings or None, thumbnails=thumbnails or None,
     )  # fmt: skip
     for line in lesson_lines(lesson, classifier, model):
         say(line)
@@ -208,6 +209,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     kept = method_settings()[settings["method"]["name"]].model_validate(settings["method"]).kept_of_pictures
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
+    kept += "; thumbnails of two pictures of each class" if settings.get("thumbnails") and not header["frozen"] else ""
     learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
     back = f"; {counted(undo, 'step')} can be rolled back" if undo else ""
     return [

@@ -28,7 +28,7 @@ def thumbnail(image: Image.Image, side: int) -> str:
     """The picture as a JPEG of ``side`` pixels at most, as a data: address."""
     small, file = image.copy(), io.BytesIO()
     small.thumbnail((side, side))
-    small.save(file, "JPEG", quality=85)
+    small.save(file, "JPEG", quality=85, comment="")  # else that of the file
     return _address("image/jpeg", file.getvalue())
 
 
