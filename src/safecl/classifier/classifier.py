@@ -133,7 +133,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             begun = known or model
             past = begun.file.digest if begun.file is not None else begun.header["history"]
             identity = {"model": past, **{key: model.header[key] for key in ("settings", "backbone")}}
-            begin(folder, {**identity, "pictures": fresh.pictures.fingerprint()}, shown.say)
+            moved = fresh.moved.fingerprint()  # corrected before it learns
+            begin(folder, {**identity, "pictures": fresh.pictures.fingerprint(), "moved": moved}, shown.say)
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
         taught, lesson = teach(model, backbone, fresh, name, home, self.device, shown, folder, stop)
         if model.settings.thumbnails:

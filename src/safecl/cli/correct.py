@@ -1,5 +1,6 @@
 """``safecl correct``, ``split`` and ``join``: what a model was taught wrongly is put right."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,7 +77,8 @@ def _change(model: Path, change: Callable[["ContinualClassifier"], str]) -> None
 def _label(model: Path, word: str) -> str | int:
     """What a word of the command line means: a class of the model, or a number where all classes are numbers."""
     classes = ModelFile(model).header["classes"]
-    if all(isinstance(label, int) for label in classes) and word.lstrip("-").isdecimal():
+    numbers = {str(label): label for label in classes if isinstance(label, int)}
+    if word in numbers or (len(numbers) == len(classes) and re.fullmatch("-?[0-9]+", word)):
         return int(word)
     return word
 
