@@ -48,7 +48,8 @@ def test_what_steers_or_hides_is_an_escape_wherever_it_is_shown(text: str, capsy
     said = capsys.readouterr()
     written = [file.getvalue(), said.out, said.err, as_csv(table), as_markdown(table), as_latex(table)]
     page = render("model.html", title=text, subject=text, facts=[Tile(text, text, text)], measured=None,
-                  measured_bins=None, calibration=None, classes=table, advice=[text], history=table)  # fmt: skip
+                  measured_bins=None, calibration=None, classes=table, advice=[text],
+                  galleries=[(text, text, [])], history=table)  # fmt: skip
     assert all(not HIDDEN.search(part.replace("\n", "")) for part in (*written, page))
     assert shown(text) in said.out and shown(text) in page
 
@@ -89,5 +90,5 @@ def test_values_in_attributes_of_a_page_stay_inside_them() -> None:
     name = "\"><script>alert(1)</script>'\u202e"
     table = make_table("", ["class"], [[name]])
     page = render("model.html", title=name, subject="", facts=[], measured=None, measured_bins=None, calibration=None,
-                  classes=table, advice=[name], history=table)  # fmt: skip
+                  classes=table, advice=[name], galleries=[], history=table)  # fmt: skip
     assert "<script>alert" not in page and "\u202e" not in page and "\\u202e" in page

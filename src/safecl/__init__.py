@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from safecl.methods.settings.base import MethodSettings
 
     METHODS: dict[str, type[MethodSettings]]
-    from safecl.runtime.model import ExportedModel as ExportedModel
+    from safecl.runtime.model import ExportedModel
     from safecl.streams.catalog import open_stream as open_stream
     from safecl.streams.sources.arrays import from_arrays as from_arrays
     from safecl.streams.sources.arrays import from_hugging_face as from_hugging_face
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Backbone": "safecl.backbone.backbone:Backbone",
     "ContinualClassifier": "safecl.classifier.classifier:ContinualClassifier",
-    "ExportedModel": "safecl.runtime.model:ExportedModel",
     "Learner": "safecl.learner:Learner",
     "Method": "safecl.methods.method:Method",
     "Result": "safecl.experiments.launch:Result",

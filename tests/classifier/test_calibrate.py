@@ -218,7 +218,7 @@ def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
     pictures, cpu = ArrayPictures(images, labels), torch.device("cpu")
     today = embed(method.embed, pictures, range(len(labels)), fitted.transform, cpu)
     old = recalled(method, fitted.state.kept, torch.arange(15))
-    together = {network: torch.cat([old[network], rows]) for network, rows in today.items()}
+    together = {network: torch.cat([old[network], rows]).half() for network, rows in today.items()}
     logits, _, likeness = left_out_answers(method, together, fitted.state.kept["targets"])
     calibration = fitted.header["calibration"]
     if likeness is not None:

@@ -228,6 +228,7 @@ def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(pictu
     assert np.mean(scores[0]) > np.mean(scores[1])
 
 
+@pytest.mark.slow
 def test_a_model_on_real_weights_and_pictures_lives_its_whole_life(
     pictures: Path, asset: Callable[[str], Path]
 ) -> None:

@@ -98,6 +98,7 @@ MODEL = {
     "measured_bins": [],
     "calibration": {"pictures": 35, "accuracy": 0.9, "error": 0.1, "bins": [(0.3, 0.25, 4), (0.97, 1.0, 31)]},
     "advice": ["More pictures of A would help most."],
+    "galleries": [("Confusions", "Pictures.", [])],
     "classes": NUMBERS,
     "history": NUMBERS,
 }

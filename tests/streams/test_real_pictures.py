@@ -20,7 +20,11 @@ def unpacked(archive: Path, to: Path) -> Path:
 
 def test_cifar_pictures_are_a_class_incremental_stream(asset: Asset, tmp_path: Path) -> None:
     stream = open_stream(
-        f"folder:{unpacked(asset('pictures/cifar100_50x10.zip'), tmp_path)}", step=10, size=32, margin=1.0
+        f"folder:{unpacked(asset('pictures/cifar100_50x10.zip'), tmp_path)}",
+        step=10,
+        order_seed=1993,
+        size=32,
+        margin=1.0,
     )
     assert (len(stream), len(stream.labels), stream.protocol) == (10, 100, "class")
     classes = sorted(str(label) for label in stream.labels)
