@@ -28,12 +28,16 @@ def choose_device(device: str = "auto") -> torch.device:
 
 
 def check_fork(device: str) -> None:
-    """In a forked process compute in one thread: others would be waited for forever, as torch's are not copied."""
+    """In a forked process compute in one thread: others would be waited for forever, as torch's are not copied.
+
+    oneDNN keeps, on ARM, the number of threads of the parent whatever torch is told, so the child does without it.
+    """
     global _process
     if device != "cpu" and torch.cuda._is_in_bad_fork():
         raise SafeclError("A forked process cannot use the GPU of its parent: start it by spawn, or use device=cpu.")
     if os.getpid() != _process:
         torch.set_num_threads(1)
+        torch._C._set_mkldnn_enabled(False)
         _process = os.getpid()
 
 
