@@ -19,10 +19,21 @@ def header(classes: list[Any]) -> dict[str, Any]:
 )
 def test_a_word_is_a_number_only_where_it_spells_one_and_the_class_is_one(old: str, word: str, meant: Any) -> None:
     head = header([1, "a"])
-    label = as_label(head, old, word)
+    label = as_label(head, word, old)
     assert label == meant and type(label) is type(meant)
     changed = renamed(head, old, label)
     assert meant in changed["classes"] and changed["history"][0]["new"] == changed["classes"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "word", "meant"),
+    [([1, 2], "3", 3), ([1, 2], "-3", -3), ([1, 2], "--5", "--5"), ([1, "cat"], "1", 1), ([1, "cat"], "4", "4")],
+)
+def test_a_word_for_any_class_is_a_number_where_all_are_or_one_is_spelt_so(
+    classes: list[Any], word: str, meant: Any
+) -> None:
+    label = as_label(header(classes), word)
+    assert label == meant and type(label) is type(meant)
 
 
 def test_two_classes_cannot_become_one() -> None:

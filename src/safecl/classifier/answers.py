@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,7 @@ from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
 from safecl.methods.method import Method
-from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
-from safecl.streams.labels import sorted_classes
+from safecl.runtime.answer import Answer, Answering, is_calibrated, make_answers
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.pictures.load import batches
 
@@ -34,7 +34,8 @@ MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 64, "cuda": 256}  # pictures that go through the network at a time
 
 
-class Snapshot(NamedTuple):
+@dataclass(frozen=True)
+class Snapshot(Answering):
     """A model and its method, neither of which changes: a call asks one of them, whatever is learned meanwhile."""
 
     model: Model
@@ -48,27 +49,17 @@ class Snapshot(NamedTuple):
         return cls(model, method.eval())
 
     @property
-    def classes_(self) -> np.ndarray:
-        """The classes, sorted: numbers by value, then words by spelling."""
-        return as_array(sorted_classes(self.model.classes))
+    def known(self) -> list[Label]:
+        return self.model.classes
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """What it gives an opinion by; its answer comes last."""
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.method.outputs
 
     @property
     def calibration(self) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.model.header["calibration"]
         return found
-
-    def limits(self, unknown: float | None) -> np.ndarray:
-        """By answer, the score below which a picture is unknown; see ``thresholds``."""
-        return thresholds(self.calibration, unknown, len(self.model.classes))
-
-    def cannot_tell(self, unknown: float | None) -> str:
-        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-        return cannot_tell(self.calibration, unknown, len(self.model.classes))
 
     def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         """(logits by output, those of the answer) of a batch at a time, on the CPU."""
@@ -142,11 +133,6 @@ def answers_of(
     return make_answers(method.classes, p, scores, limits, is_calibrated(calibration), weights)
 
 
-def as_array(labels: Sequence[Label]) -> np.ndarray:
-    """Of numbers, of words, or of objects where there are both."""
-    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
-
-
 class Judged(NamedTuple):
     """The answer to the picture at ``place``; ``margin``: the logit of its own class less the largest other one."""
 
@@ -162,7 +148,7 @@ class Judged(NamedTuple):
 
 def evaluate(now: Snapshot, pictures: Pictures, unknown: float = 0.05) -> tuple[dict[str, Any], list[Judged]]:
     """(numbers fit for JSON, the answers to pictures of known classes); others only show whether it says unknown."""
-    known, limits = {label: c for c, label in enumerate(now.model.classes)}, now.limits(unknown)
+    known, limits = {label: c for c, label in enumerate(now.known)}, now.limits(unknown)
     said: list[tuple[Answer, float]] = []
     for found, main, _ in now.scored(pictures):
         labels = pictures.labels[len(said) : len(said) + len(main)]

@@ -2,7 +2,7 @@
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import EMBEDDED, SIZES
-from safecl.classifier.answers import Snapshot, as_array
+from safecl.classifier.answers import Snapshot
 from safecl.classifier.calibrate import probabilities
 from safecl.classifier.data import hashes, labelled, unlabelled
 from safecl.classifier.history import check_labels, check_not_frozen, find, renamed, sessions
@@ -34,7 +33,7 @@ from safecl.errors import NotCorrectable, SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
-from safecl.runtime.answer import Answer
+from safecl.runtime.answer import Answer, as_array
 from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.sources.arrays import plain_label
@@ -185,9 +184,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         with 0.05 if nothing else is given; with ``--unknown 0`` as here without it.
         """
         now = self._snapshot()
-        limits, classes, found = now.limits(unknown), as_array(now.model.classes), [np.zeros(0, dtype=int)]
-        if np.isnan(limits).any():
-            raise SafeclError(f"The model {now.cannot_tell(unknown)} Give a larger share, or omit it.")
+        limits, classes, found = now.sure_limits(unknown), as_array(now.known), [np.zeros(0, dtype=int)]
         strange = [np.zeros(0, dtype=bool)]
         for _, main, scores in now.scored(unlabelled(pictures)):
             found.append(main.argmax(dim=1).numpy())
@@ -201,12 +198,13 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
         now = self._snapshot()
-        return _by_class(now, (probabilities(main, now.calibration) for _, main in now.logits(unlabelled(pictures))))
+        found = (probabilities(main, now.calibration).numpy() for _, main in now.logits(unlabelled(pictures)))
+        return now.by_class(found)
 
     def decision_function(self, pictures: Any) -> np.ndarray:
         """Logits before calibration: (N, C), in the order of ``classes_``; with two classes (N,), second less first."""
         now = self._snapshot()
-        found = _by_class(now, (main for _, main in now.logits(unlabelled(pictures))))
+        found = now.by_class(main.numpy() for _, main in now.logits(unlabelled(pictures)))
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def transform(self, pictures: Any) -> np.ndarray:
@@ -473,11 +471,3 @@ def learn_file(
         with contextlib.suppress(OSError):
             clear(work)
     return lesson, model
-
-
-def _by_class(now: Snapshot, found: Iterable[Tensor]) -> np.ndarray:
-    """Rows with a column per class as the model has met them, as (N, C) in the order of ``classes_``."""
-    known = now.model.classes
-    columns = [known.index(label) for label in sorted_classes(known)]
-    rows = [np.zeros((0, len(known)), dtype=np.float32), *(part.numpy() for part in found)]
-    return np.concatenate(rows)[:, columns]

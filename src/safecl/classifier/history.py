@@ -124,10 +124,15 @@ def find(header: Header, label: Label) -> Label:
     return match
 
 
-def as_label(header: Header, old: Label, word: str) -> Label:
-    """What a word of the command line means as another name for a class: a number, where the class is one."""
-    number = isinstance(find(header, old), int) and re.fullmatch("-?[0-9]+", word)
-    return int(word) if number else word
+def as_label(header: Header, word: str, old: Label | None = None) -> Label:
+    """What a word of the command line means as a name, another one of the class ``old`` or any: a number, where the
+    class is one, or else a class or all of them."""
+    numbers = [label for label in header["classes"] if isinstance(label, int)]
+    if old is None:
+        fits = len(numbers) == len(header["classes"]) or word in map(str, numbers)
+    else:
+        fits = isinstance(find(header, old), int)
+    return int(word) if fits and re.fullmatch("-?[0-9]+", word) else word
 
 
 def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header:

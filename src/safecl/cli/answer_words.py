@@ -7,29 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, csv_cell, naming, shown
 from safecl.report.table import NONE
-from safecl.runtime.answer import Answer, one_class
+from safecl.runtime.answer import Answer, Answering, one_class
 from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 CHUNK = 256  # pictures that are classified at a time
 T = TypeVar("T")
-
-
-class Answering(Protocol):
-    """Whatever answers."""
-
-    @property
-    def classes_(self) -> Any: ...
-    @property
-    def outputs(self) -> tuple[str, ...]: ...
-    def cannot_tell(self, unknown: float | None) -> str: ...
-    def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]: ...
 
 
 def predict_all(

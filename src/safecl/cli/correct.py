@@ -1,17 +1,17 @@
 """``safecl correct``, ``split`` and ``join``: what a model was taught wrongly is put right."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from safecl.classifier.history import as_label
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument
+from safecl.cli.models import ModelArgument, changed
 from safecl.cli.terminal import say
 from safecl.errors import SafeclError
-from safecl.outputs import locked
+from safecl.streams.labels import Label
 
 if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
@@ -31,7 +31,7 @@ def correct(
     """
     if (label is None) is not remove:
         raise SafeclError("Give --label NAME, or --remove: one of the two.")
-    word = None if label is None else _label(model, label)
+    word = _label(model, label)
     _change(model, lambda classifier: classifier.correct(_files(pictures), word, remove=remove))
 
 
@@ -45,7 +45,8 @@ def split(
 
     Example:  safecl split pets.safecl cat photos/tabbies --into tabby
     """
-    _change(model, lambda classifier: classifier.split(old, _files(pictures), _label(model, into)))
+    word = as_label(ModelFile(model).header, into)
+    _change(model, lambda classifier: classifier.split(old, _files(pictures), word))
 
 
 def join(
@@ -58,29 +59,21 @@ def join(
 
     Example:  safecl join pets.safecl cat kitten
     """
-    word = None if name is None else _label(model, name)
+    word = _label(model, name)
     _change(model, lambda classifier: classifier.join(one, other, word))
 
 
 def _change(model: Path, change: Callable[["ContinualClassifier"], str]) -> None:
     """Change the model in its file, and say how."""
-    ModelFile(model)  # before anything heavy is imported: what is no model is answered at once
-    from safecl.classifier.classifier import ContinualClassifier
-
-    with locked(model) as file:
-        classifier = ContinualClassifier.load(file)
+    with changed(model, device="auto") as classifier:
         said = change(classifier)
-        classifier.save(file)
     say(said)
 
 
-def _label(model: Path, word: str) -> str | int:
-    """What a word of the command line means: a class of the model, or a number where all classes are numbers."""
-    classes = ModelFile(model).header["classes"]
-    numbers = {str(label): label for label in classes if isinstance(label, int)}
-    if word in numbers or (len(numbers) == len(classes) and re.fullmatch("-?[0-9]+", word)):
-        return int(word)
-    return word
+def _label(model: Path, word: str | None) -> Label | None:
+    """What a word of the command line means; None: it was not given. What is no model is answered before torch."""
+    header = ModelFile(model).header
+    return None if word is None else as_label(header, word)
 
 
 def _files(paths: list[Path]) -> list[str]:

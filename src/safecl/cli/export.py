@@ -29,7 +29,7 @@ def export(
 
     Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new -m pets.onnx
     """
-    ModelFile(model)
+    file = ModelFile(model)
     check_suffix(real(out), form)
     if pictures is not None and not Path(pictures).expanduser().exists():
         raise SafeclError(f"There is no folder {pictures}; give one of pictures to compare answers on.")
@@ -40,7 +40,7 @@ def export(
             raise SafeclError(f"{option} has no effect on the format {form}; omit it.")
     from safecl.classifier.model import Model
 
-    opened = Model.open(model)
+    opened = Model.open(file)
     if form == "onnx":
         from safecl.classifier.data import unlabelled
         from safecl.classifier.export import export_onnx

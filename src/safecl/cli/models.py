@@ -1,18 +1,24 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 import safecl
 from safecl.classifier.place import check_path, replaceable, rewrite_header
+from safecl.classifier.schema import Header
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, print_sentence
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
+
+if TYPE_CHECKING:
+    from safecl.classifier.classifier import ContinualClassifier
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
@@ -95,10 +101,10 @@ def predict(
         if explain is not None:
             raise SafeclError(f"{model} is exported and has no heat maps; give the model that it was made from.")
         return predict_all(files, safecl.load(model, device=device), model, unknown, form, None)
-    ModelFile(model)
+    file = ModelFile(model)
     from safecl.classifier.answers import Snapshot
 
-    now = Snapshot.open(model, device)
+    now = Snapshot.open(file, device)
     if explain is None:
         return predict_all(files, now, model, unknown, form, None)
     from safecl.classifier.explain import Explanations
@@ -239,8 +245,25 @@ def rename(
 
     with locked(model) as place:
         file = ModelFile(place)
-        rewrite_header(file, renamed(file.header, old, as_label(file.header, old, new)))
+        rewrite_header(file, renamed(file.header, old, as_label(file.header, new, old)))
     say(f"{old} is now called {new}.")
+
+
+@contextmanager
+def changed(
+    model: Path, check: Callable[[Header], object] = lambda header: None, device: Device = "cpu"
+) -> Iterator["ContinualClassifier"]:
+    """The model in a file, which is locked meanwhile and replaced at the end.
+
+    ``check`` refuses what its header rules out before anything heavy is imported.
+    """
+    with locked(model) as file:
+        check(ModelFile(file).header)
+        from safecl.classifier.classifier import ContinualClassifier
+
+        classifier = ContinualClassifier.load(file, device=device)
+        yield classifier
+        classifier.save(file)
 
 
 def forget(
@@ -253,13 +276,8 @@ def forget(
     """
     from safecl.classifier.history import find
 
-    find(ModelFile(model).header, label)  # before anything heavy is imported: a wrong name is answered at once
-    from safecl.classifier.classifier import ContinualClassifier
-
-    with locked(model) as file:
-        classifier = ContinualClassifier.load(file, device="cpu")
+    with changed(model, lambda header: find(header, label)) as classifier:
         said = classifier.forget(label)
-        classifier.save(file)
     say(said)
 
 
@@ -270,17 +288,11 @@ def rollback(model: ModelArgument) -> None:
     """
     from safecl.classifier.history import CORRECTIONS, check_rollback
 
-    with locked(model) as file:
-        header = ModelFile(file).header
-        check_rollback(header, sum(one["whole"] for one in header["undo"]))
-        from safecl.classifier.classifier import ContinualClassifier
-
-        classifier = ContinualClassifier.load(file, device="cpu")
-        last = [entry for entry in classifier.history_ if entry["what"] in ("learn", *CORRECTIONS)][-1]
-        classifier.rollback()
-        classifier.save(file)
+    with changed(model, lambda header: check_rollback(header, sum(one["whole"] for one in header["undo"]))) as now:
+        last = [entry for entry in now.history_ if entry["what"] in ("learn", *CORRECTIONS)][-1]
+        now.rollback()
     session = f"{last['name']!r}" + (f" ({counted(last['pictures'], 'picture')})" if last["what"] == "learn" else "")
-    say(f"{model} is as it was before {session}; it knows {counted(len(classifier.classes_), 'class')}.")
+    say(f"{model} is as it was before {session}; it knows {counted(len(now.classes_), 'class')}.")
 
 
 def merge(

@@ -31,7 +31,7 @@ def queue(
     Pictures that the model has learned are omitted.
     Example:  safecl queue pets.safecl new/ --page next.html   or   safecl queue pets.safecl new/ -n 50 --links next
     """
-    ModelFile(model)
+    file = ModelFile(model)
     check_page(page, force)
     from safecl.classifier.answers import Snapshot
     from safecl.classifier.data import unlabelled
@@ -42,7 +42,7 @@ def queue(
 
     if links is not None:
         new_folder(links)
-    looking, bad = Looking(Snapshot.open(model, device), unknown), []
+    looking, bad = Looking(Snapshot.open(file, device), unknown), []
 
     seen: list[File] = []
 
@@ -57,8 +57,8 @@ def queue(
         bad += [f"{printable(file.path)} ({reason})" for file, reason in reasons if reason is not None]
     first = looking.first(count)
     tell, chosen = printer(form), [seen[one.index] for one in first]
-    for file, one in zip(chosen, first, strict=True):
-        tell(file.path, one.answer)
+    for picture, one in zip(chosen, first, strict=True):
+        tell(picture.path, one.answer)
     if links is not None:
         write_links(chosen, links)
     if page is not None:
@@ -87,17 +87,17 @@ def sort(
     if link and move:
         raise SafeclError("A picture is linked or moved, not both; give --link or --move.")
     file = ModelFile(model)
-    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.classifier.answers import Snapshot
     from safecl.classifier.sort import Sorting, files_outside
     from safecl.cli.answer_words import answered, tell_bad
     from safecl.report.table import make_table, print_table
     from safecl.streams.pictures.find import picture_files, printable
 
     files = files_outside(picture_files(folder), Path(folder), out)
-    classifier = ContinualClassifier.load(file, device=device)
+    now = Snapshot.open(file, device)
     sorting = Sorting(out, file.header["classes"], "link" if link else "move" if move else "copy")
     bad = []
-    for picture, answer in answered(classifier, sorting.new(files), unknown, False):
+    for picture, answer in answered(now, sorting.new(files), unknown, False):
         if isinstance(answer, str):
             bad.append(f"{printable(picture.path)} ({answer})")
         else:

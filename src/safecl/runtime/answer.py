@@ -1,7 +1,8 @@
 """What a model says of one picture, and how far its word goes. No torch is imported."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.lines import counted
-from safecl.streams.labels import Label
+from safecl.streams.labels import Label, sorted_classes
 
 MIN_BELOW = 2  # pictures with an answer that its own threshold would call unknown; else it is that of all
 
@@ -33,6 +34,56 @@ class Answer:
         if self.unknown:
             return f"unknown (most similar: {self.label})"
         return f"{self.label}" if self.probability is None else f"{self.label} {100 * self.probability:.0f} %"
+
+
+class Answering(ABC):
+    """Whatever answers: a model, or an exported file."""
+
+    outputs: tuple[str, ...]  # what it gives an opinion by; its answer comes last
+
+    @property
+    @abstractmethod
+    def known(self) -> Sequence[Label]:
+        """The classes in the order of its logits."""
+
+    @property
+    @abstractmethod
+    def calibration(self) -> dict[str, Any] | None:
+        """What makes probabilities of logits, and what known pictures look like."""
+
+    @abstractmethod
+    def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
+        """The answers one by one. ``detail``: with all opinions."""
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes, sorted: numbers by value, then words by spelling. So are the columns of ``predict_proba``."""
+        return as_array(sorted_classes(self.known))
+
+    def limits(self, unknown: float | None) -> np.ndarray:
+        """By answer, the score below which a picture is unknown; see ``thresholds``."""
+        return thresholds(self.calibration, unknown, len(self.known))
+
+    def sure_limits(self, unknown: float | None) -> np.ndarray:
+        """As ``limits``; refused where there are too few pictures to tell."""
+        found = self.limits(unknown)
+        if np.isnan(found).any():
+            raise SafeclError(f"The model {self.cannot_tell(unknown)} Give a larger share, or omit it.")
+        return found
+
+    def cannot_tell(self, unknown: float | None) -> str:
+        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
+        return cannot_tell(self.calibration, unknown, len(self.known))
+
+    def by_class(self, found: Iterable[np.ndarray]) -> np.ndarray:
+        """Rows with a column per class in its own order, as (N, C) in the order of ``classes_``."""
+        columns = [self.known.index(label) for label in sorted_classes(self.known)]
+        return np.concatenate([np.zeros((0, len(columns)), dtype=np.float32), *found])[:, columns]
+
+
+def as_array(labels: Sequence[Label]) -> np.ndarray:
+    """Of numbers, of words, or of objects where there are both."""
+    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
 
 
 def make_answers(

@@ -13,8 +13,8 @@ from PIL import Image
 
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted
-from safecl.runtime.answer import Answer, cannot_tell, is_calibrated, make_answers, thresholds
-from safecl.streams.labels import Label, sorted_classes
+from safecl.runtime.answer import Answer, Answering, as_array, cannot_tell, is_calibrated, make_answers, thresholds
+from safecl.streams.labels import Label
 from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 
@@ -26,14 +26,14 @@ METADATA = (
 )  # fmt: skip
 
 
-class ExportedModel:
+class ExportedModel(Answering):
     """What ``safecl export --format onnx`` has written. ``metadata``: what the file says of itself."""
 
     def __init__(self, path: str | Path, *, device: str = "auto") -> None:
         self.path = Path(path).expanduser()
         self._session = _session(self.path, device)
         self.metadata = _metadata(self._session, self.path)
-        self.outputs: tuple[str, ...] = tuple(self.metadata["outputs"])
+        self.outputs = tuple(self.metadata["outputs"])
         self._names = [output.name for output in self._session.get_outputs()]
 
     def __repr__(self) -> str:
@@ -41,12 +41,13 @@ class ExportedModel:
         return f"<ExportedModel: {method} on {backbone}, {counted(len(self.metadata['classes']), 'class')}>"
 
     @property
-    def classes_(self) -> np.ndarray:
-        """The classes, sorted: numbers by value, then words by spelling. So are the columns of ``predict_proba``."""
-        return _array(sorted_classes(self.metadata["classes"]))
+    def known(self) -> list[Label]:
+        return list(self.metadata["classes"])
 
-    def prepare(self) -> None:
-        """Everything is read when the file is opened."""
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.metadata["calibration"]
+        return found
 
     def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
@@ -55,19 +56,15 @@ class ExportedModel:
         arrays.
         ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
         """
-        if np.isnan(self._limits(unknown)).any():
-            raise SafeclError(f"The model {self.cannot_tell(unknown)} Give a larger share, or omit it.")
+        self.sure_limits(unknown)
         found = list(self.answers(pictures, unknown=unknown, detail=False))
         if unknown is None:
-            return _array([answer.label for answer in found] or self.metadata["classes"])[: len(found)]
+            return as_array([answer.label for answer in found] or self.known)[: len(found)]
         return np.array([None if answer.unknown else answer.label for answer in found], dtype=object)
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
-        known = self.metadata["classes"]
-        columns = [known.index(label) for label in sorted_classes(known)]
-        found = [said["probabilities"] for said in self.run(pictures, ["probabilities"])]
-        return np.concatenate([np.zeros((0, len(known)), dtype=np.float32), *found])[:, columns]
+        return self.by_class(said["probabilities"] for said in self.run(pictures, ["probabilities"]))
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
         """For each picture the answer, the opinion of each output, and their weights."""
@@ -75,22 +72,15 @@ class ExportedModel:
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; only a batch of pictures is in RAM at a time."""
-        classes, limits = self.metadata["classes"], self._limits(unknown)
+        classes, limits = self.known, self.limits(unknown)
         columns = {name: f"probabilities_{name}" for name in (self.outputs[:-1] if detail else ())}
         columns[self.outputs[-1]] = "probabilities"
         weighed = {name: key for name in self.outputs if detail and (key := f"weight_{name}") in self._names}
         for said in self.run(pictures, [*columns.values(), "score", *weighed.values()]):
             p = {name: said[column] for name, column in columns.items()}
             weights = {name: said[key] for name, key in weighed.items()} if detail else None
-            calibrated = is_calibrated(self.metadata["calibration"])
+            calibrated = is_calibrated(self.calibration)
             yield from make_answers(classes, p, said["score"].astype(np.float64), limits, calibrated, weights)
-
-    def cannot_tell(self, unknown: float | None) -> str:
-        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-        return cannot_tell(self.metadata["calibration"], unknown, len(self.metadata["classes"]))
-
-    def _limits(self, unknown: float | None) -> np.ndarray:
-        return thresholds(self.metadata["calibration"], unknown, len(self.metadata["classes"]))
 
     def run(self, pictures: Any, wanted: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
         """What the network says of a batch at a time, by the names of its outputs."""
@@ -196,7 +186,3 @@ def _check(found: Mapping[str, Any], outputs: Mapping[str, Sequence[Any]]) -> No
     cannot_tell(found["calibration"], 0.99, len(classes))  # reads all that is read of it
     if thresholds(found["calibration"], 0.99, len(classes)).shape != (len(classes),):
         raise ValueError("scores of other classes")
-
-
-def _array(labels: Sequence[Label]) -> np.ndarray:
-    return np.array(labels, dtype=None if len({type(label) for label in labels}) == 1 else object)
