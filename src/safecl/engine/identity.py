@@ -16,6 +16,7 @@ Identity: TypeAlias = dict[str, Any]
 FILE = "fingerprint.json"  # in a run's folder
 FREE = {"preset", "device", "stream.cache", "train.save_seconds", "train.graphs"}  # no result depends on them
 PLACES = {"stream.path", "stream.root"}  # the pictures themselves are compared, wherever they are
+PARTS = {"train": "training", "validation": "validation", "test": "test"}  # of a session, and what their pictures are
 MAX_NAMED = 5  # differences or classes in a sentence
 
 
@@ -76,7 +77,7 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
         if old["classes"] != new["classes"]:
             first, then = _names(old["classes"]), _names(new["classes"])
             return f"other data: session {number} had the classes {first} and now has {then}"
-        for part, name in (("train", "training"), ("validation", "validation"), ("test", "test")):
+        for part, name in PARTS.items():
             was, here = old[part]["pictures"], new[part]["pictures"]
             if was != here:
                 more = ", and the new ones were not learned" if part == "train" and here > was else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from safecl.backbone.load import load_backbone
 from safecl.engine.folder import read_json
-from safecl.engine.identity import FILE, Identity, data_of, difference, of_parts
+from safecl.engine.identity import FILE, PARTS, Identity, data_of, difference, of_parts
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
@@ -60,17 +60,18 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
 
 def check_rows(cells: Iterable[Cell], folder: Path) -> None:
     """Refuse to average runs of other pictures or weights: the machines of a cluster may each have their own."""
-    firsts: dict[str, tuple[str, Identity]] = {}
+    firsts: dict[str, tuple[str, Identity, int]] = {}
     for cell in cells:
         known = read_json(folder / cell.name / FILE)
         if known is None:
             continue
-        found = {**known, "settings": {}}
-        stream = cell.settings.stream
-        if stream.kind == "glyphs" or stream.held_out or seeded(stream, 0) != stream:  # what is drawn follows the seed
+        found, stream = {**known, "settings": {}}, cell.settings.stream
+        parts, drawn = (session[part] for session in known["sessions"] for part in PARTS), stream.kind == "glyphs"
+        total = 0 if drawn else sum(part["sum"] for part in parts) % 2**64
+        if drawn or stream.held_out or seeded(stream, 0) != stream:  # by the seed: the pictures, or their division
             found["sessions"] = []
-        title, first = firsts.setdefault(cell.configuration, (cell.title, found))
-        differs = difference(first, found)
+        title, first, whole = firsts.setdefault(cell.configuration, (cell.title, found, total))
+        differs = difference(first, found) or (None if total == whole else "other data: pictures have changed")
         if differs is not None:
             raise SafeclError(
                 f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; delete the folder of the wrong "

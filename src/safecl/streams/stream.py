@@ -183,7 +183,7 @@ class Stream:
             kinds = {"train": train, "validation": validation, "test": part.test}
             found.append(
                 {"session": 1 if self._joint else number, "name": part.name, "classes": list(part.classes)}
-                | {kind: {"pictures": len(some), "digest": some.fingerprint()} for kind, some in kinds.items()}
+                | {kind: some.fingerprint() for kind, some in kinds.items()}
             )
         return found
 

@@ -1,6 +1,7 @@
 """A sweep on real processes and on Ray, with a worker killed in each; and what the loop does with how workers end."""
 
 import csv
+import json
 import os
 import shutil
 import signal
@@ -279,6 +280,12 @@ def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, c
     for cell in drawn.cells:
         launch(cell.settings, tmp_path / "free" / cell.name)
     check_rows(drawn.cells, tmp_path / "free")
+    known = tmp_path / "free" / drawn.cells[1].name / "fingerprint.json"
+    other = json.loads(known.read_text())
+    other["sessions"][0]["train"]["sum"] += 1  # as if one of its pictures were another one
+    known.write_text(json.dumps(other))
+    with pytest.raises(SafeclError, match="cannot be averaged: other data: pictures have changed"):
+        check_rows(drawn.cells, tmp_path / "free")
     shutil.rmtree(tmp_path / "all" / both.cells[1].name)
     paint(next((folder / "train" / "a").iterdir()), 99)
     launch(both.cells[1].settings, tmp_path / "all" / both.cells[1].name)

@@ -10,7 +10,7 @@ from safecl.streams.pictures.decode import UnreadableError, decode, size_of
 from safecl.streams.pictures.find import File, printable
 from safecl.streams.pictures.images import Label, Pictures, spread
 
-MAX_TRACED, TRACED_BYTES = 4096, 65536  # files of a part whose ends are part of its fingerprint, and bytes of each
+MAX_TRACED, TRACED_BYTES = 4096, 65536  # files whose ends are part of a fingerprint, and bytes of each
 
 
 class FilePictures(Pictures):
@@ -45,8 +45,11 @@ class FilePictures(Pictures):
         return digest.hexdigest()
 
     def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
-        """The name and size of every file, and the end of up to ``MAX_TRACED``: reading all would take minutes."""
-        sampled = {indices[i] for i in spread(len(indices), MAX_TRACED)}
+        """The name and size of every file, and the end of up to ``MAX_TRACED``: reading all would take minutes.
+
+        Whether a file is one of these depends on no split or order.
+        """
+        sampled = set(spread(len(self.files), MAX_TRACED))
         for i in indices:
             known = f"{self.files[i].name}\0{self.files[i].size}\0{self.upright}\0{self.forgiving}"
             end = hashlib.blake2b(self.read(i, TRACED_BYTES), digest_size=16).digest() if i in sampled else b""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,13 +92,14 @@ class Pictures(ABC):
         """What identifies each picture wherever it lies: its content, or whatever determines that without reading."""
         return map(self.digest, indices)
 
-    def fingerprint(self) -> str:
-        """A digest of every label and trace, to tell whether data is still the same; where it lies does not matter."""
-        digest = hashlib.blake2b(digest_size=16)
+    def fingerprint(self) -> dict[str, Any]:
+        """How many, a digest of every label and trace in order, and their sum, which no order or split changes."""
+        digest, total = hashlib.blake2b(digest_size=16), 0
         for label, trace in zip(self.labels, self.traces(range(len(self))), strict=True):
-            for part in (repr(label).encode(), trace):
-                digest.update(len(part).to_bytes(8, "little") + part)
-        return digest.hexdigest()
+            parts = b"".join(len(part).to_bytes(8, "little") + part for part in (repr(label).encode(), trace))
+            digest.update(parts)
+            total += int.from_bytes(hashlib.blake2b(parts, digest_size=8).digest(), "little")
+        return {"pictures": len(self), "digest": digest.hexdigest(), "sum": total % 2**64}
 
     def size_of(self, index: int) -> tuple[int, int]:
         """Width and height of the picture at ``index``."""
