@@ -16,9 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from pretrain_characters import SANS_ONLY
 from torch import Tensor
 
-from safecl.streams.drawn.drawing import SIDE, Difficulty, check_fonts, draw
+from safecl.streams.drawn.drawing import FACES, SANS, SIDE, Difficulty, check_fonts, draw
 from safecl.streams.pictures.crop import cut_out
 from safecl.streams.pictures.images import Transform, plain_view
 
@@ -154,7 +155,8 @@ def drawn(characters: Sequence[str], each: int, seed: int, difficulty: Difficult
 
 def _draw_all(character: str, each: int, seed: int, difficulty: Difficulty) -> np.ndarray:
     randoms = (np.random.default_rng([seed, ord(character), i]) for i in range(each))
-    return np.stack([draw(character, random, difficulty=difficulty) for random in randoms])
+    faces = SANS if character in SANS_ONLY else FACES
+    return np.stack([draw(character, random, difficulty=difficulty, faces=faces) for random in randoms])
 
 
 def _stack(arrays: Sequence[np.ndarray], side: int = SIDE) -> Tensor:

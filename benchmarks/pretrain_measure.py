@@ -16,8 +16,8 @@ from pretrain_data import Labelled, drawn, read_labelled
 from pretrain_networks import read_network
 from torch import Tensor
 
-from safecl.streams.drawn.characters import POOL
 from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, Difficulty
+from safecl.streams.drawn.glyphs import POOL
 
 Features: TypeAlias = Callable[[Tensor], Tensor]
 _BETAS = torch.logspace(-3, 6, 19, dtype=torch.float64)

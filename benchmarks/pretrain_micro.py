@@ -20,12 +20,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from pretrain_characters import PRETRAINING_POOL
 from pretrain_data import Chosen, Labelled, Photographs, Views, coarse, drawn, inverted, read_photographs, shuffled
 from pretrain_measure import exam_glyphs, figures
 from pretrain_networks import SIZES, Student, Teacher, pooled, save
 from torch import Tensor, nn
-
-from safecl.streams.drawn.characters import PRETRAINING_POOL
 
 # Width, depth and heads of the teacher, whose blocks the student begins with; kept in the weight file.
 SHAPE = {"embed_dim": 192, "depth": 12, "num_heads": 3, "residual": [0, 1, 1]}

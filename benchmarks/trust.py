@@ -40,8 +40,7 @@ from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
 from safecl.heads.leave_one_out import leaving_out, one_of_each
 from safecl.runtime.answer import quantile, thresholds
-from safecl.streams.drawn.characters import POOL
-from safecl.streams.drawn.glyphs import GlyphPictures
+from safecl.streams.drawn.glyphs import POOL, GlyphPictures
 from safecl.streams.pictures.files import File, FilePictures
 from safecl.streams.pictures.images import Label, Pictures, join
 

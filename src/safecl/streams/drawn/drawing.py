@@ -12,16 +12,15 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from safecl.errors import SafeclError
-from safecl.streams.drawn.characters import SANS_ONLY
 
 SIDE = 64
 Array: TypeAlias = Any  # uint8 or float pictures; numpy's own arithmetic loses the type
 Random: TypeAlias = np.random.Generator
 
-_SANS = tuple(f"DejaVuSans{cut}.ttf" for cut in ("", "-Bold", "-Oblique", "-BoldOblique"))
+SANS = tuple(f"DejaVuSans{cut}.ttf" for cut in ("", "-Bold", "-Oblique", "-BoldOblique"))
 _MONO = tuple(f"DejaVuSansMono{cut}.ttf" for cut in ("", "-Bold", "-Oblique", "-BoldOblique"))
 _SERIF = tuple(f"DejaVuSerif{cut}.ttf" for cut in ("", "-Bold", "-Italic", "-BoldItalic"))
-FACES = _SANS + _MONO + _SERIF
+FACES = SANS + _MONO + _SERIF
 
 _MASK = 96  # side of the upright drawing that is warped into every picture of a character
 _INK = 60  # the longer side of its ink, so that a comma is drawn as large as a W
@@ -55,9 +54,14 @@ DIFFICULTY = Difficulty(
 )
 
 
-def draw(character: str, random: Random, style: str = "scene", difficulty: Difficulty = DIFFICULTY) -> Array:
+def draw(
+    character: str,
+    random: Random,
+    style: str = "scene",
+    difficulty: Difficulty = DIFFICULTY,
+    faces: tuple[str, ...] = FACES,
+) -> Array:
     """A picture of ``character``: uint8 (SIDE, SIDE, 3)."""
-    faces = _SANS if character in SANS_ONLY else FACES
     mask = _upright(character, faces[random.integers(len(faces))])
     warped = _pose(mask, random, difficulty)
     picture = STYLES[style](warped, random, difficulty)

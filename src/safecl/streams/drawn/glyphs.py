@@ -3,23 +3,29 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
 
 from safecl.errors import SafeclError
-from safecl.streams.drawn.characters import POOL
 from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
-from safecl.streams.pictures.images import Label, Pictures, Transform, join
+from safecl.streams.pictures.images import ALL, ArrayPictures, Label, Transform, join
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import Part, Stream, class_incremental, class_order
 
+# The classes, chosen once by comparing drawings: the twelve DejaVu text faces have each, and none is a near copy of one
+# before it, ignoring size and place (so 0 stands for O and o, and no Cyrillic letter repeats a Latin one).
+POOL: tuple[str, ...] = tuple(
+    "012345679ABCEHJKLMPQRTUVWXYZabdefkmnqrstΞΣΦΨΩαβζλμνρςσχωДЖЛЦЧШЩЪЫЮЯикыьԳ"
+    "ԶԸԹԺԻԾԿՀՁՂՃՇՊՌՎՔՖթիխծկղճչպջվֆადზკოჟრტუფჭჯჰ?&@#$%§¶£€©®±÷×*=<>~()«»‡‰ЂЉЊђ"
+    "ћ₦₹←↗↘↻↵⇄⇑∃∏√∞∠∫≡≤≥⊂⊃⊕⊞⌂⌘♠♡♢♥♧♩♪♫♭☀☺♀♂□▲▷◊○◎◐◢◤ƁƑƢƷɸʬϞƕϠ¤₴⇶♮♬☼♆♃☿⌥⌨⏏⊘⊠♁ɮ"
+    "ƣȸʥӃ⇗↯↠↰◔▥▰"
+)
 DOMAINS = tuple(style for style in STYLES if style != "scene")  # of the domain-incremental form, in their order
 _FIRST_TEST = 1_000_000  # the number of the first test picture, above that of any training picture
 
 
-class GlyphPictures(Pictures):
+class GlyphPictures(ArrayPictures):
     """Pictures ``indices`` of each of ``characters``, drawn when first read and kept."""
+
+    sides = (SIDE, SIDE)
 
     def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
         self.labels = [character for character in characters for _ in indices]
@@ -40,28 +46,12 @@ class GlyphPictures(Pictures):
     def _index(self, position: int) -> int:
         return self._indices[position % len(self._indices)]
 
-    def decode(self, index: int) -> Image.Image:
-        return Image.fromarray(self.array(index))
+    def at(self, indices: Sequence[int], rows: slice = ALL, columns: slice = ALL) -> np.ndarray:
+        found = np.stack([self.array(i)[rows, columns].transpose(2, 0, 1) for i in indices])
+        return found.transpose(0, 2, 3, 1)  # each colour lies in one piece
 
-    def size_of(self, index: int) -> tuple[int, int]:
-        return SIDE, SIDE
-
-    def side(self, transform: Transform) -> int:
-        return min(SIDE, 2 * transform.resize)
-
-    def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        if transform.size == transform.resize == SIDE:
-            return self._tensor(indices)
-        return super().plain(indices, transform)
-
-    def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        if self.side(transform) == SIDE:
-            return self._tensor(indices), torch.ones(len(indices), 3)
-        return super().canvas(indices, transform)
-
-    def _tensor(self, indices: Sequence[int]) -> Tensor:
-        """uint8 (n, 3, SIDE, SIDE)."""
-        return torch.from_numpy(np.stack([self.array(i) for i in indices])).permute(0, 3, 1, 2).contiguous()
+    def identity(self) -> None:
+        """Never cached."""
 
 
 def glyphs(

@@ -28,6 +28,7 @@ from safecl.errors import SafeclError
 from safecl.streams.labels import Label as Label
 from safecl.streams.pictures.decode import ENOUGH
 
+ALL = slice(None)
 SAMPLE_SIZE = 64  # pictures that are read where a sample will do
 
 
@@ -259,39 +260,42 @@ def join(members: Sequence[Pictures]) -> Pictures:
 class ArrayPictures(Pictures):
     """Pictures held in memory: uint8 (N, H, W, 3)."""
 
+    sides: tuple[int, ...]  # H, W
+
     def __init__(self, arrays: np.ndarray, labels: Sequence[Label]) -> None:
-        self.arrays, self.labels = arrays, labels
+        self.arrays, self.labels, self.sides = arrays, labels, arrays.shape[1:3]
+
+    def at(self, indices: Sequence[int], rows: slice = ALL, columns: slice = ALL) -> np.ndarray:
+        """uint8 (n, H, W, 3). They are cut while they are chosen: a view would be copied again, more slowly."""
+        return self.arrays[_index(indices), rows, columns]
 
     def decode(self, index: int) -> Image.Image:
-        return Image.fromarray(self.arrays[index])
+        return Image.fromarray(self.at([index])[0])
 
-    def identity(self) -> str:
+    def identity(self) -> str | None:
         digest = hashlib.blake2b(str(self.arrays.shape).encode(), digest_size=16)
         digest.update(np.ascontiguousarray(self.arrays).data)
         return digest.hexdigest()
 
     def size_of(self, index: int) -> tuple[int, int]:
-        height, width = self.arrays.shape[1:3]
-        return width, height
+        return self.sides[1], self.sides[0]
 
     def side(self, transform: Transform) -> int:
         """Their own size, however small: it is known, and crops are exact."""
-        return min(int(max(self.arrays.shape[1:3])), 2 * transform.resize)
+        return min(max(self.sides), 2 * transform.resize)
 
     def plain(self, indices: Sequence[int], transform: Transform) -> Tensor:
-        sides = self.arrays.shape[1:3]
-        if min(sides) != transform.resize:
+        if min(self.sides) != transform.resize:
             return super().plain(indices, transform)
-        top, left = (round((side - transform.size) / 2) for side in sides)
-        rows, columns = slice(top, top + transform.size), slice(left, left + transform.size)
-        # Rows and columns are cut while the pictures are chosen: a view of them would be copied again, more slowly.
-        return torch.from_numpy(self.arrays[_index(indices), rows, columns]).permute(0, 3, 1, 2)
+        starts = (round((side - transform.size) / 2) for side in self.sides)
+        rows, columns = (slice(start, start + transform.size) for start in starts)
+        return torch.from_numpy(self.at(indices, rows, columns)).permute(0, 3, 1, 2)
 
     def canvas(self, indices: Sequence[int], transform: Transform) -> tuple[Tensor, Tensor]:
-        height, width, side = *self.arrays.shape[1:3], self.side(transform)
+        height, width, side = *self.sides, self.side(transform)
         if max(height, width) > side:
             return super().canvas(indices, transform)
-        squares = torch.from_numpy(self.arrays[_index(indices)]).permute(0, 3, 1, 2)
+        squares = torch.from_numpy(self.at(indices)).permute(0, 3, 1, 2)
         if height != width:
             squares = F.pad(squares, (0, side - width, 0, side - height))
         return squares, torch.tensor([width / height, width / side, height / side]).expand(len(squares), 3)
