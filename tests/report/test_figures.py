@@ -17,7 +17,7 @@ from safecl.report.drawing import canvas
 from safecl.report.export import all_figures
 from safecl.report.panels import Panel
 from safecl.report.runs import Run, read_run
-from safecl.report.series import all_series, folded
+from safecl.report.series import all_series
 
 
 def drawn(runs: list[Run]) -> list[Figure]:
@@ -43,7 +43,7 @@ def test_of_a_run_with_nothing_finished_nothing_is_drawn(make_run: Any) -> None:
 
 
 def test_the_legend_of_a_file_covers_no_line_and_its_title_is_no_formula() -> None:
-    figure = Panel("$5", "file", partial(lines, count=9), "").figure()
+    figure = Panel("$5", "file", partial(lines, count=9)).figure()
     (axes,), (legend,) = figure.axes, figure.legends
     figure.draw_without_rendering()
     assert axes.get_title() == "$5" and not axes.title.get_parse_math()
@@ -104,7 +104,7 @@ def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -
 
 def test_the_band_of_a_curve_is_one_standard_deviation_of_the_seeds(make_run: Any) -> None:
     runs = [read_run(make_run(f"s{seed}", seed=seed, method="ranpac")) for seed in (0, 1, 2)]
-    axes = axes_of(figures.accuracy_curves, folded(runs))
+    axes = axes_of(figures.accuracy_curves, all_series(runs, fold_seeds=True))
     (band,) = axes.collections
     last = [run.metrics[-1].pooled["ranpac"] for run in runs]
     heights = [y for x, y in band.get_paths()[0].vertices if x == 5]

@@ -211,7 +211,7 @@ def test_missing_numbers_are_dashes(make_run: Any, page: Any) -> None:
 
 def test_command_is_given_as_one_would_type_it(make_run: Any, page: Any) -> None:
     folder = make_run()
-    edit(folder / "facts.json", command=["safecl", "run", "glyphs", "name=two words"])
+    edit(folder / "facts.json", command="safecl run glyphs 'name=two words'")
     assert "safecl run glyphs 'name=two words'" in page([folder]).text
 
 

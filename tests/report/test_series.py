@@ -7,7 +7,7 @@ import pytest
 
 from safecl.report.colours import COLOURS, SPARE
 from safecl.report.runs import read_run
-from safecl.report.series import all_series, display, fold, folded
+from safecl.report.series import all_series, display, fold
 
 
 def luminance(colour: str) -> float:
@@ -62,7 +62,7 @@ def test_only_runs_that_differ_in_the_seed_alone_are_folded(make_run: Any) -> No
 
 def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_deviation(make_run: Any) -> None:
     runs = [read_run(make_run(f"s{seed}", seed=seed, held_out=True)) for seed in (0, 1, 2)]
-    together = folded(runs)
+    together = all_series(runs, fold_seeds=True)
     apart = [all_series([run]) for run in runs]
     assert [one.name for one in together] == ["SAFE", "Slow", "Fast"] == [one.name for one in apart[0]]
     for place, one in enumerate(together):
@@ -81,7 +81,7 @@ def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_devia
 
 def test_one_run_is_itself_and_has_no_spread(make_run: Any) -> None:
     run = read_run(make_run(protocol="domain"))
-    for one, alone in zip(folded([run]), all_series([run]), strict=True):
+    for one, alone in zip(all_series([run], fold_seeds=True), all_series([run]), strict=True):
         for kind in ("pooled", "seen", "final", "average", "forgetting", "backward", "forward", "rows"):
             assert getattr(one, kind) == getattr(alone, kind)
         assert one.deviation("final") is None and one.band() == []
@@ -89,6 +89,6 @@ def test_one_run_is_itself_and_has_no_spread(make_run: Any) -> None:
 
 def test_seeds_that_have_not_come_as_far_end_the_mean(make_run: Any) -> None:
     runs = [read_run(make_run(f"s{done}", seed=done, done=done)) for done in (5, 3, 0)]
-    one = folded(runs)[0]
+    one = all_series(runs, fold_seeds=True)[0]
     assert [session for session, _ in one.pooled] == [1, 2, 3] == [session for session, *_ in one.band()]
     assert one.final == one.pooled[-1][1]

@@ -71,7 +71,7 @@ def show_run(folder: Path, console: Console) -> None:
         "kept": f"{words.count(run.parameters.stored)} numbers",
         "device": f"{facts.device} ({facts.hardware})",
         "started": facts.started,
-        "command": run.command,
+        "command": run.facts.command,
     }
     print_facts(console, [(key, value) for key, value in about.items() if value])
     console.print()

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safecl.report.runs import Features, Prediction, Run
+from safecl.report import words
+from safecl.report.runs import Prediction, Run
 
 MIN_MAPPED = 30  # pictures that a map needs
 
@@ -35,6 +36,10 @@ class Map(NamedTuple):
     network: str
     points: NDArray[np.float32]
     near: float
+
+    @property
+    def note(self) -> str:
+        return f"{words.percent(self.near)} of the pictures have a nearest neighbour of their own class."
 
 
 def said(run: Run, one: Prediction) -> str:
@@ -84,9 +89,11 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     from sklearn.manifold import TSNE  # half a second, which most pages do without
 
     labels, result = np.array(features.labels), []
+    others = [other.features for other in known if other.features and other.features.labels == features.labels]
+    shown = [other.networks["backbone"] for other in others if "backbone" in other.networks]
     for name in dict.fromkeys(["backbone", *run.facts.outputs, *features.networks]):
         found = features.networks.get(name)
-        if found is None or (name == "backbone" and any(_same(features, other.features) for other in known)):
+        if found is None or (name == "backbone" and any(np.array_equal(found, other) for other in shown)):
             continue
         distances = np.square(found[:, None] - found[None]).sum(axis=2)
         np.fill_diagonal(distances, np.inf)
@@ -102,10 +109,3 @@ def no_map(run: Run) -> str:
         return "no features were kept with the run" if run.ended else ""
     few = len(run.features.labels) < MIN_MAPPED or len(set(run.features.labels)) < 2
     return f"a map needs {MIN_MAPPED} test pictures and two classes" if few else ""
-
-
-def _same(one: Features, other: Features | None) -> bool:
-    """Whether both have the same backbone features of the same pictures."""
-    if other is None or one.labels != other.labels or "backbone" not in other.networks:
-        return False
-    return np.array_equal(one.networks["backbone"], other.networks["backbone"])

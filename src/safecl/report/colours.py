@@ -49,5 +49,5 @@ def paired(names: Iterable[str]) -> dict[str, Colour]:
     """A colour for each name: its own where it has one, else one that no other name here has, as far as they reach."""
     distinct = dict.fromkeys(names)
     own = {name: COLOURS[name] for name in distinct if name in COLOURS}
-    others = cycle([colour for colour in PALETTE if colour not in own.values()] or PALETTE)
+    others = cycle([colour for colour in (*SPARE, *PALETTE) if colour not in own.values()])
     return {name: own.get(name) or next(others) for name in distinct}

@@ -1,15 +1,16 @@
-"""The figures of runs: each function draws one into the axes that it is given."""
+"""The figures of runs: each function draws one into the axes that it is given, and says it in words."""
 
 import math
 from collections.abc import Sequence
 from itertools import cycle
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from safecl.report import words
+from safecl.report import sentences, words
 from safecl.report.answers import Confusion, Map, Weight
 from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour, paired
 from safecl.report.drawing import percent_axis, session_axis
@@ -22,7 +23,7 @@ TOTAL = "total"
 Points = Sequence[tuple[int, float]]
 
 
-def accuracy_curves(axes: Axes, series: Sequence[Series]) -> None:
+def accuracy_curves(axes: Axes, series: Sequence[Series]) -> str:
     """Accuracy on everything seen, after each session: methods as thick lines, their parts as thin ones.
 
     The band around the mean over several seeds is one standard deviation wide on each side.
@@ -37,26 +38,31 @@ def accuracy_curves(axes: Axes, series: Sequence[Series]) -> None:
         width, marker, dashes = (2.6, 6.5, "-") if one.main else (1.2, 4.0, (0, (5, 2)))
         _line(axes, one.pooled, one.colour, one.name, linewidth=width, markersize=marker, linestyle=dashes)
     _accuracy_axes(axes, lowest, max((one.run.total for one in series), default=1))
+    told = [f"{one.name}: {_percentages(one.pooled) or 'nothing yet'}" for one in series]
+    return f"Accuracy in percent on {sentences.tested(series)}, after each session. {'. '.join(told)}."
 
 
-def validation_curves(axes: Axes, one: Series) -> None:
+def validation_curves(axes: Axes, one: Series) -> str:
     """Accuracy on the test pictures and on held-out training pictures, after each session."""
     _line(axes, one.pooled, one.colour, "test")
     _line(axes, one.validation, one.colour, "validation", linestyle=(0, (2, 2)))
     _accuracy_axes(axes, min((value for _, value in (*one.pooled, *one.validation)), default=0.0), one.run.total)
     axes.legend(handlelength=3)
+    test, held = map(_percentages, (one.pooled, one.validation))
+    return f"accuracy in percent after each session, on test pictures {test}; on held-out pictures {held}"
 
 
-def session_bars(axes: Axes, one: Series) -> None:
+def session_bars(axes: Axes, one: Series) -> str:
     """For each session a bar: what is known of it at the end.
 
     The outline is what was known right after the session was learned, so the empty part is what was forgotten.
     Sessions that are still to come (domain-incremental streams measure them too) are hatched.
     """
-    last, colour = one.rows.get(one.run.done, []), one.colour.light
+    last, colour, told = one.rows.get(one.run.done, []), one.colour.light, []
     for i, value in enumerate(last, start=1):
         if value is None:
             continue
+        told.append(f"{i}: {100 * value:.1f}")
         peak = one.accuracy(i, i)
         if peak is None:
             axes.bar(i, value, width=0.72, facecolor="none", edgecolor=colour, hatch="////", alpha=0.5)
@@ -73,12 +79,13 @@ def session_bars(axes: Axes, one: Series) -> None:
     session_axis(axes, one.run.total)
     axes.grid(False, axis="x")
     axes.set_xlabel("classes of session" if not one.run.domain else "domain")
+    return f"final accuracy in percent for each session. {', '.join(told)}"
 
 
-def matrix(axes: Axes, series: Series) -> None:
+def matrix(axes: Axes, one: Series) -> str:
     """The matrix R: row t, column i is the accuracy on session i's test pictures after learning session t."""
-    total = max([series.run.total, *(len(row) for row in series.rows.values())])
-    for session, row in series.rows.items():
+    total = max([one.run.total, *(len(row) for row in one.rows.values())])
+    for session, row in one.rows.items():
         for i, value in enumerate(row, start=1):
             if value is not None:
                 strength = 0.08 + 0.92 * min(max(value, 0.0), 1.0) ** 1.6  # steeper near the top, where methods differ
@@ -86,21 +93,25 @@ def matrix(axes: Axes, series: Series) -> None:
     _cell_axes(axes, 1, total, "tested on session", "after session")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+    return "accuracy on each session's test pictures (columns) after each session (rows), in percent"
 
 
-def confusion_matrix(axes: Axes, found: Confusion) -> None:
+def confusion_matrix(axes: Axes, found: Confusion) -> str:
     """Rows: the class of a picture; columns: what it was answered with. Right answers are outlined."""
+    told = []
     for i, row in enumerate(found.counts):
         for j, times in enumerate(row):
             strength = 0.06 + 0.94 * (times / found.tested[i]) ** 0.7 if times else 0.03
             _cell(axes, j, i, strength, str(times) if times else "", outlined=i == j)
+            told += [f"{found.labels[i]} as {found.labels[j]} {times}"] if times and i != j else []
     names = [words.short(label, NAME) for label in found.labels]
     _cell_axes(axes, 0, len(names) - 1, "answered with", "picture of")
     axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
     axes.set_yticks(range(len(names)), names)
+    return f"answers among the classes that are confused most often. {', '.join(told)}"
 
 
-def weight_bars(axes: Axes, found: Sequence[Weight]) -> None:
+def weight_bars(axes: Axes, found: Sequence[Weight]) -> str:
     """The mean weight of the fast learner by class, in the order of learning, from one half up or down.
 
     The vertical lines part the sessions.
@@ -124,9 +135,12 @@ def weight_bars(axes: Axes, found: Sequence[Weight]) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
         axes.set_xlabel("classes in the order of learning")
     axes.grid(False, axis="x")
+    sessions = {one.session: fmean(other.fast for other in found if other.session == one.session) for one in found}
+    told = [f"session {session}: {100 * mean:.1f}" for session, mean in sorted(sessions.items())]
+    return f"mean weight of the fast learner in percent, by the session of a class. {', '.join(told)}"
 
 
-def feature_map(axes: Axes, found: Map, labels: Sequence[str]) -> None:
+def feature_map(axes: Axes, found: Map, labels: Sequence[str]) -> str:
     """A point for each test picture, a colour and a marker for each class."""
     for name, colour in paired(labels).items():
         x, y = found.points[[label == name for label in labels]].T
@@ -135,9 +149,10 @@ def feature_map(axes: Axes, found: Map, labels: Sequence[str]) -> None:
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(visible=True, color=GRID)
+    return f"t-SNE of the features of {found.network}. {found.note}"
 
 
-def loss_curves(axes: Axes, run: Run, phase: str) -> None:
+def loss_curves(axes: Axes, run: Run, phase: str) -> str:
     """The training loss and its terms over all steps of a kind of phase; the vertical lines start a session."""
     offset, session, named, colours = 0, 0, set[str](), loss_colours(run, phase)
     for part in run.loss_parts():
@@ -162,6 +177,7 @@ def loss_curves(axes: Axes, run: Run, phase: str) -> None:
     axes.margins(x=0.01)
     axes.grid(False, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    return f"{words.listed(list(colours))} over all steps; the numbers are in the table"
 
 
 def loss_colours(run: Run, phase: str) -> dict[str, Colour]:
@@ -183,16 +199,18 @@ def kind_of_phase(phase: str) -> str:
     return phase.rstrip("0123456789")
 
 
-def time_bars(axes: Axes, run: Run) -> None:
+def time_bars(axes: Axes, run: Run) -> str:
     """For each session a bar of its seconds: training phases, statistics and evaluation."""
-    below = [0.0] * len(run.metrics)
+    below, told = [0.0] * len(run.metrics), []
     for name, (colour, seconds) in time_parts(run).items():
         sessions = [line.session for line in run.metrics]
         axes.bar(sessions, seconds, bottom=below, width=0.72, color=colour.light, label=name)
         below = [start + more for start, more in zip(below, seconds, strict=True)]
+        told.append(f"{name}: {', '.join(f'{value:.1f}' for value in seconds)}")
     session_axis(axes, run.total)
     axes.set(xlabel="session", ylabel="seconds")
     axes.grid(False, axis="x")
+    return f"seconds by session. {'. '.join(told)}"
 
 
 def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
@@ -212,20 +230,27 @@ def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
     return {name: (colour, [line.get(name, 0.0) for line in lines]) for name, colour in colours.items()}
 
 
-def kept_curves(axes: Axes, series: Sequence[Series]) -> None:
+def kept_curves(axes: Axes, series: Sequence[Series]) -> str:
     """Bytes kept between sessions, after each session."""
+    told = []
     for one in series:
         points = [(line.session, line.bytes_kept) for line in one.run.metrics if line.bytes_kept is not None]
         _line(axes, points, one.colour, one.name)
+        told.append(f"{one.name} {words.size(points[-1][1])}")
     session_axis(axes, max(one.run.total for one in series))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.size(value)))
     axes.set_xlabel("sessions learned")
+    return f"after each session; at the end {', '.join(told)}"
 
 
 def _line(axes: Axes, points: Points, colour: Colour, label: str | None, **how: Any) -> None:
     how = {"linewidth": 2, "marker": colour.marker, "markersize": 5, **how}
     axes.plot([x for x, _ in points], [y for _, y in points], color=colour.light, label=label, clip_on=False, **how)
+
+
+def _percentages(points: Points) -> str:
+    return ", ".join(f"{100 * value:.1f}" for _, value in points)
 
 
 def _accuracy_axes(axes: Axes, lowest: float, sessions: int) -> None:

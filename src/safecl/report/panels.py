@@ -1,6 +1,6 @@
 """What is drawn of runs: each figure under its name and described for whoever cannot see it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,12 +8,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safecl.report import figures, sentences, words
+from safecl.report import figures, words
 from safecl.report.answers import confusion, maps, weights
 from safecl.report.colours import PALETTE, Colour, paired, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
-from safecl.report.series import Series, alike, display, folded
+from safecl.report.series import Series, alike, all_series, display
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
 WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
@@ -53,7 +53,7 @@ class Choice:
 
 
 def choose(runs: Sequence[Run]) -> Choice:
-    every = folded(runs)
+    every = all_series(runs, fold_seeds=True)
     mains, twins = [one for one in every if one.main], alike(every)
     best, crowded = _best(mains, DRAWN), len(mains) > DRAWN
     series = [one for one in every if not any(one is twin for twin in twins)]
@@ -75,15 +75,14 @@ def seeded(one: Series, run: Run) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure under its own name, its description, and for a page a colour for each thing that it tells apart.
+    """A figure under its own name, and for a page a colour for each thing that it tells apart.
 
-    ``file``: the name of its file; no two figures of a page have the same.
+    ``draw``: draws it and gives its description. ``file``: the name of its file, which no other figure of a page has.
     """
 
     name: str
     file: str
-    draw: Callable[[Axes], None]
-    label: str
+    draw: Callable[[Axes], str]
     size: Size = PANEL
     colour: str = ""
     legend: Sequence[tuple[str, str]] = ()
@@ -93,8 +92,8 @@ class Panel:
     def svg(self) -> Markup:
         """For a page, which has its title and its legend."""
         with canvas(self.size) as (figure, (axes,)):
-            self.draw(axes)
-        return inline_svg(figure, self.label, self.file)
+            described = self.draw(axes)
+        return inline_svg(figure, f"{self.name}: {described}" if self.name else described, self.file)
 
     def figure(self) -> Figure:
         """With a title and a legend."""
@@ -108,10 +107,8 @@ class Panel:
 
 def curves(series: Sequence[Series]) -> dict[str, Panel]:
     """The same curves for a desk and for a phone, of which the page shows one."""
-    lines = [f"{one.name}: {_percentages(value for _, value in one.pooled) or 'nothing yet'}" for one in series]
-    label = f"Accuracy in percent on {sentences.tested(series)}, after each session. {'. '.join(lines)}."
     draw, sizes = partial(figures.accuracy_curves, series=series), {"wide": WIDE, "narrow": NARROW}
-    return {name: Panel("", f"curve-{name}", draw, label, size) for name, size in sizes.items()}
+    return {name: Panel("", f"curve-{name}", draw, size) for name, size in sizes.items()}
 
 
 def session_bars(series: Sequence[Series]) -> Figure:
@@ -127,84 +124,34 @@ def session_bars(series: Sequence[Series]) -> Figure:
 def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
     matrices = choice.series if len(choice.mains) == 1 else choice.best
-    named = {"weights": _weights, "confusions": _confusions, "losses": _losses, "times": _times}
+    kept = [one for one in choice.best if any(line.bytes_kept is not None for line in one.run.metrics)]
+    legend = _legend((one.name, one.colour) for one in kept)
     return {
-        "bars": [_bars(one) for one in choice.barred],
-        "matrices": [_matrix(one) for one in matrices if one.pooled],
-        "validations": [_validation(one) for one in choice.best if one.validation],
-        "kept": _kept(choice.best),
-        **{section: [one for run in choice.detailed for one in make(*run)] for section, make in named.items()},
+        "bars": [_of(one, "bars", figures.session_bars) for one in choice.barred],
+        "matrices": [_of(one, "matrix", figures.matrix, SQUARE) for one in matrices if one.pooled],
+        "validations": [_of(one, "validation", figures.validation_curves) for one in choice.best if one.validation],
+        "kept": [Panel("Bytes kept", "kept", partial(figures.kept_curves, series=kept), legend=legend)] if kept else [],
+        **_of_runs(choice.detailed),
     }
 
 
-def _bars(one: Series) -> Panel:
-    row = enumerate(one.rows.get(one.run.done, []), start=1)
-    values = ", ".join(f"{i}: {100 * value:.1f}" for i, value in row if value is not None)
-    label = f"final accuracy in percent for each session. {values}"
-    return _of(one, "bars", partial(figures.session_bars, one=one), label)
-
-
-def _matrix(one: Series) -> Panel:
-    label = "accuracy on each session's test pictures (columns) after each session (rows), in percent"
-    return _of(one, "matrix", partial(figures.matrix, series=one), label, SQUARE)
-
-
-def _validation(one: Series) -> Panel:
-    test, held = (_percentages(value for _, value in each) for each in (one.pooled, one.validation))
-    label = f"accuracy in percent after each session, on test pictures {test}; on held-out pictures {held}"
-    return _of(one, "validation", partial(figures.validation_curves, one=one), label)
-
-
-def _kept(series: Sequence[Series]) -> list[Panel]:
-    known = [one for one in series if any(line.bytes_kept is not None for line in one.run.metrics)]
-    parts = [f"{one.name}: {words.size(one.run.last.bytes_kept)}" for one in known if one.run.last]
-    label = f"Bytes kept after each session; at the end {', '.join(parts)}"
-    legend = _legend((one.name, one.colour) for one in known)
-    draw = partial(figures.kept_curves, series=known)
-    return [Panel("Bytes kept", "kept", draw, label, legend=legend)] if known else []
-
-
-def _weights(run: Run, name: str) -> Iterator[Panel]:
-    found = weights(run)
-    sessions: dict[int, list[float]] = {}
-    for one in found:
-        sessions.setdefault(one.session, []).append(one.fast)
-    parts = [f"session {t}: {100 * sum(values) / len(values):.1f}" for t, values in sorted(sessions.items())]
-    label = f"{name}: mean weight of the fast learner in percent, by the session of a class. {', '.join(parts)}"
-    size = (PANEL if len(found) <= MAX_BARS else WIDE)[0], PANEL[1]
-    if found:
-        yield Panel(name, f"weights {name}", partial(figures.weight_bars, found=found), label, size)
-
-
-def _confusions(run: Run, name: str) -> Iterator[Panel]:
-    found = confusion(run)
-    if found is not None:
-        parts = [
-            f"{label} as {other} {times}"
-            for label, row in zip(found.labels, found.counts, strict=True)
-            for other, times in zip(found.labels, row, strict=True)
-            if times and other != label
-        ]
-        label = f"{name}: answers among the classes that are confused most often. {', '.join(parts)}"
-        yield Panel(name, f"confusion {name}", partial(figures.confusion_matrix, found=found), label, SQUARE)
-
-
-def _losses(run: Run, name: str) -> Iterator[Panel]:
-    """One for each kind of phase."""
-    for phase in figures.phases(run):
-        terms, title = figures.loss_colours(run, phase), f"{name}: {phase}"
-        label = f"{title}: {words.listed(list(terms))} over all steps; the numbers are in the table"
-        draw = partial(figures.loss_curves, run=run, phase=phase)
-        yield Panel(title, f"loss {title}", draw, label, legend=_legend(terms.items()))
-
-
-def _times(run: Run, name: str) -> Iterator[Panel]:
-    parts = figures.time_parts(run)
-    spent = [f"{part}: {', '.join(f'{v:.1f}' for v in seconds)}" for part, (_, seconds) in parts.items()]
-    label = f"{name}: seconds by session. {'. '.join(spent)}"
-    legend = _legend((part, colour) for part, (colour, _) in parts.items())
-    if parts:
-        yield Panel(name, f"time {name}", partial(figures.time_bars, run=run), label, legend=legend)
+def _of_runs(named: Named) -> dict[str, list[Panel]]:
+    found: dict[str, list[Panel]] = {"weights": [], "confusions": [], "losses": [], "times": []}
+    for run, name in named:
+        if weighed := weights(run):
+            size = (PANEL if len(weighed) <= MAX_BARS else WIDE)[0], PANEL[1]
+            found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed), size))
+        if confused := confusion(run):
+            draw = partial(figures.confusion_matrix, found=confused)
+            found["confusions"].append(Panel(name, f"confusion {name}", draw, SQUARE))
+        for phase in figures.phases(run):
+            legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"
+            draw = partial(figures.loss_curves, run=run, phase=phase)
+            found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
+        if parts := figures.time_parts(run):
+            legend = _legend((part, colour) for part, (colour, _) in parts.items())
+            found["times"].append(Panel(name, f"time {name}", partial(figures.time_bars, run=run), legend=legend))
+    return found
 
 
 def feature_maps(named: Named) -> list[tuple[str, list[Panel], list[tuple[str, str]]]]:
@@ -215,22 +162,16 @@ def feature_maps(named: Named) -> list[tuple[str, list[Panel], list[tuple[str, s
         labels = run.features.labels if run.features else []
         for one in maps(run, [other for other, _ in named[:i]]):
             title = "Before: the frozen backbone" if one.network == "backbone" else f"After: {display(one.network)}"
-            note = f"{words.percent(one.near)} of the pictures have a nearest neighbour of their own class."
             draw, file = partial(figures.feature_map, found=one, labels=labels), f"features {name} {one.network}"
-            label = f"{name}: t-SNE of the features of {one.network}. {note}"
-            drawn.append(Panel(title, file, draw, label, SQUARE, note=note))
+            drawn.append(Panel(title, file, draw, SQUARE, note=one.note))
         if drawn:
             result.append((name, drawn, _legend((words.short(label), c) for label, c in paired(labels).items())))
     return result
 
 
-def _of(one: Series, kind: str, draw: Callable[[Axes], None], label: str, size: Size = PANEL) -> Panel:
-    return Panel(one.name, f"{kind} {one.name}", draw, f"{one.name}: {label}", size, variable(one.colour.light))
+def _of(one: Series, kind: str, draw: Callable[..., str], size: Size = PANEL) -> Panel:
+    return Panel(one.name, f"{kind} {one.name}", partial(draw, one=one), size, variable(one.colour.light))
 
 
 def _legend(items: Iterable[tuple[str, Colour]]) -> list[tuple[str, str]]:
     return [(name, variable(colour.light)) for name, colour in items]
-
-
-def _percentages(values: Iterable[float]) -> str:
-    return ", ".join(f"{100 * value:.1f}" for value in values)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +73,7 @@ class Facts(Part):
     git: str | None = None
     started: str = ""
     parameters: ParameterFacts = ParameterFacts()
-    command: str | list[str] | None = None
+    command: str = ""
 
 
 class Validation(Part):
@@ -200,11 +199,6 @@ class Run:
         return sum(self.last.test_counts) if self.last else 0
 
     @property
-    def learned_pictures(self) -> int:
-        """How many of them are of what was learned."""
-        return sum(self.last.test_counts[: self.done if self.domain else None]) if self.last else 0
-
-    @property
     def tests_ahead(self) -> bool:
         """Whether sessions to come are tested as well."""
         return self.last is not None and any(len(row) > self.done for row in self.last.accuracy.values())
@@ -259,12 +253,6 @@ class Run:
         return Features(labels, networks)
 
     @property
-    def command(self) -> str:
-        """As one would type it."""
-        command = self.facts.command or ""
-        return command if isinstance(command, str) else shlex.join(command)
-
-    @property
     def facts_text(self) -> str:
         return read_bytes(self.folder / "facts.json").decode("utf-8", "replace")
 
@@ -275,12 +263,10 @@ def read_run(folder: Path) -> Run:
         raise SafeclError(f"There is no run folder {folder}; give the folder that a run has written.")
     if not (folder / "facts.json").is_file():
         inside = sorted(folder.glob("*/facts.json")) or sorted(folder.glob("*/*/facts.json"))
-        more = (
-            f" itself but runs inside it, such as {inside[0].parent}; safecl runs {folder} lists them."
-            if inside
-            else ""
-        )
-        raise SafeclError(f"{folder} holds no run" + (more or f": {folder / 'facts.json'} is missing."))
+        why = f": {folder / 'facts.json'} is missing."
+        if inside:
+            why = f" itself but runs inside it, such as {inside[0].parent}; safecl runs {folder} lists them."
+        raise SafeclError(f"{folder} holds no run{why}")
     # A resumed run may have written a session twice: the last word counts.
     metrics = {line.session: line for line in _lines(folder / "metrics.jsonl", Metrics)}
     failed = folder / "failed.json"

@@ -15,7 +15,8 @@ MIN_TESTED = 5  # test pictures per class below which an accuracy is rough
 def spread(one: Series, kind: str = "final") -> float | None:
     """Of an accuracy, "final" or "final_seen": over seeds their standard deviation, of one run its standard error."""
     value, deviation = getattr(one, kind), one.deviation(kind)
-    pictures = one.run.tested if kind == "final" else one.run.learned_pictures
+    last, learned = one.run.last, one.run.done if kind == "final_seen" and one.run.domain else None
+    pictures = sum(last.test_counts[:learned]) if last else 0
     known = deviation is None and value is not None and pictures
     return words.standard_error(value, pictures) if known else deviation
 
@@ -42,14 +43,10 @@ def validated(one: Series) -> str:
 
 def seeds(series: Sequence[Series]) -> str:
     """ "3 seeds", where every configuration has as many; "1 to 3 seeds" where not; empty where each has one."""
-    counts = {len(one.runs) for one in series} or {1}
-    if max(counts) == 1:
-        return ""
-    return (
-        words.plural(max(counts), "seed")
-        if len(counts) == 1
-        else f"{min(counts)} to {words.plural(max(counts), 'seed')}"
-    )
+    counts = [len(one.runs) for one in series] or [1]
+    fewest, most = min(counts), max(counts)
+    some = f"{fewest} to " if fewest < most else ""
+    return f"{some}{words.plural(most, 'seed')}" if most > 1 else ""
 
 
 def headline(series: Sequence[Series]) -> str:

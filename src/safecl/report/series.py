@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from safecl.report.colours import COLOURS, SPARE, Colour
+from safecl.report.colours import Colour, paired
 from safecl.report.runs import Metrics, Run, Validation
 
 NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
@@ -152,14 +152,24 @@ def by_stream(series: Iterable[Series]) -> dict[tuple[str, ...], list[Series]]:
     return streams
 
 
-def all_series(runs: Sequence[Run]) -> list[Series]:
-    """Every output of every run, a run's main output first; names are unique, colours as far as they reach."""
-    return _series([[run] for run in runs])
+def all_series(runs: Sequence[Run], fold_seeds: bool = False) -> list[Series]:
+    """Every output of every run, a run's main output first; names are unique, colours as far as they reach.
 
-
-def folded(runs: Sequence[Run]) -> list[Series]:
-    """The same where runs that differ in their seed alone are one."""
-    return _series(fold(runs))
+    ``fold_seeds``: runs that differ in their seed alone are one.
+    """
+    groups = fold(runs) if fold_seeds else [[run] for run in runs]
+    firsts = [group[0] for group in groups]
+    outputs = Counter(output for run in firsts for output in _sides(run))
+    keys = [key for run in firsts for key in (run.facts.method, *_sides(run))]
+    # A method or learner that comes again has another colour.
+    colours = iter(paired(f"{key} {i}" if key in keys[:i] else key for i, key in enumerate(keys)).values())
+    result: list[Series] = []
+    for group, name in zip(groups, run_names(firsts), strict=True):
+        result.append(Series(tuple(group), group[0].facts.main, name, next(colours), True))
+        for output in _sides(group[0]):
+            shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
+            result.append(Series(tuple(group), output, shown, next(colours), False))
+    return result
 
 
 def fold(runs: Sequence[Run]) -> list[list[Run]]:
@@ -174,20 +184,6 @@ def fold(runs: Sequence[Run]) -> list[list[Run]]:
     for group in groups.values():
         apart = len({run.facts.seed for run in group}) < len(group)
         result += [[run] for run in group] if apart else [group]
-    return result
-
-
-def _series(groups: Sequence[Sequence[Run]]) -> list[Series]:
-    firsts = [group[0] for group in groups]
-    outputs = Counter(output for run in firsts for output in _sides(run))
-    own = {COLOURS[key] for run in firsts for key in (run.facts.method, *_sides(run)) if key in COLOURS}
-    result: list[Series] = []
-    for group, name in zip(groups, run_names(firsts), strict=True):
-        run = group[0]
-        result.append(Series(tuple(group), run.facts.main, name, _colour(run.facts.method, result, own), True))
-        for output in _sides(run):
-            shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
-            result.append(Series(tuple(group), output, shown, _colour(output, result, own), False))
     return result
 
 
@@ -225,13 +221,3 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     folders = [["/".join(run.folder.parts[-depth:]) for run in runs] for depth in (1, 2)]
     unique = (names for names in (settings, *folders) if len(set(names)) == len(runs))
     return next(unique, [f"run {i}" for i in range(1, len(runs) + 1)])
-
-
-def _colour(key: str, taken: Sequence[Series], own: set[Colour]) -> Colour:
-    """The colour of a method or a learner, if it has one that is free; else one that is nobody's ``own``."""
-    used = {series.colour for series in taken}
-    wanted = COLOURS.get(key)
-    if wanted is not None and wanted not in used:
-        return wanted
-    free = [colour for colour in (*SPARE, *COLOURS.values()) if colour not in used | own]
-    return free[0] if free else SPARE[len(taken) % len(SPARE)]
