@@ -1,0 +1,86 @@
+// The beginning: token, models, views, theme.
+import { fetched, follow, refresh, setToken, state } from "./api.js";
+import { give, mayChange, undo } from "./change.js";
+import { $, fail, fillWords, make, toast } from "./dom.js";
+import { nameDrawing, openDraw, startGive } from "./give.js";
+import { add, startGrid } from "./grid.js";
+import { paintKnown } from "./knows.js";
+import { startLook } from "./look.js";
+import { startNaming } from "./naming.js";
+import { addLesson, startTeach } from "./teach.js";
+import { say } from "./words.js";
+
+const VIEWS = ["pictures", "teach", "knows", "history"];
+const KEYS = [["key_arrows", "key_arrows_do"], ["key_enter", "key_enter_do"], ["key_digits", "key_digits_do"],
+  ["key_zero", "key_zero_do"], ["key_space", "key_space_do"], ["key_delete", "key_delete_do"], ["key_undo", "key_undo_do"]];
+
+function showView() {
+  const view = VIEWS.find((one) => `#${one}` === location.hash) || VIEWS[0];
+  for (const one of VIEWS) $(`view_${one}`).hidden = one !== view;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  $("give").hidden = view === "knows" || view === "history";
+  $("give_lead").lastElementChild.textContent = view === "teach" ? say("teach_to") : say("drop_more");
+  nameDrawing();
+  paintKnown();
+}
+
+function startTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
+  const now = () => localStorage.getItem("theme") || (dark.matches ? "dark" : "light");
+  const paint = () => {
+    root.dataset.theme = now();
+    $("theme").ariaLabel = $("theme").title = say(now() === "dark" ? "theme_light" : "theme_dark");
+  };
+  $("theme").onclick = () => (localStorage.setItem("theme", now() === "dark" ? "light" : "dark"), paint());
+  dark.onchange = paint;
+  paint();
+}
+
+async function openModel(name) {
+  Object.assign(state, { name, info: null });
+  await refresh();
+  if (!mayChange()) toast(say("only_answers"));
+  const { jobs } = await fetched("api/jobs");
+  for (const job of jobs) {
+    if (job.model === name && ["waiting", "running"].includes(job.state)) follow(job).catch(fail);
+  }
+}
+
+async function start() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has("token")) setToken(given.get("token"));
+  if (given.has("token") || given.has("draw")) history.replaceState(null, "", location.pathname);
+  fillWords();
+  startTheme();
+  startGrid();
+  startNaming();
+  startLook();
+  startTeach();
+  const taught = (file, label) => give(add([file]), label);
+  startGive((found) => (location.hash === "#teach" ? addLesson(found) : add(found.map(({ file }) => file))), taught);
+  $("help_keys").append(...KEYS.map(([key, does]) => make("div", {}, make("dt", {}, make("kbd", {}, say(key))), make("dd", {}, say(does)))));
+  $("help_open").onclick = () => $("help").showModal();
+  $("help_close").onclick = () => $("help").close();
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.matches("input, select, #grid *");
+    if ((event.ctrlKey || event.metaKey) && event.key === "z" && !typing) event.preventDefault(), undo();
+  });
+  document.addEventListener("model", () => {
+    paintKnown();
+    $("classes").replaceChildren(...state.info.classes.map(({ label }) => make("option", { value: label })));
+  });
+  document.addEventListener("given", paintKnown);
+  window.addEventListener("hashchange", () => (showView(), $("main").focus({ preventScroll: true }), scrollTo(0, 0)));
+  window.addEventListener("focus", () => state.info && refresh().catch(() => {}));
+  showView();
+  const { models } = await fetched("api/models");
+  $("models").replaceChildren(...models.map(({ name }) => make("option", {}, name)));
+  $("models").onchange = () => openModel($("models").value).catch(fail);
+  await openModel(models[0].name);
+  if (given.has("draw")) openDraw();
+}
+
+start().catch(fail);
