@@ -94,8 +94,8 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
     tagged = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
     if tag and name not in tagged:
         raise unknown("backbone", name, tagged)
-    _check_vit(name, _build(name, meta=True))  # before anything is downloaded
     if pretrained:
+        _check_vit(name, _build(name, meta=True))  # before anything is downloaded
         warn_of_other_tag(name)
     try:
         with hub.quiet_hub():

@@ -1,6 +1,5 @@
 """Views of one ViT, module trees of their own over the same tensors, and the one function that computes them."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
@@ -93,8 +92,15 @@ def shared_view(vit: VisionTransformer) -> VisionTransformer:
 
 
 def shared_tree(vit: VisionTransformer) -> VisionTransformer:
-    """A second tree of modules over the tensors of ``vit``."""
-    return copy.deepcopy(vit, {id(tensor): tensor for tensor in [*vit.parameters(), *vit.buffers()]})
+    """A second tree of modules over the tensors of ``vit``; a deep copy of a dozen tables of hooks a module is slow."""
+    twins: dict[nn.Module | None, Any] = {None: None}
+    for module in vit.modules():
+        twins[module] = twin = module.__new__(type(module))
+        twin.__dict__ = {k: v.copy() if isinstance(v, dict | set) else v for k, v in vars(module).items()}
+    for module in vit.modules():
+        twins[module]._modules.update({name: twins[child] for name, child in module._modules.items()})
+    view: VisionTransformer = twins[vit]
+    return view
 
 
 class SharedEmbedding(nn.Module):
@@ -104,11 +110,6 @@ class SharedEmbedding(nn.Module):
         super().__init__()
         self._source = [source]  # kept out of the module tree, and so out of copies
         self.norm: nn.Module = nn.Identity()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "SharedEmbedding":
-        twin = SharedEmbedding(self._source[0])
-        twin.norm = copy.deepcopy(self.norm, memo)
-        return twin
 
     def __getattr__(self, name: str) -> Any:
         """grid_size, img_size and other attributes that timm reads."""
