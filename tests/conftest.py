@@ -189,6 +189,25 @@ def class_folder(tmp_path: Path, paint: Paint) -> Callable[..., Path]:
     return write
 
 
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """``command("predict", …)``: (exit code, standard output, standard error), without a process of its own."""
+    from safecl.cli import main as cli
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["safecl", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
 TINY_MODEL = {
     "backbone.weights": "random",
     "method.ridge": {"size": 60, "betas": (0.01,)},

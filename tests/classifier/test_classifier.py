@@ -22,14 +22,6 @@ New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
-    model = new_model()
-    model.learn(*lesson("abcd"))
-    model.learn(*lesson("ef"))
-    return model
-
-
 @pytest.mark.parametrize("name", method_settings())
 def test_any_method_learns_new_classes_known_ones_and_both(
     name: str, new_model: New, lesson: Lesson, tmp_path: Path

@@ -25,14 +25,6 @@ New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
-    model = new_model()
-    model.learn(*lesson("abcd"))
-    model.learn(*lesson("ef"))
-    return model
-
-
 @pytest.mark.parametrize("size", [(60, 40), (40, 61), (33, 33), (200, 37)])
 def test_a_map_lies_on_the_part_of_the_picture_that_the_model_saw(size: tuple[int, int]) -> None:
     """Pixels say where they are, so each patch of the view says where it comes from."""

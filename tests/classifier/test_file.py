@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile import AT_THE_DOOR, IN_LEARNING, IN_PREDICTIONS, Draft, build
 
 from safecl.classifier import schema
 from safecl.classifier.classifier import ContinualClassifier
@@ -18,15 +18,11 @@ from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
 from safecl.classifier.seen import check_folder
 from safecl.classifier.store import ModelFile
-from safecl.cli import main as cli
 from safecl.errors import SafeclError
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.find import File
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from hostile import AT_THE_DOOR, IN_LEARNING, IN_PREDICTIONS, Draft, build
-
+Command = Callable[..., tuple[int, str, str]]
 WRONG = [None, True, -1, 0, 1.5, 1 << 70, "x", "x" * 5000, "\x1b[31m", [], [[]], {}, {"x": 1}, ["x"] * 3]
 COMMANDS = {
     "predict": "predict one -m bad.safecl --device cpu",
@@ -83,7 +79,7 @@ def test_a_file_that_is_replaced_is_read_whole_from_the_old_one(
 
 
 def test_a_page_shows_the_model_that_was_measured_though_another_took_its_place(
-    home: Path, tmp_path: Path, write_folder: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, tmp_path: Path, write_folder: Any, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from safecl.classifier import data
 
@@ -98,11 +94,8 @@ def test_a_page_shows_the_model_that_was_measured_though_another_took_its_place(
         return labelled(*words)
 
     monkeypatch.setattr(data, "labelled", replacing)
-    words = "eval pictures -m m.safecl --device cpu --json --page p.html"
-    monkeypatch.setattr(sys, "argv", ["safecl", *words.split()])
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert json.loads(capsys.readouterr().out)["pictures"] == 4 and len(ModelFile("m.safecl").header["classes"]) == 4
+    _, said, _ = command(*["eval", "pictures", "-m", "m.safecl", "--device", "cpu", "--json", "--page", "p.html"])
+    assert json.loads(said)["pictures"] == 4 and len(ModelFile("m.safecl").header["classes"]) == 4
     text = re.sub(r"<(style|script).*?</\1>|<[^>]+>", " ", Path("p.html").read_text(encoding="utf-8"), flags=re.DOTALL)
     assert re.search(r"\bclasses\s+6\b", text)
 
@@ -175,23 +168,20 @@ def one_sentence(text: str) -> bool:
     return len(text) < 600 and text.endswith(".") and all(letter.isprintable() for letter in text)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_goes_through_the_same_door(
-    command: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, home: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
-    names = ["an altered seed", "format true", "nested JSON"]
-    if command not in ("inspect", "rename"):
-        names += ["NaN as a weight"]
-    for name in names:
-        build(home / "good.safecl", name, home / "bad.safecl")
+    faults = ["an altered seed", "format true", "nested JSON"]
+    if name not in ("inspect", "rename"):
+        faults += ["NaN as a weight"]
+    for fault in faults:
+        build(home / "good.safecl", fault, home / "bad.safecl")
         before = (home / "bad.safecl").read_bytes()
-        monkeypatch.setattr(sys, "argv", ["safecl", *COMMANDS[command].split()])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr().err
-        assert stop.value.code == 2 and said.count("\n") == 1, said
-        assert re.search((AT_THE_DOOR | IN_PREDICTIONS)[name][1], said), said
+        code, _, said = command(*COMMANDS[name].split())
+        assert code == 2 and said.count("\n") == 1, said
+        assert re.search((AT_THE_DOOR | IN_PREDICTIONS)[fault][1], said), said
         assert (home / "bad.safecl").read_bytes() == before and not (home / "out.safecl").exists()
 
 

@@ -18,13 +18,6 @@ New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
-    model = new_model()
-    model.learn(*lesson("abcd", 6))
-    return model
-
-
 def test_the_order_is_that_of_all_gains_computed_anew(seed: int = 3) -> None:
     dice = np.random.default_rng(seed)
     features, worth = dice.normal(size=(40, 5)), dice.uniform(size=40)
@@ -58,7 +51,7 @@ def test_many_pictures_are_compared_with_some_of_them(monkeypatch: pytest.Monkey
 def test_learned_pictures_are_omitted_and_twins_come_last(
     taught: ContinualClassifier, new_model: New, lesson: Lesson, tmp_path: Path
 ) -> None:
-    learned, new = lesson("ab", 6)[0], lesson("abxy", 2, seed=5)[0]
+    learned, new = lesson("ab")[0], lesson("abxy", 2, seed=5)[0]
     given = np.concatenate([learned[:3], new, new[:1]])
     found = taught.queue(given, 99)
     assert sorted(one.index for one in found) == list(range(3, 12))

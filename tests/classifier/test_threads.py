@@ -22,14 +22,6 @@ New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def taught(new_model: New, lesson: Lesson) -> ContinualClassifier:
-    model = new_model()
-    model.learn(*lesson("abcd"))
-    model.learn(*lesson("ef"))
-    return model
-
-
 class Collected(list[np.ndarray]):
     """Pictures; ``swap`` is called when the first one is taken from the collection."""
 

@@ -47,6 +47,13 @@ def write_run() -> Callable[..., Path]:
 
 
 @pytest.fixture
+def say(place: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """``say("predict", …)``: (exit code, standard output, standard error) of a command in the module's ``place``."""
+    monkeypatch.chdir(place)
+    return command
+
+
+@pytest.fixture
 def terminal(tmp_path: Path) -> Callable[..., str]:
     """``terminal(80, "print(1)")``: what a program shows on a terminal of 80 columns, without colours."""
 

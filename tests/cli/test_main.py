@@ -1,12 +1,13 @@
 """The command line: a wrong word is one sentence and exit code 2, never a traceback."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from safecl.cli import main as cli
+
+Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(
@@ -54,15 +55,9 @@ from safecl.cli import main as cli
         (["data", "check", "glyphs"], "nothing to check"),
     ],
 )
-def test_a_wrong_word_is_one_sentence(
-    words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["safecl", *words])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr().err.strip()
-    assert stop.value.code == 2
-    assert said.startswith("safecl: ") and len(said.splitlines()) == 1
+def test_a_wrong_word_is_one_sentence(words: list[str], sentence: str, command: Command) -> None:
+    code, _, said = command(*words)
+    assert code == 2 and said.startswith("safecl: ") and len(said.splitlines()) == 1
     assert sentence.lower() in said.lower()
 
 
@@ -74,24 +69,17 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["data"]])
-def test_without_a_word_there_is_help_and_no_error(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["safecl", *words])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr()
-    assert stop.value.code == 0 and "Usage" in said.out and said.err == ""
+def test_without_a_word_there_is_help_and_no_error(words: list[str], command: Command) -> None:
+    code, said, error = command(*words)
+    assert code == 0 and "Usage" in said and error == ""
 
 
 def test_report_writes_the_page_and_on_demand_figures_and_tables(
-    tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, write_run: Callable[..., Path], command: Command
 ) -> None:
     run, page, files = write_run(tmp_path / "run"), tmp_path / "page.html", tmp_path / "figures"
-    monkeypatch.setattr(sys, "argv", ["safecl", "report", str(run), "--page", str(page), "--files", str(files)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 0 and page.is_file()
+    code, said, _ = command("report", str(run), "--page", str(page), "--files", str(files))
+    assert code == 0 and page.is_file()
     written = {path.suffix for path in files.iterdir()}
     assert written == {".svg", ".png", ".csv", ".tex"}
-    assert f"{len(list(files.iterdir()))} files in {files}" in capsys.readouterr().out
+    assert f"{len(list(files.iterdir()))} files in {files}" in said

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from filelock import FileLock
+from hostile import Draft
 from PIL import Image
 
-from safecl.classifier.place import rewrite_header
 from safecl.classifier.store import HEADER, ModelFile
 from safecl.cli import main as cli
 
@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     model.learn(top / "one")
     model.save(top / "m.safecl")
     model.save(top / "frozen.safecl", frozen=True)
-    data, header = (top / "m.safecl").read_bytes(), ModelFile(top / "m.safecl")
+    data = (top / "m.safecl").read_bytes()
     (top / "text.safecl").write_text("a text")
     (top / "nothing.safecl").write_bytes(b"")
     (top / "cut.safecl").write_bytes(data[: len(data) // 2])
@@ -64,27 +64,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     for name, text in (("broken", "{"), ("bare", '{"format": 2}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
         with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
             file.writestr(HEADER, text)
-    backbone = {**header.header["backbone"], "weights": "0" * 32}
-    rewrite_header(header, {**header.header, "backbone": backbone}, top / "elsewhere.safecl")
+    elsewhere = Draft.of(top / "m.safecl")
+    elsewhere.set("backbone.weights", "0" * 32)
+    elsewhere.write(top / "elsewhere.safecl")
     return top
-
-
-@pytest.fixture
-def say(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """``say("predict", …)``: (exit code, standard output, standard error) of a command."""
-    monkeypatch.chdir(place)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["safecl", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 BAD: list[tuple[str, str]] = [

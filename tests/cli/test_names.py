@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from safecl.cli import main as cli
 from safecl.lines import HIDDEN, shown
 
 
@@ -24,24 +23,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     model.save(top / "m.safecl")
     write_folder(top / "two", "c", seed=1)
     return top
-
-
-@pytest.fixture
-def say(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """``say("predict", …)``: (exit code, standard output, standard error) of a command."""
-    monkeypatch.chdir(place)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["safecl", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 STEERING = "\x1b[31m\u202e\u200bred\n.png"

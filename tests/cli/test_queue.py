@@ -1,14 +1,11 @@
 """``safecl queue`` and ``sort``: from a folder of pictures to what a person does with it."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from safecl.cli import main as cli
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -26,22 +23,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     model.save(top / "m.safecl")
     model.save(top / "frozen.safecl", frozen=True)
     return top
-
-
-@pytest.fixture
-def say(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """``say("queue", …)``: (exit code, standard output, standard error) of a command."""
-    monkeypatch.chdir(place)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["safecl", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 def test_sort_puts_every_picture_where_predict_says(say: Say, place: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from filelock import FileLock
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.place import Replaced
 from safecl.classifier.store import ModelFile
-from safecl.cli import main as cli
 from safecl.errors import SafeclError
 
 Say = Callable[..., tuple[int, str]]
@@ -49,17 +47,13 @@ def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def say(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+def say(here: Path, command: Callable[..., tuple[int, str, str]]) -> Say:
     """``say("rename m.safecl a z")``: (exit code, all that was said)."""
 
     def run(words: str) -> tuple[int, str]:
         quick = ["-q", "--device", "cpu"] if words.startswith("learn") else []
-        monkeypatch.setattr(sys, "argv", ["safecl", *words.split(), *quick])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out + said.err
+        code, out, error = command(*words.split(), *quick)
+        return code, out + error
 
     return run
 

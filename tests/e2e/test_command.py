@@ -12,8 +12,6 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from safecl.cli.main import main
-
 TINY = ["backbone=vit_tiny_patch16_224", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=4", "stream.test=2", "ridge.size=50"]
 FAST = ["train.epochs=1", "train.batch_size=8"]
@@ -29,18 +27,10 @@ Safecl = Callable[..., Answer]
 
 
 @pytest.fixture
-def safecl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Safecl:
-    """``safecl("runs")``: the command in an empty folder, without a process of its own."""
+def safecl(command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Safecl:
+    """``safecl("runs")``: the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["safecl", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Answer(ended.value.code, *capsys.readouterr())  # type: ignore[arg-type]
-
-    return call
+    return lambda *words: Answer(*command(*words))
 
 
 def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> None:

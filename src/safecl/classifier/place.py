@@ -73,7 +73,6 @@ def write_model(file: Path, header: Header, members: Members, before: str | None
         raise Replaced(f"{file} {done} meanwhile, so it is left as it is; the new model is in {went[0]}.")
 
 
-def rewrite_header(file: ModelFile, header: Header, path: Path | None = None) -> None:
-    """The same model with another header, in its own place, which is locked, or in a new one."""
-    members = {name: map(file.raw, [name]) for name in file.sizes}  # read one at a time
-    write_model(path or file.path, header, members, None if path else file.digest)
+def rewrite_header(file: ModelFile, header: Header) -> None:
+    """The same model with another header, in its own place, which is locked; members are read one at a time."""
+    write_model(file.path, header, {name: map(file.raw, [name]) for name in file.sizes}, file.digest)
