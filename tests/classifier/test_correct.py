@@ -55,16 +55,25 @@ def state_of(model: ContinualClassifier, tuned: ContinualClassifier) -> dict[str
 
 
 def check_same(
-    found: ContinualClassifier, wanted: ContinualClassifier, rows: bool = True, evidence: bool = True
+    found: ContinualClassifier,
+    wanted: ContinualClassifier,
+    rows: bool = True,
+    evidence: bool = True,
+    sessions: bool = True,
 ) -> None:
     """Equal to 1e-5 of the largest value in all that is no tuning; weights, which are solved for, to 1e-3.
 
-    ``rows``: what is kept of single pictures stands in the same order; ``evidence``: also that for β.
+    ``rows``: what is kept of single pictures stands in the same order; ``evidence``: also that for β; ``sessions``:
+    the same steps brought the pictures.
     """
     ours, theirs = state_of(found, found), state_of(wanted, found)
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
-        if name.startswith(TUNING) or name.endswith("remainders") or (name.endswith(".errors") and not evidence):
+        if (
+            name.startswith((*TUNING, "_extra_state"))
+            or name.endswith("remainders")
+            or (name.endswith(".errors") and not evidence)
+        ):
             continue
         if (
             name == "ridge_fast.weight"
@@ -73,21 +82,18 @@ def check_same(
         ):
             continue  # with shared statistics, learning solves it before the slow learner's features are added
         solved = name.startswith(("ridge", "joint")) and name.endswith("weight")
-        near = 1e-3 if solved else 1e-4 if name.endswith("scatter") else 1e-5
+        # That of the fast head follows from points whose covariance has a root, which magnifies rounding.
+        near = 2e-2 if name == "ridge_fast.weight" else 1e-3 if solved else 1e-4 if name.endswith("scatter") else 1e-5
         assert ours[name].shape == value.shape, name
         apart = (ours[name].double() - value.double()).abs().max() if value.numel() else 0
         assert apart <= near * max(float(value.abs().max()), 1e-3) if value.numel() else True, (name, float(apart))
     a, b = found._fitted, wanted._fitted
     assert counts(a.header) == counts(b.header)
     said = [
-        [
-            [entry[key] for key in ("classes", "new", "pictures")]
-            for entry in m.header["history"]
-            if entry["what"] == "learn"
-        ]
+        [[entry[key] for key in ("classes", "new", "pictures")] for entry in m.header["history"] if entry["classes"]]
         for m in (a, b)
     ]
-    assert said[0] == said[1]
+    assert said[0] == said[1] or not sessions
     for key, ours_, theirs_ in (("kept", a.state.kept, b.state.kept), ("seen", a.state.seen, b.state.seen)):
         assert ours_.keys() == theirs_.keys()
         for name in ours_ if rows else ():
@@ -293,7 +299,11 @@ def test_what_cannot_be_corrected_is_refused_in_a_sentence(new_model: New, lesso
     model.learn(images, labels)
     before = model._fitted
     cases = {
-        "1 picture was never learned by this model": lambda: model.correct(lesson("c", 1)[0], "a"),
+        "1 picture was never learned by this model": lambda: model.correct(lesson("c", 1)[0], remove=True),
+        "never learned by this model: .* split from a class": lambda: model.split("a", lesson("c", 1)[0], "c"),
+        "given with two labels": lambda: model.correct(images[[0, 0]], ["b", "c"]),
+        "2 pictures and 3 labels": lambda: model.correct(images[:2], ["b", "b", "a"]),
+        "use words or whole numbers": lambda: model.correct(images[:2], ["b", 1.5]),
         "the picture was learned as that already": lambda: model.correct(images[:1], "a"),
         "differ only in spelling": lambda: model.correct(images[:1], "B"),
         "begins or ends with a space": lambda: model.correct(images[:1], " x"),
@@ -478,3 +488,109 @@ def test_pictures_beyond_those_that_are_kept_to_calibrate_by_are_kept_where_ther
     assert kept["targets"].tolist().count(2) == 2 and len({len(rows) for rows in kept.values()}) == 1
     model.rollback()
     assert len(model._fitted.state.kept["targets"]) == 40
+
+
+@pytest.mark.parametrize(("kind", "memory"), CASES)
+def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuning(
+    kind: str, memory: str, new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    """Of known and of new classes, before and after a file: as a session, where that tunes nothing; else as a part of
+    the session before."""
+    name, own = kind.partition(" ")[0], METHODS[kind]
+    settings = {} if name in ("simplecil", "aper") else {"method.ridge": {"size": 60, "betas": (0.1,)}} | own
+    if name == "safe":
+        settings = {"method.policy.average": False, **settings}
+    models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
+    first, (more, right) = lesson("abc", 6), lesson("daz", 2, seed=3)
+    for model in models:
+        model.learn(*first)
+    if name == "safe":
+        first = lesson("gh", 3, seed=4)
+        models[0].learn(*first)
+        models[1].learn(np.concatenate([first[0], more]), first[1] + right)
+    else:
+        models[1].learn(more, right)
+    models[0].save(tmp_path / "m.safecl")
+    models[0] = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+    said = models[0].correct(more, right)
+    assert said.startswith("Added 6 pictures to a, d, z.")
+    step = models[0].history_[-1]
+    assert (step["what"], step["pictures"], step["moved"], step["new"]) == ("correct", 6, 0, ["d", "z"])
+    assert step["classes"] == [["a", 2], ["d", 2], ["z", 2]] and step["touched"] == []
+    check_same(*models, rows=name != "safe", evidence=name != "safe", sessions=name != "safe")
+    for model in models:
+        model.learn(*lesson("ef", seed=1))
+    models[0].correct(more[[0, 2]], ["a", "d"])  # they are learned pictures now
+    models[0].correct(more[[0, 2]], ["d", "a"])
+    models[0].correct(more[1:2], "n")
+    models[1].correct(more[1:2], "n")
+    check_same(*models, rows=name != "safe", evidence=name != "safe", sessions=name != "safe")
+
+
+def test_added_pictures_are_rolled_back_merged_forgotten_split_and_joined_as_learned_ones(
+    new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
+    images, labels = lesson("abc", 6)
+    more, own = lesson("dab", 2, seed=3)
+    other = lesson("ef", 3, seed=4)
+    models = []
+    for adds in (True, False):
+        base = new_model("ranpac", settings=BETAS, keep=6)
+        base.learn(images, labels)
+        one, two = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
+        past = states(one), header(one)
+        if adds:
+            said = one.correct(np.concatenate([more, images[:2]]), [*own, "c", None])
+            assert said.startswith(
+                "Added 6 pictures to a, b, d. Moved 1 picture to c, learned before: 1 as a. "
+                "Removed 1 picture, learned before: 1 as a."
+            )
+            assert one.history_[-1]["name"] == "8 pictures → a, b, c, d"
+            assert (one.history_[-1]["pictures"], one.history_[-1]["moved"]) == (6, 2)
+            one.save(tmp_path / "m.safecl")
+            one = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
+            one.rollback()
+            assert header(one) == past[1]
+            found = states(one)
+            assert found.keys() == past[0].keys() and all(torch.equal(found[key], past[0][key]) for key in found)
+            one.correct(more, own)
+            with pytest.raises(SafeclError, match="nothing new"):
+                one.learn(more, own)
+            two.correct(*other)
+        else:
+            one.learn(more, own)
+            two.learn(*other)
+        both = two.merged(one)
+        models.append((one, both))
+    for model in models[0][1], models[1][1]:
+        model.forget("e")
+    check_same(models[0][1], models[1][1])
+    for one, _ in models:
+        one.split("d", more[:1], "g")
+        one.join("a", "b")
+        one.forget("c")
+        one.save(tmp_path / "f.safecl", force=True)
+    check_same(models[0][0], models[1][0])
+    assert counts(models[0][0]._fitted.header) == {"a": 16, "d": 1, "g": 1}
+
+
+def test_a_class_that_begins_with_one_picture_is_an_answer_and_says_that_it_is_not_judged(
+    new_model: New, lesson: Lesson
+) -> None:
+    model, (images, labels) = new_model(), lesson("abc", 8)
+    model.learn(images, labels)
+    strange = lesson("z", 1)[0]
+    said = model.correct(strange, "z")
+    assert "Added 1 picture to z." in said and "The tuning of the network stays" in said
+    assert "Leave-one-out accuracy" in said and "has no leave-one-out accuracy: z." in said
+    assert model.predict(strange).tolist() == ["z"] and model._fitted.header["calibration"]["classes"][3][0] == 0
+    assert "no leave-one-out accuracy" not in model.correct(lesson("z", 2)[0][1:], "z")
+
+
+def test_methods_that_train_on_labels_refuse_new_pictures_as_they_refuse_learned_ones(
+    new_model: New, lesson: Lesson
+) -> None:
+    model, (images, labels) = new_model("finetune"), lesson("ab", 3)
+    model.learn(images, labels)
+    with pytest.raises(SafeclError, match="trained on them, and not a sum"):
+        model.correct(lesson("c", 1)[0], "a")

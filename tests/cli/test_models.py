@@ -220,6 +220,13 @@ def test_the_usual_way(
     assert code == 0 and "Zürich &amp; &lt;b&gt;" in (tmp_path / "page.html").read_text()
     code, said, _ = say("rollback", model)
     assert code == 0 and ModelFile(model).header["classes"] == list("abcd")
+    stranger = str(next(Path("two").rglob("*.png")))
+    code, said, _ = say("correct", model, stranger, "--label", "fox")
+    assert code == 0 and "Added 1 picture to fox." in said and "no leave-one-out accuracy: fox" in said
+    code, said, _ = say("predict", stranger, "--model", model, "--unknown", "0", "--format", "csv")
+    assert code == 0 and ",fox," in said and say("rollback", model)[0] == 0
+    code, _, said = say("correct", model, stranger, "--remove")
+    assert code == 2 and "1 picture was never learned by this model" in said
     code, said, _ = say("learn", "moved", "--model", model)
     assert code == 0 and "Corrected 1 picture that was learned as another class: moved/b/000.png" in said
     code, said, _ = say("correct", model, "one/a/001.png", "one/c", "--label", "b")

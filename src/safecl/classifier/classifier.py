@@ -35,6 +35,7 @@ from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 from safecl.runtime.answer import Answer, as_array
 from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
+from safecl.streams.pictures.decode import listed
 from safecl.streams.pictures.images import Label, Pictures, Transform
 from safecl.streams.sources.arrays import plain_label
 
@@ -291,17 +292,24 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
         self._model = rollback(self._fitted)
 
-    def correct(self, pictures: Any, label: Label | None = None, *, remove: bool = False) -> str:
-        """Give learned pictures another label, or remove them: as if they had been learned so; gives a sentence on it.
+    def correct(
+        self, pictures: Any, label: Label | Sequence[Label | None] | None = None, *, remove: bool = False
+    ) -> str:
+        """Give pictures the right label, or remove them: as if they had been learned so; gives a sentence on it.
 
-        No network is tuned. ``pictures``: as for ``predict``.
+        No network is tuned. ``pictures``: as for ``predict``; those that were never learned are added. ``label``: of
+        all, or a sequence with that of each, None: it is removed.
         """
         from safecl.classifier.correct import correct
 
         if (label is None) is not remove:
             raise SafeclError("Give the pictures' label, or remove=True: one of the two.")
-        found = unlabelled(pictures)
-        labels = [None if label is None else plain_label(label, "label")] * len(found)
+        found, each = unlabelled(pictures), listed(label)
+        if isinstance(each, str) or not getattr(each, "shape", hasattr(each, "__len__")):
+            each = [each] * len(found)
+        if len(each) != len(found):
+            raise SafeclError(f"There are {len(found)} pictures and {len(each)} labels; give one label per picture.")
+        labels = [None if one is None else plain_label(one, f"picture {i}") for i, one in enumerate(each)]
         self._model, said = correct(self._fitted, self._backbone(), found, labels)
         return said
 

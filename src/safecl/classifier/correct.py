@@ -22,42 +22,51 @@ from safecl.streams.pictures.images import Label, Pictures
 def correct(
     model: Model, backbone: Backbone, pictures: Pictures, labels: Sequence[Label | None], of: Label | None = None
 ) -> tuple[Model, str]:
-    """The model as if ``pictures`` had been learned as ``labels``, None: never; and a sentence on what has changed.
+    """The model as if ``pictures`` had been learned as ``labels``, None: never; and sentences on what has changed.
 
     ``of``: the class that all of them must have been learned as, which is split then.
     """
     check_not_frozen(model.header)
     check_labels(model.classes, _given(labels), "the model")
-    method, seen, marks = model.method(backbone, learning=True), model.state.seen, hashes(pictures).tolist()
-    method.summed()
+    seen, marks = model.state.seen, hashes(pictures).tolist()
+    place, wanted = {mark: i for i, mark in enumerate(marks)}, dict(zip(marks, labels, strict=True))
+    if twice := [pictures.where(i) for i, mark in enumerate(marks) if labels[i] != wanted[mark]]:
+        raise SafeclError(f"A picture is given with two labels: {naming(twice)}; give each picture once.")
     learned = seen["hashes"].tolist() if seen else []
-    known, wanted = set(learned), dict(zip(marks, labels, strict=True))
-    if strange := [pictures.where(i) for i, mark in enumerate(marks) if mark not in known]:
+    known = set(learned)
+    fresh = [mark for mark in wanted if mark not in known]
+    if strange := [pictures.where(place[mark]) for mark in fresh if of is not None or wanted[mark] is None]:
         raise SafeclError(
             f"{counted(len(strange), 'picture was', 'pictures were')} never learned by this model: {naming(strange)}; "
-            "only learned pictures can be corrected, and safecl learn teaches it new ones."
+            "only learned pictures can be removed, or split from a class."
         )
-    classes = [model.classes[c] for c in seen["classes"].tolist()]
+    method = model.method(backbone, learning=True)
+    method.summed()
+    classes = [model.classes[c] for c in seen["classes"].tolist()] if seen else []
     rows = [row for row, mark in enumerate(learned) if mark in wanted]
     if of is not None and (others := sorted({str(classes[row]) for row in rows} - {str(of)})):
         raise SafeclError(f"Some of the pictures were not learned as {of!r} but as {naming(others)}; omit them.")
     rows = [row for row in rows if classes[row] != wanted[learned[row]]]
-    if not rows:
+    if not rows and not fresh:
         these = "the picture was" if len(wanted) == 1 else f"all {len(wanted)} pictures were"
         raise SafeclError(f"There is nothing to correct: {these} learned as that already.")
-    now = [wanted[learned[row]] for row in rows]
+    every = [*(learned[row] for row in rows), *fresh]
+    now = [wanted[mark] for mark in every]
     method.register_classes(_given(now))
     new = torch.tensor([-1 if label is None else method.classes.index(label) for label in now])
-    change = Change(model, method, torch.tensor(rows), new)
-    place = {mark: i for i, mark in enumerate(marks)}
-    change.move(_features(model, method, pictures, [place[learned[row]] for row in rows]))
-    count, to = len({learned[row] for row in rows}), naming(map(str, _given(now)))
-    were = ", ".join(f"{n} as {label}" for label, n in Counter(str(classes[row]) for row in rows).items())
-    told = f"Moved {counted(count, 'picture')} to {to}" if to else f"Removed {counted(count, 'picture')}"
-    made = change.done(
-        step("correct" if of is None else "split", f"{counted(count, 'picture')} → {to or 'none'}", pictures=count)
-    )
-    return made, f"{told}, learned before: {were}.{change.said}"
+    where = torch.tensor([*rows, *range(len(learned), len(learned) + len(fresh))])
+    change = Change(model, method, where, new, marks=fresh)
+    change.move(_features(model, method, pictures, [place[mark] for mark in every]))
+    told, moved = list[str](), {learned[row] for row in rows}
+    left = {mark for mark in moved if wanted[mark] is None}
+    for verb, own in (("Added", {*fresh}), ("Moved", moved - left), ("Removed", left)):
+        were = Counter(str(classes[row]) for row in rows if learned[row] in own)
+        before = f", learned before: {', '.join(f'{n} as {label}' for label, n in were.items())}" if were else ""
+        to = f" to {naming(map(str, _given(wanted[mark] for mark in own)))}" if own is not left else ""
+        told += [f"{verb} {counted(len(own), 'picture')}{to}{before}."] if own else []
+    name = f"{counted(len({*every}), 'picture')} → {naming(map(str, _given(now))) or 'none'}"
+    made = change.done(step("correct" if of is None else "split", name, pictures=len(fresh), moved=len(moved)))
+    return made, " ".join(told) + change.said
 
 
 def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label | None = None) -> tuple[Model, str]:
@@ -75,7 +84,7 @@ def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label
     method.join(i, j)
     rows = (model.state.seen.get("classes", torch.zeros(0)) == j).nonzero()[:, 0]
     change = Change(model, method, rows, torch.full_like(rows, i), gone=[j])
-    made = change.done(step("join", f"{one} and {other}", pictures=len(rows)), None if name == one else (one, name))
+    made = change.done(step("join", f"{one} and {other}", moved=len(rows)), None if name == one else (one, name))
     return made, f"{one} and {other} are one class now: {name}.{change.said}"
 
 

@@ -18,6 +18,7 @@ from safecl.report.table import NONE, Table, make_table
 from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
 CORRECTIONS = ("correct", "split", "join")  # steps that change what was learned, and are rolled back like sessions
+BRINGING = ("learn", "correct")  # steps that bring pictures
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with",
         "correct": "corrected", "split": "split", "join": "joined"}  # fmt: skip

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import CORRECTIONS, after, check_labels, check_not_frozen, step
+from safecl.classifier.history import BRINGING, CORRECTIONS, after, check_labels, check_not_frozen, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, set_grams, settled, statistics, tensors_of
 from safecl.errors import SafeclError
@@ -42,7 +42,7 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     for a, b, entries, twice in ((one, other, more, corrected[1]), (other, one, mine, corrected[0])):
         before = None if twice else _before(b, shared, [entry["id"] for entry in entries], backbone)
         if before is not None:
-            learned = [entry["id"] for entry in entries if entry["what"] == "learn"]
+            learned = [entry["id"] for entry in entries if entry["what"] in BRINGING]
             return _merged(a, b, before, shared, learned, backbone)
     raise SafeclError(
         "Neither model still holds what it has learned since they parted; merge within the sessions that are kept "
@@ -107,7 +107,7 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
         new = {*state.seen["hashes"].tolist()} - {*a.state.seen["hashes"].tolist()} if state.seen else {}
         state = replace(state, thumbnails=(*state.thumbnails, *(t for t in b.state.thumbnails if t.picture in new)))
     if shared:  # the features that were added since are at hand
-        state = replace(state, chain=(*state.chain, *sessions))
+        state = replace(state, chain=(*state.chain, *(name for name in sessions if name in state.records)))
         set_grams(method, state)
     else:
         state = replace(state, base={name: own.gram for name, own in statistics(method).items()}, chain=())
@@ -125,11 +125,15 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
 def _together(a: State, b: State, index: Tensor, sessions: Sequence[str]) -> State:
     """``a`` with the features and rows of ``b`` since they parted."""
     records = {
-        session: [replace(one, targets=index.to(one.targets.device)[one.targets]) for one in b.records[session]]
+        session: [
+            replace(one, targets=index.to(one.targets.device)[one.targets])
+            for one in b.records[session]
+            if not one.taken
+        ]
         for session in sessions
         if session in b.records
     }
-    start = next((undo.header for undo in b.undo if undo.session == sessions[0]), {"kept": 0, "seen": 0})
+    start = next((undo.header for undo in b.undo if undo.session in sessions), {"kept": 0, "seen": 0})
     kept = _joined(a.kept, b.kept, "targets", index, start["kept"])
     seen = _joined(a.seen, b.seen, "classes", index, start["seen"])
     return replace(a, records=a.records | records, kept=kept, seen=seen)

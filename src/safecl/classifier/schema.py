@@ -162,6 +162,7 @@ class Merged(Step):
 class Corrected(Step):
     what: Literal["correct", "split", "join"]
     touched: list[Session] = Field(max_length=MAX_STEPS, description="sessions whose pictures it has changed")
+    moved: Count = Field(0, description="pictures that have another class since, or none")
 
 
 Entry: TypeAlias = Annotated[Learned | Run | Forgot | Renamed | Merged | Corrected, Field(discriminator="what")]

@@ -39,6 +39,12 @@ class Added:
     targets: Tensor
     scale: Tensor | None = None
 
+    @classmethod
+    def of_memory(cls, memory: Memory, head: str, features: Tensor, targets: Tensor) -> "Added":
+        """Of features (n, d) as they are, or rounded to int8."""
+        values, scale = (features.detach(), None) if memory == "statistics" else rounded(features)
+        return cls(head, values, targets, scale)
+
     @property
     def values(self) -> Tensor:
         """What the head was given: (n, d)."""
@@ -149,15 +155,10 @@ def recording(method: Method, memory: Memory) -> Iterator[tuple[list[Added], dic
     made: dict[int, tuple[Tensor, Added]] = {}  # the same features may go into two heads
 
     def take(head: str, features: Tensor, targets: Tensor) -> Tensor:
-        if memory == "statistics":
-            found.append(Added(head, features.detach(), targets))
-            return features
         if id(features) not in made:
-            values, scale = rounded(features)
-            made[id(features)] = features, Added("", values, targets, scale)
-        added = replace(made[id(features)][1], head=head, targets=targets)
-        found.append(added)
-        return added.values
+            made[id(features)] = features, Added.of_memory(memory, "", features, targets)
+        found.append(replace(made[id(features)][1], head=head, targets=targets))
+        return features if memory == "statistics" else found[-1].values
 
     heads = ridge_heads(method)
     for name, head in heads.items():
@@ -261,9 +262,9 @@ def settled(state: State, method: Method, settings: ModelSettings) -> State:
         base = with_added(method, base, [one for session in done for one in state.records[session]])
         chain = chain[len(done) :]
     records = {
-        name: added
+        name: [one for one in added if name in chain or not one.taken]  # of a correction, those that are taken are last
         for name, added in state.records.items()
-        if name in chain or (features and not any(one.taken for one in added))
+        if name in chain or (features and not (added and added[0].taken))
     }
     return replace(state, base=base, chain=chain, undo=undo, records=records)
 

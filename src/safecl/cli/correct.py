@@ -16,16 +16,16 @@ from safecl.streams.labels import Label
 if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
 
-Learned = Annotated[list[Path], typer.Argument(metavar="PICTURE…", help="Learned pictures, or folders of them.")]
+Files = Annotated[list[Path], typer.Argument(metavar="PICTURE…", help="Pictures, or folders of them.")]
 
 
 def correct(
     model: ModelArgument,
-    pictures: Learned,
+    pictures: Files,
     label: Annotated[str | None, typer.Option(help="Their class; a new one or one that is there.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="As if they had never been learned.")] = False,
 ) -> None:
-    """Give pictures that were learned with a wrong label the right one, or remove them. Nothing is trained.
+    """Give pictures the right label, or remove learned ones. Nothing is trained. Those never learned are added.
 
     Example:  safecl correct pets.safecl photos/monday/dog/017.jpg --label cat
     """
@@ -38,7 +38,7 @@ def correct(
 def split(
     model: ModelArgument,
     old: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")],
-    pictures: Learned,
+    pictures: Files,
     into: Annotated[str, typer.Option(help="The name of the new class.")],
 ) -> None:
     """Make a new class of some pictures of a class. Nothing is trained.

@@ -105,8 +105,9 @@ class CosineHead(nn.Module):
         if self.summing:
             seen = features.detach().to(self.sums)
             seen = F.normalize(seen, dim=1) if self.unit else seen
-            self.sums = self.sums.index_add(0, old, seen, alpha=-1)
-            self.counts = self.counts.index_add(0, old, torch.ones_like(seen[:, 0]), alpha=-1)
+            was = old >= 0
+            self.sums = self.sums.index_add(0, old[was], seen[was], alpha=-1)
+            self.counts = self.counts.index_add(0, old[was], torch.ones_like(seen[was, 0]), alpha=-1)
 
     @torch.no_grad()
     def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:

@@ -87,7 +87,7 @@ class ClassMoments(nn.Module, ABC):
         """Take features (n, d) out of the classes ``old``, and add them to ``new``."""
         if features is None:
             return
-        for c in torch.unique(old).tolist():
+        for c in torch.unique(old[old >= 0]).tolist():
             own = precise(features[old == c])
             mean = own.mean(dim=0)
             count, spread = int(self.counts[c]) - len(own), self._spread(c)

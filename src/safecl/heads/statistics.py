@@ -118,13 +118,13 @@ class Statistics(nn.Module):
     def relabel(self, projected: Tensor, old: Tensor, new: Tensor) -> None:
         """Move projected features (n, M) from the sums of the classes ``old`` (n,) to those of ``new``, −1: none.
 
-        G does not know of classes; where pictures were taken out, it follows from the features that are left.
+        G does not know of classes; it follows from the features that are left and those that are new.
         """
-        stay = new >= 0
+        was, stay = old >= 0, new >= 0
         missing = max(int(new.max()) + 1 - self.sums.shape[1], 0)
-        self.sums = F.pad(self.sums.to(projected), (0, missing)).index_add(1, old, projected.T, alpha=-1)
+        self.sums = F.pad(self.sums.to(projected), (0, missing)).index_add(1, old[was], projected[was].T, alpha=-1)
         self.sums.index_add_(1, new[stay], projected[stay].T)
-        self.count = self.count - int((~stay).sum())
+        self.count = self.count + int(stay.sum()) - int(was.sum())
 
     def subtract(self, other: "Statistics") -> None:
         """Take the G of ``other`` out of this one, in float64: two large sums may differ by little."""
