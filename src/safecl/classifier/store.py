@@ -74,6 +74,11 @@ class ModelFile:
         if len(places) != len(found) + 1 or found != self.sizes:
             raise self._foreign("its members are not those that its header names")
 
+    @property
+    def version(self) -> str:
+        """The beginning of its digest, for people."""
+        return self.digest[:12]
+
     def raw(self, member: str) -> bytes:
         """The bytes of a member, once its digest is found right."""
         reason = "it is not what was written"

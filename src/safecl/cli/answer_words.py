@@ -152,10 +152,7 @@ def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:
     if isinstance(answer, str):
         said["error"] = answer
     else:
-        sure = None if answer.probability is None else round(answer.probability, 6)
-        said |= {"label": answer.label, "probability": sure, "unknown": answer.unknown}
-        if answer.opinions:
-            said |= {"opinions": answer.opinions, "weights": answer.weights, "score": round(answer.score, 6)}
+        said |= answer.fields(bool(answer.opinions))
     return said
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from safecl import __version__
-from safecl.cli import correct, export, models, queue
+from safecl.cli import correct, export, models, queue, serve
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.reproduce import reproduce
@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
-for group in (models, correct, queue, export):
+for group in (models, correct, queue, export, serve):
     group.add_commands(app)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.

@@ -35,6 +35,13 @@ class Answer:
             return f"unknown (most similar: {self.label})"
         return f"{self.label}" if self.probability is None else f"{self.label} {100 * self.probability:.0f} %"
 
+    def fields(self, detail: bool) -> dict[str, Any]:
+        """What JSON says of it; ``detail``: with all opinions."""
+        sure = None if self.probability is None else round(self.probability, 6)
+        said: dict[str, Any] = {"label": self.label, "probability": sure, "unknown": self.unknown}
+        more = {"opinions": self.opinions, "weights": self.weights, "score": round(self.score, 6)}
+        return said | (more if detail else {})
+
 
 class Answering(ABC):
     """Whatever answers: a model, or an exported file."""

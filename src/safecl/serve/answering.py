@@ -1,0 +1,210 @@
+"""Models that answer: one thread asks the networks, for all requests that arrive together; new files are swapped in."""
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import psutil
+import torch
+from PIL import Image
+from torch import Tensor
+
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.load import load_backbone
+from safecl.classifier.answers import BATCH, Snapshot, answered, answers_of
+from safecl.classifier.history import find
+from safecl.classifier.model import Model
+from safecl.classifier.store import ModelFile
+from safecl.engine.device import choose_device, choose_precision
+from safecl.engine.device_loader import moved
+from safecl.errors import SafeclError
+from safecl.serve.about import answer_of
+from safecl.serve.decoding import Decoded, Decoders
+from safecl.serve.limits import Refused, busy
+from safecl.streams.labels import Label
+from safecl.streams.pictures.load import readers
+
+GATHER = 0.003  # seconds that a request waits for others
+MAX_WAITING = 1024  # requests
+LOOK = 1.0  # seconds between looks at the files
+CHUNK = 8  # pictures of a request that one process decodes
+MAX_SIDE = 1024  # pixels of a heat map
+Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
+
+
+@dataclass
+class Asked:
+    """Views (N, size, size, 3) of pictures that wait; ``tell``: makes an answer of a model and its logits of them."""
+
+    name: str
+    views: np.ndarray
+    tell: Callable[[Snapshot, Rows], Any]
+    future: "Future[Any]" = field(default_factory=Future)
+
+
+class Desk:
+    """The models by name. A request is answered by one state of its model, whatever is learned meanwhile."""
+
+    def __init__(self, paths: Mapping[str, Path], device: str = "auto") -> None:
+        self.paths, self.place = dict(paths), choose_device(device)
+        self.batch = BATCH.get(self.place.type, 64)
+        self._batches = self._answered = self._reloads = 0
+        self._backbones, self._now = dict[str, Backbone](), dict[str, Snapshot]()
+        self._reloading, self._closed = threading.Lock(), threading.Event()
+        self._queue: queue.Queue[Asked | None] = queue.Queue(MAX_WAITING)
+        self._decoders = Decoders(readers())
+        torch.set_num_threads(max(readers() // 2, 1))  # other cores decode, and learn
+        for name in self.paths:
+            self.reload(name)
+        for work in (self._run, self._watch):
+            threading.Thread(target=work, daemon=True).start()
+
+    def file(self, name: str) -> ModelFile:
+        """The file that answers."""
+        return file_of(self._now[name])
+
+    def reload(self, name: str) -> str:
+        """Have the file at its place answer, if it is another one now; gives its version."""
+        with self._reloading:
+            file = ModelFile(self.paths[name])
+            if name not in self._now or self.file(name).digest != file.digest:
+                model = Model.open(file)
+                chosen = model.settings.backbone
+                if (key := chosen.model_dump_json()) not in self._backbones:
+                    self._backbones[key] = load_backbone(chosen).to(self.place, choose_precision("auto", self.place))
+                self._now = {**self._now, name: Snapshot(model, model.method(self._backbones[key]).eval())}
+                self._reloads += 1
+            return file.version
+
+    async def ask(
+        self, name: str, pictures: Sequence[bytes], unknown: float, detail: bool
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """(version of the model, what it says of each picture, or why that cannot be read); see ``answer_of``."""
+
+        def tell(now: Snapshot, rows: Rows) -> tuple[str, list[dict[str, Any]]]:
+            answers = answers_of(now.method, rows, now.calibration, now.limits(unknown), True) if rows else ()
+            told = iter([answer_of(one, detail) for one in answers])
+            return file_of(now).version, [{"error": one} if isinstance(one, str) else next(told) for one in views]
+
+        transform = self._now[name].model.transform
+        views = await self.decode(pictures, transform.size, transform.resize)
+        good = [one for one in views if not isinstance(one, str)]
+        found: tuple[str, list[dict[str, Any]]] = await self._wait(Asked(name, _stacked(good, transform.size), tell))
+        return found
+
+    async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
+        """See ``decoding.view``."""
+        starts = range(0, len(pictures), CHUNK)
+        try:
+            parts = [self._decoders.submit(pictures[at : at + CHUNK], size, resize) for at in starts]
+        except queue.Full:
+            raise busy() from None
+        return [one for part in await asyncio.gather(*map(asyncio.wrap_future, parts)) for one in part]
+
+    async def heat_map(self, name: str, picture: bytes, label: Label | None) -> bytes:
+        """A PNG of the picture, coloured by what speaks for a class, or for the answer."""
+        from safecl.classifier.explain import heat_map, overlay
+
+        (pixels,) = await self.decode([picture], 0, MAX_SIDE)
+        if isinstance(pixels, str):
+            raise Refused(422, f"The picture cannot be read ({pixels}).")
+        image, png = Image.fromarray(pixels), BytesIO()
+
+        def draw(now: Snapshot, rows: Rows) -> tuple[Tensor, Any]:
+            index = None if label is None else now.model.classes.index(find(now.model.header, label))
+            return heat_map(now.method, now.model.transform, image, index), now.model.transform
+
+        heat, transform = await self._wait(Asked(name, pixels[:0, :0, None], draw))
+        await asyncio.to_thread(lambda: overlay(image, heat, transform).save(png, "PNG"))
+        return png.getvalue()
+
+    def gauges(self) -> dict[str, float]:
+        """Numbers for the metrics."""
+        now = {"batches_total": self._batches, "pictures_total": self._answered, "reloads_total": self._reloads}
+        return {**now, "requests_waiting": self._queue.qsize(), "resident_bytes": psutil.Process().memory_info().rss}
+
+    def close(self) -> None:
+        self._closed.set()
+        self._queue.put(None)
+        self._decoders.close()
+
+    async def _wait(self, asked: Asked) -> Any:
+        try:
+            self._queue.put_nowait(asked)
+        except queue.Full:
+            raise busy() from None
+        return await asyncio.wrap_future(asked.future)
+
+    def _run(self) -> None:
+        while (one := self._queue.get()) is not None:
+            batch, until = [one], time.monotonic() + GATHER
+            while sum(len(one.views) for one in batch) < self.batch:
+                try:
+                    more = self._queue.get(timeout=max(until - time.monotonic(), 0))
+                except queue.Empty:
+                    break
+                if more is None:
+                    return
+                batch.append(more)
+            live = [one for one in batch if one.future.set_running_or_notify_cancel()]
+            for name, group in groupby(sorted(live, key=lambda one: one.name), key=lambda one: one.name):
+                self._answer(self._now[name], list(group))
+
+    def _answer(self, now: Snapshot, asked: list[Asked]) -> None:
+        """Answer all at once; where that fails, those that are at fault."""
+        try:
+            at, found = 0, self._logits(now, [one.views for one in asked if len(one.views)])
+        except Exception as error:
+            for one in asked:
+                self._answer(now, [one]) if len(asked) > 1 else one.future.set_exception(error)
+            return
+        for one in asked:
+            rows = {name: part[at : at + len(one.views)] for name, part in found.items()} if len(one.views) else {}
+            at += len(one.views)
+            try:
+                one.future.set_result(one.tell(now, rows))
+            except Exception as error:
+                one.future.set_exception(error)
+        self._batches, self._answered = self._batches + bool(at), self._answered + at
+
+    @torch.no_grad()
+    def _logits(self, now: Snapshot, views: Sequence[np.ndarray]) -> Rows:
+        if not views:
+            return {}
+        images, parts = torch.from_numpy(np.concatenate(views)).permute(0, 3, 1, 2).contiguous(), list[Rows]()
+        for at in range(0, len(images), self.batch):
+            part = moved(images[at : at + self.batch], self.place).float() / 255
+            parts.append(answered(now.method, now.method.embed(part)))
+        return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
+
+    def _watch(self) -> None:
+        """Files that something else has changed are read; one that cannot be leaves the model that answers."""
+        seen: dict[str, Any] = {}
+        while not self._closed.wait(LOOK):
+            for name, path in self.paths.items():
+                try:
+                    mark = (found := os.stat(path)).st_ino, found.st_size, found.st_mtime_ns
+                    if seen.get(name) != mark:
+                        self.reload(name)
+                        seen[name] = mark
+                except (OSError, SafeclError):
+                    seen.pop(name, None)
+
+
+def file_of(now: Snapshot) -> ModelFile:
+    assert now.model.file is not None
+    return now.model.file
+
+
+def _stacked(views: Sequence[np.ndarray], size: int) -> np.ndarray:
+    return np.stack(views) if views else np.zeros((0, size, size, 3), np.uint8)

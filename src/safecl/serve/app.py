@@ -1,0 +1,255 @@
+"""The routes of the service, thin: what they call is in the other files of this folder."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+import safecl
+from safecl.classifier.history import check_labels, check_not_frozen, check_rollback
+from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+from safecl.serve import protocol
+from safecl.serve.about import brief, describe
+from safecl.serve.jobs import ENDED, Jobs
+from safecl.serve.limits import Access, Gate, Refused, busy, check_size, pictures_of
+from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing
+from safecl.streams.labels import check_name
+
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+         ".png": "image/png", ".json": "application/json"}  # fmt: skip
+MAX_EVENTS = 64  # streams of events at a time
+EVERY = 0.1  # seconds between looks at a job
+SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
+RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", "content": SAID}}
+RAW = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
+ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}}
+OURS = "This failed for a reason that is safecl's own; the log of the service has it."
+SENTENCES = {404: "There is nothing here; GET /openapi.json lists what there is.", 405: "Not with this verb."}
+Unknown = Annotated[float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")]
+
+
+class Service:
+    """What the routes share. ``desk``: answers (``answering.Desk``, or replicas of it)."""
+
+    def __init__(self, desk: Any, jobs: Jobs) -> None:
+        self.desk, self.jobs, self.streams, self.answered, self.seconds = desk, jobs, 0, 0, 0.0
+
+    def file(self, model: str, version: str | None = None) -> ModelFile:
+        """The file that answers, if it is of this version."""
+        if model not in self.desk.paths:
+            raise Refused(404, "There is no such model here; GET /api/models lists them.")
+        file: ModelFile = self.desk.file(model)
+        if version not in (None, file.version):
+            raise Refused(404, f"{model} has no such version; its version is {file.version}.")
+        return file
+
+    async def answers(self, model: str, pictures: Sequence[bytes], unknown: float, detail: bool = False) -> Any:
+        began = time.monotonic()
+        said, answers = await self.desk.ask(model, pictures, unknown, detail)
+        if all("error" in one for one in answers):
+            raise Refused(422, f"The picture cannot be read ({answers[0]['error']}); send another one.")
+        self.answered, self.seconds = self.answered + 1, self.seconds + time.monotonic() - began
+        return said, answers
+
+    async def teach(
+        self, model: str, what: str, texts: Sequence[str] = (), labels: Sequence[Any] = (), **more: Any
+    ) -> dict[str, Any]:
+        """A job, once all of its pictures are known to be pictures and its labels to be names."""
+        header, pictures = self.file(model).header, await asyncio.to_thread(pictures_of, texts)
+        if what == "rollback":
+            check_rollback(header, sum(one["whole"] for one in header["undo"]))
+        elif what != "queue":
+            check_not_frozen(header)
+            check_labels(header["classes"], [label for label in labels if label is not None], "the request")
+        if labels and len(set(zip(pictures, labels, strict=True))) > len(set(pictures)):
+            raise Refused(422, "The same picture is given with two labels; omit the wrong one.")
+        for i, found in enumerate(await self.desk.decode(pictures, 1, 1)):
+            if isinstance(found, str):
+                raise Refused(422, f"Picture {i} cannot be read ({found}); omit it.")
+        return {"job": await asyncio.to_thread(self.jobs.add, model, what, pictures, labels, **more)}
+
+
+def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
+    """The service; it closes ``jobs`` and ``desk`` when it stops."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(jobs.close)
+        await asyncio.to_thread(desk.close)
+
+    app = FastAPI(
+        title="safecl", version=safecl.__version__, docs_url=None, redoc_url=None, lifespan=life, responses=RESPONSES,
+        description="Models that answer, and keep learning.", redirect_slashes=False,
+    )  # fmt: skip
+    service, gate = Service(desk, jobs), Gate(app, access)
+    for router in (models(service), work(service), protocol.routes(service), page()):
+        app.include_router(router)
+    for kind in (SafeclError, RequestValidationError, ValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, explained)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "UP"}
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> str:
+        lines = [f'requests_total{{route="{r}",status="{s}"}} {n}' for (r, s), n in sorted(gate.requests.items())]
+        lines += [f'jobs{{state="{state}"}} {number}' for state, number in jobs.counts().items()]
+        lines += [f"answer_seconds_sum {service.seconds:.6f}", f"answer_seconds_count {service.answered}"]
+        gauges = {"requests_inside": gate.inside, "bytes_held": gate.held, **desk.gauges()}
+        return "".join(f"safecl_{line}\n" for line in [*lines, *(f"{key} {n}" for key, n in gauges.items())])
+
+    return gate
+
+
+def models(service: Service) -> APIRouter:
+    """What models say."""
+    router = APIRouter(prefix="/api/models")
+
+    @router.get("")
+    async def every() -> dict[str, Any]:
+        return {"models": [brief(name, service.file(name)) for name in service.desk.paths]}
+
+    @router.get("/{model}")
+    async def one(request: Request, model: str) -> dict[str, Any]:
+        return await asyncio.to_thread(describe, model, service.file(model), request.state.may_change)
+
+    @router.post("/{model}/predict", openapi_extra={"requestBody": {"required": True, "content": {**RAW, **ASKED}}})
+    async def predict(request: Request, model: str, unknown: Unknown = 0.05, detail: bool = False) -> dict[str, Any]:
+        service.file(model)
+        if _kind(request) == "application/json":
+            pictures = pictures_of(Asking.model_validate_json(await request.body()).pictures)
+        else:
+            pictures = [await _picture(request)]
+        version, answers = await service.answers(model, pictures, unknown, detail)
+        return {"version": version, "answers": answers}
+
+    @router.post("/{model}/heat_map", response_class=Response, responses={200: {"content": {"image/png": {}}}},
+                 openapi_extra={"requestBody": {"required": True, "content": RAW}})  # fmt: skip
+    async def heat_map(request: Request, model: str, label: str | None = None) -> Response:
+        service.file(model)
+        png = await service.desk.heat_map(model, await _picture(request), label)
+        return Response(png, media_type="image/png")
+
+    return router
+
+
+def work(service: Service) -> APIRouter:
+    """What changes models, and takes its time."""
+    router, jobs = APIRouter(prefix="/api"), service.jobs
+
+    @router.post("/models/{model}/learn", status_code=202)
+    async def learn(model: str, given: Learning) -> Any:
+        check_name(given.name, "session")
+        texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
+        return await service.teach(model, "learn", texts, labels, name=given.name)
+
+    @router.post("/models/{model}/correct", status_code=202)
+    async def correct(model: str, given: Correcting) -> Any:
+        texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
+        return await service.teach(model, "correct", texts, labels)
+
+    @router.post("/models/{model}/rollback", status_code=202)
+    async def rollback(model: str) -> Any:
+        return await service.teach(model, "rollback")
+
+    @router.post("/models/{model}/queue", status_code=202)
+    async def queue(model: str, given: Queueing) -> Any:
+        return await service.teach(model, "queue", given.pictures, count=given.count)
+
+    async def found(job: str) -> dict[str, Any]:
+        return jobs.find(job)
+
+    Job = Annotated[dict[str, Any], Depends(found)]
+
+    @router.get("/jobs")
+    async def every() -> dict[str, Any]:
+        return {"jobs": [jobs.told(job) for job in list(jobs.all.values())]}
+
+    @router.get("/jobs/{job}")
+    async def one(job: Job) -> dict[str, Any]:
+        return jobs.told(job)
+
+    @router.delete("/jobs/{job}")
+    async def stop(job: Job) -> dict[str, Any]:
+        await asyncio.to_thread(jobs.stop, job)
+        return jobs.told(job)
+
+    async def watched(job: Job) -> AsyncIterator[dict[str, Any]]:
+        if service.streams >= MAX_EVENTS:
+            raise busy()
+        service.streams += 1
+        try:
+            yield job
+        finally:
+            service.streams -= 1
+
+    @router.get("/jobs/{job}/events", response_class=EventSourceResponse)
+    async def events(job: Annotated[dict[str, Any], Depends(watched)]) -> AsyncIterator[ServerSentEvent]:
+        last = None
+        while job["state"] not in ENDED and not jobs.closing():
+            if (now := jobs.told(job)) != last:
+                yield ServerSentEvent(event="progress", data=now)
+                last = now
+            await asyncio.sleep(EVERY)
+        if job["state"] in ENDED:
+            yield ServerSentEvent(event="end", data=jobs.told(job))
+
+    return router
+
+
+def page() -> APIRouter:
+    """The files of the page, read once: no path comes from a request."""
+    router, folder = APIRouter(include_in_schema=False), resources.files("safecl.serve") / "page"
+    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    kinds = {name: KINDS[suffix] for name in names if (suffix := name[name.rfind(".") :]) in KINDS}
+    files = {name: ((folder / name).read_bytes(), kind) for name, kind in kinds.items()}
+
+    @router.get("/")
+    @router.get("/page/{file}")
+    async def read(file: str = "index.html") -> Response:
+        if file not in files:
+            raise Refused(404, "There is no such file of the page.")
+        return Response(files[file][0], media_type=files[file][1])
+
+    return router
+
+
+async def explained(request: Request, error: Exception) -> Response:
+    """Whatever goes wrong is one sentence."""
+    if isinstance(error, Refused):
+        return error.response
+    if isinstance(error, SafeclError):
+        return Refused(422, str(error)).response
+    if isinstance(error, HTTPException):
+        said = SENTENCES.get(error.status_code, str(error.detail))
+        return JSONResponse({"error": said}, error.status_code, error.headers)
+    if isinstance(error, RequestValidationError | ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])[:100] or "body"
+        return Refused(422, f"{where} is not as it should be: {str(first['msg'])[:200]}.").response
+    return Refused(500, OURS).response
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _picture(request: Request) -> bytes:
+    """A body that is a picture."""
+    if not (kind := _kind(request)).startswith("image/") and kind != "application/octet-stream":
+        raise Refused(415, "Send a picture as image/jpeg or another image type, or pictures as application/json.")
+    data = await request.body()
+    check_size(data, "The body")
+    return data

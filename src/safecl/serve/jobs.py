@@ -1,0 +1,183 @@
+"""What changes models: jobs, kept in a folder beside the model until they have ended, and done by one process."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safecl.atomic import write_json
+from safecl.errors import SafeclError
+from safecl.serve.limits import Refused, busy
+
+MAX_WAITING = 100
+MAX_ENDED = 100  # that are remembered of each model
+MAX_ATTEMPTS = 3  # of a job in which the process dies
+DIED = f"The process that learns has died {MAX_ATTEMPTS} times at this job; the log of the service may say why."
+STOP_SECONDS = 30.0  # for a job to save its place
+TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version")
+ENDED = ("done", "failed", "stopped")
+
+
+class Jobs:
+    """The jobs of all models, oldest first. A picture is kept until its job has ended.
+
+    ``changed``: is called with the name of a model that was changed; gives its version.
+    """
+
+    def __init__(self, paths: Mapping[str, Path], device: str, changed: Callable[[str], str]) -> None:
+        self.paths, self.device, self.changed = paths, device, changed
+        self.all: dict[str, dict[str, Any]] = {}
+        self._news, self._closed = threading.Condition(), threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        for name in paths:
+            self._recover(name)
+        self.all = dict(sorted(self.all.items(), key=lambda item: item[1]["created"]))
+        self._thread = threading.Thread(target=self._run, daemon=True, name="jobs")
+        self._thread.start()
+
+    def folder(self, name: str) -> Path:
+        path = self.paths[name]
+        return path.with_name(f".{path.name}.jobs")
+
+    def find(self, job: str) -> dict[str, Any]:
+        if job not in self.all:
+            raise Refused(404, "There is no such job, or it ended long ago.")
+        return self.all[job]
+
+    def closing(self) -> bool:
+        return self._closed.is_set()
+
+    def told(self, job: dict[str, Any]) -> dict[str, Any]:
+        return {key: job[key] for key in TOLD}
+
+    def counts(self) -> dict[str, int]:
+        states = [job["state"] for job in list(self.all.values())]
+        return {state: states.count(state) for state in ("waiting", "running", *ENDED)}
+
+    def add(
+        self, model: str, what: str, pictures: Sequence[bytes] = (), labels: Sequence[Any] = (), **more: Any
+    ) -> Any:
+        """Keep a job, and have it done in its turn."""
+        if self.counts()["waiting"] >= MAX_WAITING:
+            raise busy()
+        job: dict[str, Any] = dict.fromkeys(TOLD) | {"id": uuid.uuid4().hex, "model": model, "what": what}
+        job |= {"state": "waiting", "progress": 0.0, "created": time.time()}
+        job |= {"pictures": len(pictures), "labels": list(labels), **more}
+        folder = self.folder(model) / job["id"]
+        try:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            for i, data in enumerate(pictures):
+                (folder / f"{i:05d}").write_bytes(data)
+            write_json(folder.with_suffix(".json"), job)
+        except (OSError, SafeclError) as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            reason = getattr(error, "strerror", None) or error
+            raise Refused(507, f"The job cannot be kept beside the model ({reason}).") from error
+        with self._news:
+            self.all[job["id"]] = job
+            self._news.notify_all()
+        return self.told(job)
+
+    def stop(self, job: dict[str, Any]) -> None:
+        """A job that waits ends now, one at work as soon as it can."""
+        with self._news:
+            if job["state"] in ENDED:
+                raise Refused(409, f"The job is {job['state']} already.")
+            if job["state"] == "waiting":
+                self._end(job, "stopped")
+            else:
+                self._send({"stop": job["id"]})
+
+    def close(self) -> None:
+        """Stop; the job at work saves its place, and goes on when the service starts again."""
+        with self._news:
+            self._closed.set()
+            for job in self.all.values():
+                if job["state"] == "running":
+                    self._send({"stop": job["id"]})
+            self._news.notify_all()
+        self._thread.join(STOP_SECONDS)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _recover(self, name: str) -> None:
+        folder = self.folder(name)
+        if folder.is_symlink():
+            raise SafeclError(f"{folder} is a link, and would be followed to another folder; delete it.")
+        for path in folder.glob("*.json"):
+            with contextlib.suppress(ValueError, KeyError, OSError):
+                job = json.loads(path.read_bytes())
+                job |= {"model": name, "state": job["state"] if job["state"] in ENDED else "waiting"}
+                self.all[job["id"]] = job
+        for path in folder.glob("*/"):
+            if path.name not in self.all or self.all[path.name]["state"] in ENDED:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _end(self, job: dict[str, Any], state: str, **facts: Any) -> None:
+        job.update(facts, seconds_left=None, labels=[], progress=1.0 if state == "done" else job["progress"])
+        job["state"] = state
+        folder = self.folder(job["model"]) / job["id"]
+        with contextlib.suppress(OSError, SafeclError):  # a full disk: the effect says what was done
+            write_json(folder.with_suffix(".json"), job)
+            shutil.rmtree(folder, ignore_errors=True)
+        ended = [one for one in self.all.values() if one["model"] == job["model"] and one["state"] in ENDED]
+        for old in ended[:-MAX_ENDED]:
+            self.all.pop(old["id"])
+            with contextlib.suppress(OSError):
+                folder.with_name(f"{old['id']}.json").unlink()
+
+    def _run(self) -> None:
+        self._start()  # so that the first job need not wait for imports
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self.closing() or self.counts()["waiting"])
+                if self.closing():
+                    return
+                job = next(job for job in self.all.values() if job["state"] == "waiting")
+                job["state"] = "running"
+            ends = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
+            end = next((end for end in ends if end is not None), {"end": "failed", "error": DIED})
+            if not self.closing() or end["end"] == "done":  # otherwise it goes on when the service starts again
+                self._finish(job, end)
+
+    def _finish(self, job: dict[str, Any], end: dict[str, Any]) -> None:
+        facts = {key: end.get(key) for key in ("said", "error", "result")}
+        with contextlib.suppress(SafeclError):  # the model that answers stays where the file cannot be read
+            facts["version"] = self.changed(job["model"])
+        with self._news:
+            self._end(job, end["end"], **facts)
+
+    def _do(self, job: dict[str, Any]) -> dict[str, Any] | None:
+        """What came of a job; None: the process has died."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._process is not None and self._process.stdout is not None
+        place = {"path": str(self.paths[job["model"]]), "folder": str(self.folder(job["model"]) / job["id"])}
+        self._send({**job, **place})
+        for line in self._process.stdout:
+            told = json.loads(line)
+            if "end" in told:
+                return dict(told)
+            job.update({key: value for key, value in told.items() if key in TOLD})
+        self._process.wait()
+        return None
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "safecl.serve.learner", self.device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
+        )  # fmt: skip
+
+    def _send(self, order: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it has died, which shows when it is read
+            assert self._process is not None and self._process.stdin is not None
+            print(json.dumps(order), file=self._process.stdin, flush=True)

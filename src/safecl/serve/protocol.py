@@ -1,0 +1,110 @@
+"""What bodies say; and the Open Inference Protocol, version 2, as KServe's clients speak it."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+import safecl
+from safecl.serve.limits import Refused, pictures_of
+
+MAX_ASKED, MAX_TAUGHT = 256, 4096  # pictures of a request
+PICTURE = "/9j/4AAQSkZJRg…"  # in examples
+INPUT = {"name": "pictures", "datatype": "BYTES", "shape": [-1]}
+OUTPUTS = {"label": "BYTES", "probability": "FP32", "unknown": "BOOL"}
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Asking(Body):
+    pictures: list[str] = Field(min_length=1, max_length=MAX_ASKED, examples=[[PICTURE]])
+
+
+class Queueing(Body):
+    pictures: list[str] = Field(min_length=1, max_length=MAX_TAUGHT, examples=[[PICTURE]])
+    count: int = Field(20, ge=1, le=MAX_TAUGHT)
+
+
+class Taught(Body):
+    data: str = Field(examples=[PICTURE])
+    label: str | int = Field(examples=["cat"])
+
+
+class Corrected(Body):
+    data: str = Field(examples=[PICTURE])
+    label: str | int | None = Field(examples=["cat", None])
+
+
+class Learning(Body):
+    name: str = "pictures"
+    pictures: list[Taught] = Field(min_length=1, max_length=MAX_TAUGHT)
+
+
+class Correcting(Body):
+    pictures: list[Corrected] = Field(min_length=1, max_length=MAX_TAUGHT)
+
+
+class Input(Body):
+    name: str = Field(examples=["pictures"])
+    datatype: str = Field(examples=["BYTES"])
+    shape: list[int] = Field(examples=[[1]])
+    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"content_type": "base64"}])
+    data: list[str] = Field(min_length=1, max_length=MAX_ASKED, examples=[[PICTURE]])
+
+
+class Inference(Body):
+    id: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict, examples=[{"unknown": 0.05}])
+    inputs: list[Input] = Field(min_length=1, max_length=1)
+    outputs: list[dict[str, Any]] = Field(default_factory=list, examples=[[{"name": "label"}]])
+
+
+def routes(service: Any) -> APIRouter:
+    """The routes of the protocol; ``service``: see ``app.Service``."""
+    router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"])
+
+    @router.get("/health/live")
+    @router.get("/health/ready")
+    async def health() -> dict[str, bool]:
+        return {"live": True, "ready": True}
+
+    @router.get("")
+    async def server() -> dict[str, Any]:
+        return {"name": "safecl", "version": safecl.__version__, "extensions": []}
+
+    @router.get("/models/{model}")
+    @router.get("/models/{model}/versions/{version}")
+    @router.get("/models/{model}/ready")
+    @router.get("/models/{model}/versions/{version}/ready")
+    async def metadata(model: str, version: str | None = None) -> dict[str, Any]:
+        now = service.file(model, version).version
+        outputs = [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in OUTPUTS.items()]
+        said = {"name": model, "versions": [now], "platform": "safecl", "ready": True}
+        return {**said, "inputs": [INPUT], "outputs": outputs}
+
+    @router.post("/models/{model}/infer")
+    @router.post("/models/{model}/versions/{version}/infer")
+    async def infer(model: str, asked: Inference, version: str | None = None) -> dict[str, Any]:
+        service.file(model, version)
+        given, unknown = asked.inputs[0], asked.parameters.get("unknown", 0.05)
+        if given.datatype != "BYTES" or given.shape not in ([len(given.data)], [len(given.data), 1]):
+            raise Refused(422, "The input is pictures in base64: datatype BYTES, and shape [their number].")
+        if not isinstance(unknown, int | float) or not 0 <= unknown < 1:
+            raise Refused(422, "The parameter unknown is a share of known pictures: 0 or more, and below 1.")
+        wanted = [str(one.get("name")) for one in asked.outputs] or list(OUTPUTS)
+        if strange := [name for name in wanted if name not in OUTPUTS]:
+            raise Refused(422, f"There is no output {strange[0][:100]!r}; choose from: {', '.join(OUTPUTS)}.")
+        now, answers = await service.answers(model, pictures_of(given.data), float(unknown))
+        if version not in (None, now):
+            raise Refused(404, f"{model} has learned meanwhile: its version is {now}.")
+        for i, answer in enumerate(answers):
+            if "error" in answer:
+                raise Refused(422, f"Picture {i} cannot be read ({answer['error']}).")
+        found = {name: [one[name] for one in answers] for name in wanted}
+        outputs = [{"name": n, "datatype": OUTPUTS[n], "shape": [len(given.data)], "data": found[n]} for n in wanted]
+        more = {} if asked.id is None else {"id": asked.id}
+        return {"model_name": model, "model_version": now, **more, "outputs": outputs}
+
+    return router

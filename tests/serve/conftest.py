@@ -1,0 +1,114 @@
+"""A service in this process, on a model that learns in a moment."""
+
+import base64
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+HOST = "http://127.0.0.1:8000"
+
+
+class Service:
+    """A running service: ``client``, the ``path`` of its model and the pictures that can be sent to it."""
+
+    def __init__(self, client: Any, path: Path, draw: Callable[..., Any], desk: Any, jobs: Any) -> None:
+        self.client, self.path, self.draw, self.desk, self.jobs = client, path, draw, desk, jobs
+
+    def pictures(self, classes: str, each: int = 1, seed: int = 9) -> list[bytes]:
+        return [png(image) for image in self.draw(classes, each, seed)[0]]
+
+    def taught(self, classes: str, each: int = 1, seed: int = 9, label: str | None = "") -> dict[str, Any]:
+        """A body that teaches; ``label``: of all, in place of their own."""
+        labels = self.draw(classes, each, seed)[1]
+        found = zip(self.pictures(classes, each, seed), labels, strict=True)
+        return {"pictures": [{"data": text(p), "label": own if label == "" else label} for p, own in found]}
+
+    def job(self, what: str, body: Any = None) -> dict[str, Any]:
+        """Have a job done, and give it when it has ended."""
+        answer = self.client.post(f"/api/models/m/{what}", json=body)
+        assert answer.status_code == 202, answer.text
+        return self.ended(answer.json()["job"]["id"])
+
+    def ended(self, job: str) -> dict[str, Any]:
+        until = time.monotonic() + 120
+        while (found := self.client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+        return dict(found)
+
+    def ask(self, picture: bytes, **options: Any) -> Any:
+        answer = self.client.post(
+            "/api/models/m/predict", content=picture, headers={"Content-Type": "image/png"}, params=options
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @property
+    def version(self) -> str:
+        return str(self.client.get("/api/models/m").json()["version"])
+
+
+def png(image: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.asarray(image)).save(file, "PNG")
+    return file.getvalue()
+
+
+def text(picture: bytes) -> str:
+    return base64.b64encode(picture).decode()
+
+
+@pytest.fixture(scope="package")
+def model_file(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any) -> Path:
+    """A model of the classes a to d that has learned two sessions; tests copy it."""
+    path = tmp_path_factory.mktemp("model") / "m.safecl"
+    model = new_model()
+    for classes in ("abc", "d"):
+        images, labels = lesson(classes, 8)
+        files = []
+        for i, image in enumerate(images):
+            files.append(path.with_name(f"{classes}{i}.png"))
+            files[-1].write_bytes(png(image))
+        model.learn(files, labels)
+    model.save(path)
+    return path
+
+
+@pytest.fixture(scope="package")
+def start(lesson: Any) -> Callable[..., Any]:
+    """``start(path, access)``: a context in which a service runs."""
+    for needed in ("fastapi", "uvicorn", "httpx"):
+        pytest.importorskip(needed)
+    from starlette.testclient import TestClient
+
+    from safecl.serve.answering import Desk
+    from safecl.serve.app import make_app
+    from safecl.serve.jobs import Jobs
+    from safecl.serve.limits import Access
+
+    @contextlib.contextmanager
+    def begin(path: Path, access: Access | None = None, **headers: str) -> Iterator[Service]:
+        paths = {"m": path}
+        desk = Desk(paths, "cpu")
+        jobs = Jobs(paths, "cpu", desk.reload)
+        app = make_app(desk, jobs, access or Access())
+        with TestClient(app, base_url=HOST, raise_server_exceptions=False, headers=headers) as client:
+            yield Service(client, path, lesson, desk, jobs)
+
+    return begin
+
+
+@pytest.fixture(scope="package")
+def service(start: Callable[..., Any], model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One for all tests, which may teach it."""
+    path = tmp_path_factory.mktemp("served") / "m.safecl"
+    path.write_bytes(model_file.read_bytes())
+    with start(path) as found:
+        yield found

@@ -1,0 +1,245 @@
+"""The service answers as the model does, learns, and changes nothing for who may not."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+
+from .conftest import Service, text
+
+Start = Callable[..., Any]
+
+
+def test_answers_are_those_of_the_model(service: Service, tmp_path: Path) -> None:
+    pictures, files = service.pictures("abcd", 3), []
+    for i, picture in enumerate(pictures):
+        files.append(tmp_path / f"{i}.png")
+        files[-1].write_bytes(picture)
+    expected = ContinualClassifier.load(service.path, device="cpu").explain(files)
+    answer = service.client.post("/api/models/m/predict?detail=1", json={"pictures": list(map(text, pictures))}).json()
+    assert answer["version"] == ModelFile(service.path).version and len(answer["answers"]) == 12
+    for found, one in zip(answer["answers"], expected, strict=True):
+        assert found["label"] == one.label and found["unknown"] == one.unknown
+        assert found["probability"] == pytest.approx(one.probability, abs=1e-5)
+        assert [label for label, _ in found["nearest"]] == [label for label, _ in one.nearest]
+        assert found["opinions"].keys() == {"slow", "fast", "safe"} and found["weights"].keys() == {"slow", "fast"}
+    single = service.ask(pictures[0])["answers"][0]
+    assert single.keys() == {"label", "probability", "unknown", "nearest"} and single["label"] == expected[0].label
+    assert service.ask(pictures[0], unknown=0)["answers"][0]["unknown"] is False
+
+
+def test_requests_that_arrive_together_are_answered_together(service: Service) -> None:
+    pictures, before, found = service.pictures("abcd", 6), service.desk.gauges(), dict[int, str]()
+
+    def ask(i: int) -> None:
+        found[i] = service.ask(pictures[i])["answers"][0]["label"]
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(pictures))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    after = service.desk.gauges()
+    assert after["pictures_total"] - before["pictures_total"] == len(pictures) == len(found)
+    assert after["batches_total"] - before["batches_total"] < len(pictures)
+    assert [found[i] for i in range(len(pictures))] == [service.ask(one)["answers"][0]["label"] for one in pictures]
+
+
+def test_a_picture_that_cannot_be_read_among_others_has_its_reason(service: Service) -> None:
+    pictures = [text(service.pictures("a")[0]), text(b"none"), text(service.pictures("b")[0])]
+    answers = service.client.post("/api/models/m/predict", json={"pictures": pictures}).json()["answers"]
+    assert answers[1] == {"error": "not a picture"} and all("label" in answers[i] for i in (0, 2))
+
+
+def test_what_a_model_says_of_itself(service: Service) -> None:
+    said = service.client.get("/api/models/m").json()
+    assert service.client.get("/api/models").json()["models"][0]["name"] == "m"
+    assert [one["label"] for one in said["classes"]][:4] == list("abcd") and said["classes"][0]["pictures"] == 8
+    assert said["method"] == "safe" and said["may_change"] and said["can_roll_back"] and not said["frozen"]
+    assert said["history"][0]["what"] == "learn" and said["history"][0]["new"] == list("abc")
+    assert said["size"] == service.path.stat().st_size and 0 <= said["accuracy"]["value"] <= 1
+    assert service.client.get("/health").json() == {"status": "UP"}
+    picture = service.pictures("a")[0]
+    head = {"Content-Type": "image/png"}
+    answer = service.client.post("/api/models/m/heat_map?label=b", content=picture, headers=head)
+    assert answer.content[:4] == b"\x89PNG" and answer.headers["content-type"] == "image/png"
+    assert service.client.post("/api/models/m/heat_map?label=z", content=picture, headers=head).status_code == 422
+    metrics = service.client.get("/metrics").text
+    assert 'safecl_requests_total{route="/api/models/{model}",status="200"}' in metrics
+    assert "safecl_batches_total " in metrics and 'safecl_jobs{state="done"}' in metrics
+
+
+def test_it_learns_is_corrected_and_rolled_back_while_it_answers(service: Service) -> None:
+    """Answers carry the version that gave them, and their classes are those of that version."""
+    first, before = service.version, service.client.get("/api/models/m").json()
+    classes, wrong, over = {first: set("abcd")}, list[Any](), threading.Event()
+    pictures = service.pictures("abcdx", 2)
+
+    def ask() -> None:
+        while not over.is_set():
+            for picture in pictures:
+                answer = service.ask(picture)
+                told = {label for label, _ in answer["answers"][0]["nearest"]}
+                wrong.append((answer["version"], told))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    body = service.taught("x", 6, seed=1) | {"name": "later"}
+    learned = service.job("learn", body)
+    assert learned["state"] == "done" and learned["result"]["new"] == ["x"] and learned["progress"] == 1, learned
+    assert learned["version"] == service.version != first
+    classes[learned["version"]] = set("abcdx")
+    corrected = service.job("correct", service.taught("x", 2, seed=1, label="y"))
+    assert corrected["state"] == "done", corrected
+    classes[corrected["version"]] = set("abcdxy")
+    removed = service.job("correct", service.taught("x", 2, seed=1, label=None))
+    classes[removed["version"]] = set("abcdx")
+    again = service.job("rollback")
+    classes[again["version"]] = set("abcdxy")
+    assert [entry["what"] for entry in service.client.get("/api/models/m").json()["history"]][2:] == [
+        "learn",
+        "correct",
+    ]
+    for _ in range(2):
+        back = service.job("rollback")
+        assert back["state"] == "done", back
+        classes[back["version"]] = set("abcdx") if _ == 0 else set("abcd")
+    over.set()
+    for thread in threads:
+        thread.join()
+    after = service.client.get("/api/models/m").json()
+    assert after["history"] == before["history"] and after["classes"] == before["classes"]
+    assert len({version for version, _ in wrong}) > 1
+    for version, told in wrong:
+        assert len(told) == min(5, len(classes[version])) and told <= classes[version]
+    assert not [path for path in service.jobs.folder("m").iterdir() if path.is_dir()]  # no picture is kept
+
+
+def test_a_picture_that_was_never_learned_is_added_by_a_correction(service: Service) -> None:
+    body = service.taught("q", 3, seed=2, label="queer bird")
+    added = service.job("correct", body)
+    assert added["state"] == "done", added
+    picture = service.pictures("q", 3, seed=2)[0]
+    assert service.ask(picture)["answers"][0]["label"] == "queer bird"
+    assert service.ask(picture)["version"] == added["version"]
+    assert service.job("rollback")["state"] == "done"
+
+
+def test_the_queue_names_what_to_label_next(service: Service) -> None:
+    job = service.job("queue", {"pictures": [text(one) for one in service.pictures("abz", 2, seed=5)], "count": 3})
+    first = job["result"]["first"]
+    assert job["state"] == "done" and len(first) == 3 and len({one["index"] for one in first}) == 3
+    assert first[0]["answer"].keys() == {"label", "probability", "unknown", "nearest"}
+
+
+def test_events_tell_of_a_job_until_its_end(service: Service) -> None:
+    job = service.client.post("/api/models/m/learn", json=service.taught("efgh", 3)).json()["job"]
+    lines = service.client.get(f"/api/jobs/{job['id']}/events").text.splitlines()
+    events = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+    last = json.loads([line for line in lines if line.startswith("data: ")][-1].removeprefix("data: "))
+    assert set(events[:-1]) == {"progress"} and events[-1] == "end" and last["state"] == "done"
+    assert service.client.delete(f"/api/jobs/{job['id']}").status_code == 409
+    assert service.job("rollback")["state"] == "done"
+
+
+def test_a_job_that_fails_says_why_and_one_that_waits_can_be_stopped(service: Service) -> None:
+    version, body = service.version, service.taught("a", 1, seed=0)
+    learned = [service.client.post("/api/models/m/learn", json=body).json()["job"]["id"] for _ in range(3)]
+    stopped = service.client.delete(f"/api/jobs/{learned[2]}").json()
+    assert stopped["state"] == "stopped" and service.ended(learned[2])["state"] == "stopped"
+    for job in map(service.ended, learned[:2]):
+        assert job["state"] == "failed" and job["error"].startswith("There is nothing new in")
+    assert service.version == version
+
+
+def test_the_protocol_of_kserve(service: Service) -> None:
+    get, version = service.client.get, service.version
+    assert get("/v2/health/live").json()["live"] and get("/v2/health/ready").json()["ready"]
+    assert get("/v2").json()["name"] == "safecl"
+    said = get(f"/v2/models/m/versions/{version}").json()
+    assert said["versions"] == [version] and said["inputs"] == [
+        {"name": "pictures", "datatype": "BYTES", "shape": [-1]}
+    ]
+    assert get("/v2/models/m/ready").json()["ready"] and get("/v2/models/m/versions/1/ready").status_code == 404
+    pictures = service.pictures("ab", 2)
+    given = {"name": "pictures", "shape": [4], "datatype": "BYTES", "data": list(map(text, pictures))}
+    body = {"id": "7", "inputs": [given | {"parameters": {"content_type": "base64"}}]}
+    answer = service.client.post(f"/v2/models/m/versions/{version}/infer", json=body).json()
+    labels = {one["name"]: one for one in answer["outputs"]}["label"]
+    assert (answer["id"], answer["model_name"], answer["model_version"]) == ("7", "m", version)
+    assert labels["data"] == [service.ask(one)["answers"][0]["label"] for one in pictures] and labels["shape"] == [4]
+    only = service.client.post("/v2/models/m/infer", json=body | {"outputs": [{"name": "unknown"}]}).json()
+    assert [one["name"] for one in only["outputs"]] == ["unknown"]
+    for wrong in ({"datatype": "FP32"}, {"shape": [3]}, {"data": ["?"], "shape": [1]}):
+        assert service.client.post("/v2/models/m/infer", json={"inputs": [given | wrong]}).status_code == 422, wrong
+
+
+def test_tokens_give_rights(start: Start, model_file: Path, tmp_path: Path) -> None:
+    from safecl.serve.limits import Access
+
+    path = tmp_path / "m.safecl"
+    path.write_bytes(model_file.read_bytes())
+    access = Access.of("0.0.0.0", ["pets.example"], None, "to-read-only")
+    assert access.token is not None and len(access.token) > 30
+    with start(path, access) as one:
+        client, picture = one.client, one.pictures("a")[0]
+        read, change = ({"Authorization": f"Bearer {token}"} for token in ("to-read-only", access.token))
+        asked = {"content": picture, "headers": {"Content-Type": "image/png"}}
+        for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": access.token}):
+            refused = client.get("/api/models", headers=wrong)
+            assert refused.status_code == 401 and "token" in refused.json()["error"]
+        assert client.post("/api/models/m/predict", **asked).status_code == 401
+        asked["headers"] |= read
+        assert client.post("/api/models/m/predict", **asked).status_code == 200
+        assert client.get("/api/models/m", headers=read).json()["may_change"] is False
+        assert client.get("/api/models/m", headers=change).json()["may_change"] is True
+        for what in ("rollback", "learn", "correct", "queue"):
+            assert client.post(f"/api/models/m/{what}", headers=read).status_code == 403
+        assert client.get("/health").status_code == client.get("/").status_code == 200
+        for host, status in (("pets.example:80", 200), ("10.1.2.3:8000", 200), ("evil.example", 421), ("", 421)):
+            assert client.get("/health", headers={"Host": host}).status_code == status, host
+        assert ModelFile(path).digest == ModelFile(model_file).digest
+
+
+def test_a_service_for_others_has_a_token_and_one_on_loopback_needs_none() -> None:
+    from safecl.serve.limits import Access
+
+    assert Access.of("127.0.0.1", [], None, None).token is None is Access.of("::1", [], None, None).token
+    assert Access.of("192.168.1.2", [], None, None).token is not None
+    assert Access.of("127.0.0.1", [], None, "read-token").token is not None
+    for tokens in (("same-token", "same-token"), ("short", None), ("with space in", None)):
+        with pytest.raises(SafeclError, match="token"):
+            Access.of("127.0.0.1", [], *tokens)
+
+
+def test_a_file_that_was_changed_elsewhere_is_read_and_a_damaged_one_is_not(
+    start: Start, model_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.safecl"
+    path.write_bytes(model_file.read_bytes())
+    with start(path) as one:
+        before, picture = one.version, one.pictures("a")[0]
+        model = ContinualClassifier.load(path, device="cpu")
+        model.rename("a", "z")
+        model.save(path)
+        until = time.monotonic() + 20
+        while one.version == before and time.monotonic() < until:
+            time.sleep(0.1)
+        assert one.version == ModelFile(path).version != before
+        assert "z" in {label for label, _ in one.ask(picture)["answers"][0]["nearest"]}
+        path.write_bytes(b"damaged")
+        time.sleep(1.5)
+        assert one.ask(picture)["version"] == one.version  # the model in use answers on
+        failed = one.job("rollback")
+        assert failed["state"] == "failed" and "no model file of safecl" in failed["error"]
+        path.unlink()
+        assert one.ask(picture)["answers"][0]["label"]
