@@ -20,6 +20,7 @@ from safecl.report.table import as_csv, as_latex, as_markdown, make_table
 from safecl.report.templates import render
 
 BUSY = "Another command is changing"
+CSV = b'"c",d\n'  # the first name quoted, as we do
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,10 @@ def test_an_output_replaces_one_of_its_kind_and_nothing_else(kind: str, ours: di
         page,
         b"PK\x03\x04 a zip",
         b'{"a": 1,\n "b": 2}',
+        b"Dear Ann,\nthe pictures are here, all of them.\n",
+        b"class,share\na,1\n",
+        b'"class","share"\n"a","1"\n',
+        b"\xef\xbb\xbfclass;share\na;1\n",
         bytes(5000),
         b'\x10\n\0\0\0\0\0\0{"__metadata__":{"mine":"yes"}}',
         b"\x08\x0a\x12\x07pytorch",
@@ -84,23 +89,23 @@ def test_folders_and_devices_are_never_replaced(tmp_path: Path) -> None:
 
 def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/table.csv").write_text("a,b\n")
+    (tmp_path / "deep/table.csv").write_text('"a",b\n')
     (tmp_path / "one").symlink_to("deep/table.csv")
     (tmp_path / "two").symlink_to(tmp_path / "one")
-    write_output(tmp_path / "two", b"c,d\n", "csv")
-    assert (tmp_path / "deep/table.csv").read_text() == "c,d\n"
+    write_output(tmp_path / "two", CSV, "csv")
+    assert (tmp_path / "deep/table.csv").read_text() == '"c",d\n'
     assert (tmp_path / "one").is_symlink() and (tmp_path / "two").is_symlink()
     for name, target in (("loop", "loop"), ("gone", "nowhere.csv")):
         (tmp_path / name).symlink_to(target)
         with pytest.raises(SafeclError, match=f"{name} is a link to a file that is not there"):
-            write_output(tmp_path / name, b"c,d\n", "csv")
+            write_output(tmp_path / name, CSV, "csv")
     assert sorted(os.listdir(tmp_path)) == ["deep", "gone", "loop", "one", "two"]
 
 
 def test_all_spellings_of_a_file_have_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     (home / "sub").mkdir(parents=True)
-    (home / "m").write_text("a,b\n")
+    (home / "m").write_text('"a",b\n')
     (tmp_path / "link").symlink_to(home / "m")
     (tmp_path / "folder").symlink_to(home)
     monkeypatch.setenv("HOME", str(home))
@@ -111,13 +116,13 @@ def test_all_spellings_of_a_file_have_one_lock(tmp_path: Path, monkeypatch: pyte
             with pytest.raises(SafeclError, match=BUSY), locked(name):
                 pass
             with pytest.raises(SafeclError, match=BUSY):
-                write_output(name, b"c,d\n", "csv", True)
+                write_output(name, CSV, "csv", True)
     for name in names:
         with locked(name) as file, locked(names[0]):  # what holds it may take it again
             assert file.samefile(home / "m")
             with pytest.raises(SafeclError, match=BUSY):
-                _elsewhere(lambda: write_output(names[1], b"c,d\n", "csv"))
-    assert sorted(os.listdir(home)) == ["m", "sub"] and (home / "m").read_text() == "a,b\n"
+                _elsewhere(lambda: write_output(names[1], CSV, "csv"))
+    assert sorted(os.listdir(home)) == ["m", "sub"] and (home / "m").read_text() == '"a",b\n'
 
 
 def _elsewhere(work: Callable[[], None]) -> None:
@@ -183,7 +188,7 @@ def test_the_next_writer_deletes_what_a_killed_one_left_and_no_other_file(tmp_pa
         (tmp_path / name).write_text("half")
     (tmp_path / ".m.csv.2.part").symlink_to(victim)
     (tmp_path / f".m.csv.{os.getpid()}.part").symlink_to(victim)  # where the new file is about to be written
-    write_output(tmp_path / "m.csv", b"a,b\n", "csv")
+    write_output(tmp_path / "m.csv", CSV, "csv")
     assert sorted(os.listdir(tmp_path)) == sorted([*strangers, ".m.csv.2.part", "m.csv", "victim"])
     assert victim.read_text() == "kept" and not (tmp_path / "m.csv").is_symlink()
 
@@ -194,7 +199,7 @@ def test_what_cannot_be_written_is_a_sentence_and_the_old_file_stays(
     call: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "m.csv"
-    file.write_text("a,b\n")
+    file.write_text('"a",b\n')
 
     def failing(*_: object) -> None:
         raise OSError(code, os.strerror(code))
@@ -202,16 +207,32 @@ def test_what_cannot_be_written_is_a_sentence_and_the_old_file_stays(
     with monkeypatch.context() as patched:
         patched.setattr(f"safecl.atomic.os.{call}", failing)
         with pytest.raises(SafeclError, match=os.strerror(code)):
-            write_output(file, b"c,d\n", "csv")
-    assert file.read_text() == "a,b\n" and os.listdir(tmp_path) == ["m.csv"]
+            write_output(file, CSV, "csv")
+    assert file.read_text() == '"a",b\n' and os.listdir(tmp_path) == ["m.csv"]
+
+
+def test_a_folder_that_cannot_be_synced_is_said_and_the_new_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    monkeypatch.setattr("safecl.atomic.os.fsync", failing)
+    with pytest.warns(UserWarning, match=r"m.csv is written, but a power failure may undo that \(Input/output"):
+        write_output(tmp_path / "m.csv", CSV, "csv")
+    assert (tmp_path / "m.csv").read_bytes() == CSV and os.listdir(tmp_path) == ["m.csv"]
 
 
 def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "m.csv").write_text("a,b\n")
+    (tmp_path / "m.csv").write_text('"a",b\n')
     monkeypatch.setattr("safecl.outputs.os.access", lambda path, how: how != os.W_OK)
     with pytest.raises(SafeclError, match=r"m.csv cannot be written \(it is write-protected\)"):
-        write_output(tmp_path / "m.csv", b"c,d\n", "csv", True)
-    assert os.listdir(tmp_path) == ["m.csv"] and (tmp_path / "m.csv").read_text() == "a,b\n"
+        write_output(tmp_path / "m.csv", CSV, "csv", True)
+    assert os.listdir(tmp_path) == ["m.csv"] and (tmp_path / "m.csv").read_text() == '"a",b\n'
 
 
 def test_a_contact_sheet_replaces_a_picture_only(tmp_path: Path, make_stream: Callable[..., object]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -33,12 +34,12 @@ def replacing(path: Path, onto: Callable[[], Path] | None = None) -> Iterator[Bi
                 _take_after(file.fileno(), old)
             os.fsync(file.fileno())
         os.replace(aside, path if onto is None else onto())
-        _sync_folder(path.parent)
     except OSError as error:
         raise _not_written(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+    _sync_folder(path)
 
 
 @contextlib.contextmanager
@@ -126,11 +127,17 @@ def _take_after(descriptor: int, old: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(path: Path) -> None:
+    """Have the new name of a file survive a power failure, or say that it may not: the file itself is there."""
     if os.name != "posix":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        warnings.warn(
+            f"{path} is written, but a power failure may undo that ({error.strerror or error}).", stacklevel=2
+        )

@@ -96,8 +96,8 @@ def as_csv(table: Table) -> str:
             names.append(f"{column.full} ±")
             cells.append(["" if cell.spread is None else f"{cell.spread:.6g}" for cell in here])
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([names, *zip(*cells, strict=True)])
-    return file.getvalue()
+    csv.writer(file, lineterminator="\n").writerows([names[1:], *zip(*cells, strict=True)])
+    return f'"{names[0]}",{file.getvalue()}'  # by these quotes ``outputs`` knows our tables
 
 
 def _written(cell: Cell) -> str:
