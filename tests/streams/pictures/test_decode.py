@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -127,6 +128,33 @@ def test_a_picture_we_allow_is_read_although_other_code_lowered_pillows_limit(
         warnings.simplefilter("error")
         assert (np.asarray(decode(data, "x")) == expected).all()
     assert limit == Image.MAX_IMAGE_PIXELS
+
+
+@pytest.mark.parametrize(("kind", "lowered"), [("TIFF", False), ("TIFF", True), ("GIF", False), ("WEBP", False)])
+def test_threads_decode_at_the_same_time_unless_pillows_limit_is_in_the_way(
+    monkeypatch: pytest.MonkeyPatch, kind: str, lowered: bool
+) -> None:
+    data, reader = encoded(gradient(), kind), type(Image.open(io.BytesIO(encoded(gradient(), kind))))
+    both, load, met, found = threading.Barrier(2), reader.load, [], []
+
+    def meeting(image: Any) -> Any:
+        if image.tile or kind == "WEBP":
+            try:
+                both.wait(0.2 if lowered else 10)
+                met.append(True)
+            except threading.BrokenBarrierError:
+                met.append(False)
+        return load(image)
+
+    monkeypatch.setattr(reader, "load", meeting)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000 if lowered else 10**6)
+    threads = [threading.Thread(target=lambda: found.append(decode(data, "x").size)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [(64, 48)] * 2 and met[0] is (not lowered)
+    assert (1000 if lowered else 10**6) == Image.MAX_IMAGE_PIXELS
 
 
 def test_importing_and_reading_leave_the_warning_filters_alone() -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import math
 import os
 import re
 import threading
@@ -38,7 +39,6 @@ MAX_ASPECT = 64  # a 1 × 10 000 strip resized to 256 × 2 560 000 would exhaust
 
 # All that is tried, whatever a file is called: Pillow's reader of EPS, for one, starts Ghostscript.
 FORMATS = ("BMP", "JPEG", "PNG", "PPM", "GIF", "TIFF", "WEBP")
-UNLIMITED = (*FORMATS[:4], "MPO")  # whose readers do not consult Pillow's limit (MPO: several JPEGs in one file)
 
 
 class UnreadableError(SafeclError):
@@ -74,8 +74,8 @@ def decode(
             # Only by what divides both sides: a part of a pixel at the edges would stretch the whole picture.
             by = next((n for n in (8, 4, 2) if n <= enough and width % n == height % n == 0), 1)
             image.draft(None, (width // by, height // by))
-        if image.format not in UNLIMITED:
-            with limited(MAX_PIXELS):
+        if image.width * image.height > pillows_limit():
+            with limited(MAX_PIXELS):  # one at a time, since the limit is the whole process's
                 image.load()
         return as_meant(image) if upright else rgb(image)
 
@@ -167,6 +167,12 @@ _limiting = threading.Lock()
 # A fork in the middle would leave the child with our limit and a lock that nobody opens.
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(before=_limiting.acquire, after_in_parent=_limiting.release, after_in_child=_limiting.release)
+
+
+def pillows_limit() -> float:
+    """The pixels that Pillow reads without a word, as other code has left it."""
+    with _limiting:
+        return math.inf if Image.MAX_IMAGE_PIXELS is None else Image.MAX_IMAGE_PIXELS
 
 
 @contextmanager
