@@ -364,6 +364,29 @@ def test_weights_of_another_network_are_refused(suffix: str, tmp_path: Path, vit
     assert "another network" in sentence(name=NAME, weights=str(file), image_size=32)
 
 
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_a_file_far_larger_than_its_network_is_not_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / f"huge{suffix}"
+    head = json.dumps({"a": {"dtype": "U8", "shape": [20 << 30], "data_offsets": [0, 20 << 30]}}).encode()
+    file.write_bytes(len(head).to_bytes(8, "little") + head)
+    os.truncate(file, 8 + len(head) + (20 << 30))  # no byte of it is on the disk
+    for name in ("load_file", "torch.load"):
+        monkeypatch.setattr(f"safecl.backbone.load.{name}", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(VisionTransformer, "load_pretrained", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(SafeclError, match=r"huge\S+ is for another network: it has 21\.5 GB"):
+        load_backbone(BackboneSettings(name="test_vit", weights=str(file)))
+
+
+def test_a_weight_file_that_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    (tmp_path / "zero.safetensors").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        with pytest.raises(SafeclError, match="does not exist"):
+            load_backbone(BackboneSettings(name="test_vit", weights=str(tmp_path / f"{name}.safetensors")))
+
+
 @pytest.mark.usefixtures("small")
 def test_a_file_that_lacks_a_weight_says_which(tmp_path: Path, vit: VisionTransformer) -> None:
     state = {key: value for key, value in vit.state_dict().items() if key != "blocks.1.norm1.bias"}

@@ -28,6 +28,7 @@ NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviati
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
+MAX_TIMES, MAX_MORE = 16, 1 << 30  # a weight file may have optimisers, averages and classifiers beside the network
 
 
 def load_backbone(settings: str | BackboneSettings, *, image_size: int | None = None) -> Backbone:
@@ -153,6 +154,9 @@ def metadata(file: Path) -> dict[str, str]:
 
 
 def _fill(vit: VisionTransformer, file: Path) -> None:
+    size, needed = file.stat().st_size, sum(value.nbytes for value in vit.state_dict().values())
+    if size > MAX_TIMES * needed + MAX_MORE:
+        raise SafeclError(f"The weight file {file} is for another network: it has {size / 1e9:,.1f} GB.")
     try:
         if file.suffix == ".npz":
             vit.load_pretrained(str(file))
