@@ -26,7 +26,7 @@ from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
 from safecl.classifier.store import ModelFile, fitting
 from safecl.engine.checkpoint import encode, load_state
 from safecl.errors import SafeclError
-from safecl.heads.tensors import not_finite
+from safecl.heads.tensors import check_all_finite
 from safecl.methods.catalog import make_method, method_class
 from safecl.methods.method import Method
 from safecl.outputs import locked
@@ -180,8 +180,7 @@ class Model:
             ],
         }
         for tensors in members.values():
-            if (bad := not_finite(tensors)) is not None:
-                raise SafeclError(f"{bad} of the model is no longer finite, so it is not saved; use the one before.")
+            check_all_finite(tensors, "{} of the model is no longer finite, so it is not saved; use the one before.")
         parts: dict[str, Any] = {name: encode(each, {}) for name, each in members.items() if each or not frozen}
         if self.settings.thumbnails and not frozen:
             parts[THUMBNAILS] = [Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()]

@@ -108,11 +108,10 @@ class ModelFile:
     def tensors(self, member: str) -> "dict[str, Tensor]":
         """The tensors of a member; all of their numbers are finite."""
         from safecl.engine.checkpoint import decode
-        from safecl.heads.tensors import not_finite
+        from safecl.heads.tensors import check_all_finite
 
         found = decode(self.raw(member), f"{member} of {self.path}")[0]
-        if (name := not_finite(found)) is not None:
-            raise SafeclError(f"The model {self.path} is damaged in {member}: {name} is not finite; use a copy.")
+        check_all_finite(found, f"The model {self.path} is damaged in {member}: {{}} is not finite; use a copy.")
         return found
 
     def _foreign(self, reason: str) -> SafeclError:

@@ -37,6 +37,7 @@ from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
+from safecl.heads.tensors import check_all_finite
 from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.runtime.answer import one_class
@@ -89,10 +90,7 @@ class Fresh:
         if self.refused is None:
             back = "safecl rollback, twice," if len(self.pictures) else "safecl rollback"
             return [f"Corrected {these} learned as another class: {names}. {back} takes that back."]
-        return [
-            f"Skipped {these} learned as another class: {names}. {self.refused} --again learns them as the new class, "
-            "too."
-        ]
+        return [f"Skipped {these} learned as another class: {names}. {self.refused} --again learns them as that, too."]
 
 
 def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
@@ -101,14 +99,11 @@ def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fres
     if model is not None and (seen := model.state.seen):
         for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
             known.setdefault(mark, set()).add(model.header["classes"][c])
-    rows, moved = [], []
-    for i, mark in enumerate(marks.tolist()):
-        if mark not in known:
-            rows.append(i)
-        elif pictures.labels[i] not in known[mark]:
-            moved.append(i)
-    others, numbers = pictures.subset(moved), marks.tolist()
-    alike = [i for i, mark in enumerate(numbers) if mark in {numbers[j] for j in moved}]
+    numbers = marks.tolist()
+    rows = [i for i, mark in enumerate(numbers) if mark not in known]
+    moved = [i for i, mark in enumerate(numbers) if mark in known and pictures.labels[i] not in known[mark]]
+    others, twice = pictures.subset(moved), {numbers[i] for i in moved}
+    alike = [i for i, mark in enumerate(numbers) if mark in twice]
     check_one_class(pictures.subset(alike), marks[alike])
     relabelled = [(pictures.where(i), min(known[numbers[i]], key=str), pictures.labels[i]) for i in moved]
     fresh = pictures if len(rows) == len(marks) else pictures.subset(rows)
@@ -122,15 +117,7 @@ def check_one_class(pictures: Pictures, marks: Tensor) -> None:
     pairs = [pair for pair in enumerate(firsts) if len({pictures.labels[i] for i in pair}) == 2]
     if pairs:
         named = (" and ".join(f"{pictures.where(i)} ({pictures.labels[i]})" for i in pair[::-1]) for pair in pairs)
-        raise SafeclError(
-            f"The same picture is in two classes: {naming(named)}; delete the wrong one and give the same command "
-            "again."
-        )
-
-
-def corrected(fresh: Fresh, name: str) -> Lesson:
-    """The lesson of a session that only brought other labels for known pictures."""
-    return Lesson(name, 0, fresh.skipped, {}, [], 0.0, 0, None, None, [], [], fresh.note())
+        raise SafeclError(f"The same picture is in two classes: {naming(named)}; delete the wrong one and try again.")
 
 
 def teach(
@@ -163,10 +150,13 @@ def teach(
         learn(method, session, fit)
     learned_now, learned_before = Counter(pictures.labels), counts(model.header)
     state = advance(before, method, identity, added, settings, model.standing)
+    diverged = "{} is no longer finite after this session, so the model stays as it was; lower train.lr."
+    check_all_finite({**state.tensors, **state.base}, diverged)
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
     state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
+    check_all_finite(state.kept, diverged)
     judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
     taught = {label: learned_now[label] + learned_before.get(label, 0) for label in classes}

@@ -22,12 +22,11 @@ def check_finite(values: Tensor) -> None:
         raise SafeclError("The backbone gave features that are not finite; check its weights, or use fp32.")
 
 
-def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of the first tensor that holds NaN or infinity, if any does."""
+def check_all_finite(tensors: Mapping[str, Tensor], sentence: str) -> None:
+    """Raise ``sentence``, with the name of the tensor in place of {}, where any holds NaN or infinity."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
-            return name
-    return None
+            raise SafeclError(sentence.replace("{}", name))
 
 
 def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
