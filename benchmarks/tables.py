@@ -351,7 +351,7 @@ def header() -> list[str]:
     more = Thumbnails.model_json_schema()
     defined = {**schema["$defs"], "Thumbnails": more, **more["$defs"]}
     parts = {"": schema, **{f"{name}.": part for name, part in defined.items() if name != "JsonValue"}}
-    rows, shared = [], schema["$defs"]["Forgot"]["properties"].keys()
+    rows, shared = [], schema["$defs"]["Other"]["properties"].keys()
     named: dict[str, str] = {}
     for part, facts in parts.items():
         step = "what" in facts["properties"]

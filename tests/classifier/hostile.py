@@ -276,7 +276,11 @@ AT_THE_DOOR: dict[str, tuple[Mutation, str]] = {
     "a setting of another type": (sets("settings.seed", "0"), HEADER_DAMAGED.format("settings.seed: ")),
     "a huge setting": (
         sets("settings.train.batch_size", 1 << 40),
-        HEADER_DAMAGED.format("settings.train.batch_size: it is larger"),
+        "train.batch_size=1099511627776 is more than a model can have",
+    ),
+    "settings that take 400 TB": (
+        sets("settings.method.ridge.size", 10_000_000),
+        r"method.ridge.size=10000000 is more than a model can have \(65,536\)",
     ),
     "a huge input": (sets("backbone.size", 1 << 20), HEADER_DAMAGED.format("backbone.size: ")),
     "a session too many": (sets("chain", ["0" * 12]), HEADER_DAMAGED.format("chain: ")),

@@ -1,5 +1,6 @@
 """A model learns session by session and answers; what was learned is kept to the bit."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from accelerate import Accelerator
 from PIL import Image
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.seen import check_folder
+from safecl.classifier.store import ModelFile
 from safecl.engine.run import run
 from safecl.errors import SafeclError
 from safecl.heads.leave_one_out import leaving_out, one_of_each
@@ -43,6 +46,84 @@ def test_any_method_learns_new_classes_known_ones_and_both(
     assert (again.predict_proba(lesson("ab")[0]) == before).all() and again.classes_.tolist() == ["a", "b"]
     with pytest.raises(SafeclError, match="it has learned one session only"):
         again.rollback()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"keep": 20_000_000}, r"keep=20000000 is more than a model can have \(10,000,000\)"),
+        ({"settings": {"method.ridge.size": 70_000}}, r"method.ridge.size=70000 is more .* \(65,536\)"),
+        ({"settings": {"train.batch_size": 1 << 40}}, "train.batch_size=1099511627776 is more"),
+        ({"pet": "vpt_deep", "settings": {"method.pet.tokens": 9_000_000}}, "method.pet.tokens=9000000 is more"),
+    ],
+)
+def test_what_no_file_could_hold_is_refused_before_anything_is_learned(
+    given: dict[str, Any], sentence: str, new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.teach.teach", None)
+    model = new_model(**given)
+    with pytest.raises(SafeclError, match=sentence):
+        model.learn(*lesson("ab"))
+
+
+def test_a_full_history_is_refused_before_anything_is_learned(
+    taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch, write_folder: Any, tmp_path: Path
+) -> None:
+    base = copy.copy(taught)
+    base.rollback()
+    model, other = copy.copy(base), copy.copy(base)
+    model.learn(*lesson("ef"))
+    other.learn(*lesson("g"))
+    images = lesson("ab")[0]
+    monkeypatch.setattr("safecl.classifier.history.MAX_STEPS", 2)
+    monkeypatch.setattr("safecl.classifier.teach.teach", None)
+    monkeypatch.setattr("safecl.methods.method.Method.drop_class", None)
+    model.save(tmp_path / "m.safecl")
+    write_folder(tmp_path / "one", "z", 2)
+    for change in (
+        lambda: model.learn(*lesson("h")),
+        lambda: model.correct(images[:1], "b"),
+        lambda: model.split("a", images[:1], "z"),
+        lambda: model.join("a", "b"),
+        lambda: model.rename("a", "z"),
+        lambda: model.forget("a"),
+        lambda: model.merged(other),
+        lambda: check_folder(tmp_path / "one", ModelFile(tmp_path / "m.safecl")),
+    ):
+        with pytest.raises(SafeclError, match="The history of the model is full: a file holds 2 steps"):
+            change()
+    monkeypatch.setattr("safecl.classifier.history.MAX_STEPS", 3)
+    with pytest.raises(SafeclError, match="is full"):  # a correction and a session would be two steps
+        model.learn(np.concatenate([images[:1], lesson("h")[0]]), ["b", *lesson("h")[1]])
+    model.rollback()
+    assert model.classes_.tolist() == list("abcd")
+
+
+@pytest.mark.parametrize("where", ["weights", "statistics", "features"])
+def test_a_session_after_which_a_number_is_not_finite_leaves_the_model_as_it_was(
+    where: str, taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safecl.classifier import teach
+
+    model, learn, images = copy.copy(taught), teach.learn, lesson("abcdef", 1, seed=3)[0]
+    expected = model.predict_proba(images)
+
+    def spoil(method: Any, *rest: Any) -> None:
+        learn(method, *rest)
+        if where != "features":
+            name = {"weights": "ridge_slow.weight", "statistics": "ridge_slow.statistics.sums"}[where]
+            {**dict(method.named_buffers()), **dict(method.named_parameters())}[name].data.view(-1)[0] = float("inf")
+
+    monkeypatch.setattr(teach, "learn", spoil)
+    if where == "features":  # too large for the half precision in which they are kept
+        keep = type(model._snapshot().method).to_keep
+        monkeypatch.setattr(
+            type(model._snapshot().method), "to_keep", lambda *a: {k: v * 1e6 for k, v in keep(*a).items()}
+        )
+    with pytest.raises(SafeclError, match="is no longer finite after this session, so the model stays as it was"):
+        model.learn(*lesson("gh"))
+    assert model.classes_.tolist() == list("abcdef") and len(model.history_) == 2
+    assert (model.predict_proba(images) == expected).all()
 
 
 def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(

@@ -1,6 +1,7 @@
 """The face of scikit-learn: its own checks, clone, pipelines and cross-validation."""
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,9 @@ from sklearn.utils.validation import validate_data
 
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.data import unlabelled
+from safecl.classifier.model import Model
 from safecl.errors import SafeclError
+from safecl.methods.catalog import method_settings
 
 TINY = {"backbone.weights": "random"}
 
@@ -111,6 +114,62 @@ def test_clones_pipelines_and_cross_validation(new_model: Any, lesson: Any) -> N
     with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
         model.set_params(nothing=1)
     assert model.set_params(epochs=2).get_params()["epochs"] == 2
+
+
+@pytest.fixture(scope="module")
+def taught(new_model: Any, lesson: Any, tmp_path_factory: Any) -> tuple[ContinualClassifier, Path]:
+    """A model that has learned a session, and its file."""
+    model, file = new_model("ranpac", memory="features"), tmp_path_factory.mktemp("taught") / "m.safecl"
+    model.learn(*lesson("abc"))
+    model.save(file)
+    return model, file
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"epochs": 2}, "epochs=1, which cannot be changed to 2;"),
+        ({"epochs": None}, "epochs=1, which cannot be changed to None;"),
+        ({"keep": 5}, "keep=3, which cannot be changed to 5;"),
+        ({"memory": "statistics"}, "memory=features, which cannot"),
+        ({"seed": 1}, "seed=0, which cannot be changed to 1;"),
+        ({"thumbnails": True}, "thumbnails=False, which cannot"),
+        ({"image_size": 32}, "backbone.image_size=16, which cannot be changed to 32;"),
+        ({"backbone": "micro"}, "backbone=test_vit, which cannot be changed to safecl_micro;"),
+        ({"method": "safe"}, "method=ranpac, which cannot be changed to safe;"),
+        ({"pet": "lora"}, "pet=ssf, which cannot be changed to lora;"),
+        ({"settings": {"backbone.weights": "random", "method.ridge.size": 70}}, "method.ridge.size=60, which cannot"),
+    ],
+)
+def test_a_parameter_that_was_changed_is_refused_by_the_next_session(
+    given: dict[str, Any], sentence: str, taught: tuple[ContinualClassifier, Path], lesson: Any
+) -> None:
+    for model in (copy.copy(taught[0]), ContinualClassifier.load(taught[1], device="cpu")):
+        with pytest.raises(SafeclError, match=f"was made with {sentence}"):
+            model.set_params(**given).learn(*lesson("d"))
+        assert model.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_parameters_that_say_the_same_in_other_words_are_no_change(
+    taught: tuple[ContinualClassifier, Path], lesson: Any
+) -> None:
+    for model in (copy.copy(taught[0]), ContinualClassifier.load(taught[1], device="cpu")):
+        model.set_params(pet="ssf", keep=3, image_size=16, device="cpu", show="quiet").learn(*lesson("d"))
+        assert model.classes_.tolist() == ["a", "b", "c", "d"]
+        model.set_params(epochs=2, image_size=None).fit(*lesson("ab"))  # forgets everything, settings as well
+        assert model.history_[-1]["epochs"] == 2
+
+
+@pytest.mark.parametrize("name", method_settings())
+def test_a_loaded_model_has_the_parameters_that_it_was_made_with(name: str) -> None:
+    has_pet = "pet" in method_settings()[name].model_fields
+    for backbone, pet in itertools.product(("micro", "small", "test_vit"), ("lora", "adapter", None)):
+        model = ContinualClassifier(backbone, name, pet if has_pet else None, keep=7, settings={"train.lr": 0.5})
+        header: Any = {"settings": model._resolved().model_dump(mode="json")}
+        again = ContinualClassifier.of(Model(header))
+        assert again._resolved() == Model(header).settings
+        for one in (model, again):
+            one._check_unchanged(Model(header))
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ BAD: list[tuple[str, str]] = [
     ("learn empty --model m.safecl", "There is no picture in a class folder"),
     ("learn loose --model m.safecl", "is in no class folder"),
     ("learn rubbish --model m.safecl", "No picture of rubbish can be read"),
-    ("learn twice --model m.safecl", "delete the wrong one and give the same command again"),
+    ("learn twice --model m.safecl", "delete the wrong one and try again"),
     ("correct m.safecl two/e/000.png --label a", "1 picture was never learned by this model: two/e/000.png"),
     ("correct m.safecl one/a/000.png --label a", "the picture was learned as that already"),
     ("correct m.safecl one/a/000.png --label A", "differ only in spelling"),

@@ -106,6 +106,19 @@ def test_every_writer_takes_the_lock_of_the_real_file(say: Say, here: Path) -> N
     assert (here / "m.safecl").read_bytes() == before
 
 
+def test_another_hard_link_of_a_model_is_a_copy_that_no_change_touches(say: Say, here: Path) -> None:
+    """Each name has its own lock, and after a change its own file."""
+    before = (here / "m.safecl").read_bytes()
+    for words in CHANGES:
+        (here / "twin.safecl").unlink(missing_ok=True)
+        os.link(here / "m.safecl", here / "twin.safecl")
+        with FileLock(here / ".m.safecl.lock"):
+            code, said = say(on(words, "twin.safecl"))
+        assert code == 0, said
+        assert (here / "m.safecl").read_bytes() == before and (here / "twin.safecl").read_bytes() != before
+        assert (here / "m.safecl").stat().st_nlink == 1
+
+
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """``meanwhile(act)``: ``act`` is done once, when the next file is written and not yet in its place."""

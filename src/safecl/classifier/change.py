@@ -8,7 +8,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, renamed, step
+from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, now, renamed, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import (
     State,
@@ -47,7 +47,8 @@ def rollback(model: Model) -> Model:
         if "pictures" in entry:
             entry["pictures"] = sum(count for _, count in was["classes"])
             entry["confused"] = [[classes[a], classes[b], n] for a, b, n in was["confused"]]
-    header = {**model.header, "classes": classes, "calibration": said["calibration"], "history": history}
+    told = {"classes": classes, "calibration": said["calibration"], "history": history, "changed": now()}
+    header = {**model.header, **told}
     for c, label in said.get("names", ()):
         header = renamed(header, classes[c], label, told=False) if classes[c] != label else header
     return Model(header, state)
@@ -55,7 +56,7 @@ def rollback(model: Model) -> Model:
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     """The model without a class, and a sentence on what stays of it. Earlier sessions cannot be rolled back then."""
-    check_not_frozen(model.header)
+    check_not_frozen(model.header, steps=1)
     label = find(model.header, label)
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")

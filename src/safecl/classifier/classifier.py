@@ -17,9 +17,10 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Snapshot
 from safecl.classifier.calibrate import probabilities
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.history import check_labels, check_not_frozen, find, renamed, sessions
+from safecl.classifier.history import check_labels, check_not_frozen, check_room, find, renamed, sessions
 from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
 from safecl.classifier.place import Replaced, check_path
+from safecl.classifier.schema import check_sizes
 from safecl.classifier.seen import nothing_new
 from safecl.classifier.settings import Memory, ModelSettings, resolve
 from safecl.classifier.state import State
@@ -34,6 +35,7 @@ from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 from safecl.runtime.answer import Answer, as_array
+from safecl.settings import flatten
 from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
 from safecl.streams.pictures.decode import listed
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -104,12 +106,13 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         """
         from safecl.classifier.correct import correct
         from safecl.classifier.photographs import with_thumbnails
-        from safecl.classifier.teach import begin, check_one_class, corrected, new_pictures, teach
+        from safecl.classifier.teach import Lesson, begin, check_one_class, new_pictures, teach
 
         pictures, source = labelled(data, labels)
         known = self._model
         if known is not None:
-            check_not_frozen(known.header)
+            check_not_frozen(known.header, steps=1)
+            self._check_unchanged(known)
         check_labels(known.classes if known else [], pictures.labels, source)
         name = (source.strip()[:MAX_NAME_LENGTH] or "pictures") if name is None else name
         check_name(name, "session")
@@ -118,13 +121,14 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             check_one_class(pictures, marks)
         fresh, model = new_pictures(None if again else known, pictures, marks), known
         if known is not None and len(fresh.moved):
+            check_room(known.header, 1 + bool(len(fresh.pictures)))
             try:
                 model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
             except NotCorrectable as error:
                 fresh = replace(fresh, refused=str(error), skipped=fresh.skipped + len(fresh.moved))
         if model is not None and model is not known and not len(fresh.pictures):
             self._model = model
-            return corrected(fresh, name or source)
+            return Lesson(name, 0, fresh.skipped, {}, [], 0.0, 0, None, None, [], [], fresh.note())
         if not len(fresh.pictures):
             raise SafeclError(" ".join([nothing_new(source, len(pictures)), *fresh.note()]))
         shown = progress or make_progress(self.show)
@@ -419,12 +423,27 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         from safecl.backbone.micro import sized
 
         settings = self._resolved()
+        check_sizes(settings.model_dump(mode="json"))
         chosen, note = sized(settings.backbone, pictures.shorter_side, "--set ")
         if note is not None:
             say(note)
         settings = settings.model_copy(update={"backbone": chosen})
         backbone = self._backbone(settings)
         return Model(new_header(settings, backbone, Transform(backbone.size)), State())
+
+    def _check_unchanged(self, model: Model) -> None:
+        """Refuse parameters of other values than those that ``model`` was made with."""
+        made, name = ContinualClassifier.of(model), SIZES.get(self.backbone, (self.backbone,))[0]
+        given: dict[str, Any] = {"backbone": name, "method": self.method, "pet": self.pet or made.pet}
+        was = {key: getattr(made, key) for key in given}
+        if given == was:  # else the other settings are of something else
+            was, given = (flatten(each.model_dump(mode="json")) for each in (model.settings, self._resolved()))
+            given["backbone.image_size"] = given["backbone.image_size"] or was["backbone.image_size"]  # it was chosen
+        for key, value in given.items():
+            if value != (there := was.get(key)):
+                raise SafeclError(
+                    f"The model was made with {key}={there}, which cannot be changed to {value}; omit it."
+                )
 
     def _resolved(self) -> ModelSettings:
         """The settings of a new model."""
@@ -458,15 +477,7 @@ def learn_file(
         if work.is_symlink():
             raise SafeclError(f"{work} is a link, and would be followed to another folder; delete it.")
         if file.exists():
-            model = ContinualClassifier.load(file, device=device)
-            for key, value in given.items():
-                there = getattr(model, key)
-                same = value == there or (key == "backbone" and SIZES.get(value, (value,))[0] == there)
-                if key != "settings" and not same:
-                    raise SafeclError(
-                        f"{path} was made with {key}={there}, which cannot be changed to {value}; omit it, or make "
-                        "another model."
-                    )
+            model = ContinualClassifier.load(file, device=device).set_params(**given)
         else:
             model = ContinualClassifier(**given, device=device)
             model._known = {file.resolve(): None}

@@ -26,7 +26,7 @@ def correct(
 
     ``of``: the class that all of them must have been learned as, which is split then.
     """
-    check_not_frozen(model.header)
+    check_not_frozen(model.header, steps=1)
     check_labels(model.classes, _given(labels), "the model")
     seen, marks = model.state.seen, hashes(pictures).tolist()
     place, wanted = {mark: i for i, mark in enumerate(marks)}, dict(zip(marks, labels, strict=True))
@@ -71,7 +71,7 @@ def correct(
 
 def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label | None = None) -> tuple[Model, str]:
     """The model as if the pictures of ``other`` had been learned as ``one``, which is then called ``name``."""
-    check_not_frozen(model.header)
+    check_not_frozen(model.header, steps=1)
     one, other = find(model.header, one), find(model.header, other)
     if one == other:
         raise SafeclError(f"{one!r} cannot be joined with itself; give two classes.")

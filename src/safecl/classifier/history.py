@@ -11,7 +11,7 @@ from typing import Any
 
 import safecl
 from safecl.classifier.enough import interval, range_text, sentences
-from safecl.classifier.schema import Header
+from safecl.classifier.schema import MAX_STEPS, Header
 from safecl.errors import SafeclError, unknown
 from safecl.report import words
 from safecl.report.table import NONE, Table, make_table
@@ -28,13 +28,18 @@ def step(what: str, name: str, **more: Any) -> dict[str, Any]:
     """An entry of the history, with when and with what it was done; ``what``: a key of ``WHAT``."""
     versions = {"safecl": safecl.__version__, "python": platform.python_version(), **{n: version(n) for n in LIBRARIES}}
     told = {"what": what, "id": uuid.uuid4().hex[:12], "name": name, "classes": [], "new": [], **more}
-    return {**told, "date": datetime.now(UTC).isoformat(timespec="seconds"), **versions}
+    return {**told, "date": now(), **versions}
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def after(
     header: Header, entry: dict[str, Any], classes: Iterable[Label], calibration: dict[str, Any] | None, **more: Any
 ) -> Header:
     """The header after a step, its ``entry`` in the history."""
+    check_room(header)
     said = {"classes": list(classes), "calibration": calibration, "history": [*header["history"], entry]}
     return {**header, **said, "changed": entry["date"], **more}
 
@@ -44,10 +49,17 @@ def sessions(header: Header) -> int:
     return sum(entry.get("sessions", 1) for entry in header["history"] if entry["what"] in ("learn", "run"))
 
 
-def check_not_frozen(header: Header) -> None:
-    """Refuse a change of a model that only predicts."""
+def check_not_frozen(header: Header, steps: int = 0) -> None:
+    """Refuse a change of a model that only predicts, or whose history has no room for ``steps`` more."""
     if header["frozen"]:
         raise SafeclError("This model is frozen: it only predicts; use the model it was made from.")
+    check_room(header, steps)
+
+
+def check_room(header: Header, steps: int = 1) -> None:
+    """Refuse a model whose history is full, before anything slow; it is full where a file could not hold more."""
+    if len(header["history"]) + steps > MAX_STEPS:
+        raise SafeclError(f"The history of the model is full: a file holds {MAX_STEPS:,} steps; teach a new model.")
 
 
 def check_rollback(header: Header, kept: int) -> None:
@@ -153,9 +165,8 @@ def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header
             entry["to"] = new
         if "confused" in entry:
             entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry["confused"]]
-    if told:
-        found["history"].append(step("rename", f"{old} → {new}", to=new))
-    return found
+    entry = step("rename", f"{old} → {new}", to=new)
+    return after(found, entry, found["classes"], found["calibration"]) if told else found
 
 
 def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:

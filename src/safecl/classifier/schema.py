@@ -19,6 +19,7 @@ FORMAT = 2
 MAX_HEADER, MAX_DEPTH = 1 << 26, 16  # bytes; lists and objects inside each other
 MAX_STEPS = 10_000  # of the history, and sessions that can be rolled back
 MAX_SETTING = 10_000_000  # the largest number in the settings, but for the seed
+MAX_ROWS = 1 << 16  # the largest whole number of a method: a Gram matrix of that many rows has 17 GB
 PREDICT, LEARN, RECORDS, KEPT = (f"{name}.safetensors" for name in ("predict", "learn", "records", "kept"))
 THUMBNAILS = "thumbnails.json"
 Header: TypeAlias = dict[str, Any]
@@ -146,17 +147,13 @@ class Run(Step):
     sessions: Count = Field(description="of the run")
 
 
-class Forgot(Step):
-    what: Literal["forget"]
-
-
 class Renamed(Step):
     what: Literal["rename"]
     to: Class = Field(description="the new name")
 
 
-class Merged(Step):
-    what: Literal["merge"]
+class Other(Step):
+    what: Literal["forget", "merge"]
 
 
 class Corrected(Step):
@@ -165,7 +162,7 @@ class Corrected(Step):
     moved: Count = Field(0, description="pictures that have another class since, or none")
 
 
-Entry: TypeAlias = Annotated[Learned | Run | Forgot | Renamed | Merged | Corrected, Field(discriminator="what")]
+Entry: TypeAlias = Annotated[Learned | Run | Renamed | Corrected | Other, Field(discriminator="what")]
 
 
 class Rewritten(Part):
@@ -324,11 +321,8 @@ def _damaged(name: str, reason: str) -> SafeclError:
 
 def _check_settings(given: dict[str, Any], backbone: Backbone) -> None:
     """Refuse settings that are unknown, too large, or not written as they would be."""
-    for key, value in flatten(given).items():
-        limit, numbers = 1 << 63 if key == "seed" else MAX_SETTING, value if isinstance(value, list) else [value]
-        if any(isinstance(number, int | float) and abs(number) > limit for number in numbers):
-            raise ValueError(f"settings.{key}: it is larger than {limit}")
     try:
+        check_sizes(given)
         known = flatten(resolve(given).model_dump(mode="json"))
     except SafeclError as error:
         raise SafeclError(
@@ -339,6 +333,15 @@ def _check_settings(given: dict[str, Any], backbone: Backbone) -> None:
             raise ValueError(f"settings.{key}: {json.dumps(value)} is not how a model has it")
     if known["backbone.image_size"] not in (None, backbone.size):
         raise ValueError("settings.backbone.image_size: it is not the size of the backbone")
+
+
+def check_sizes(given: dict[str, Any]) -> None:
+    """Refuse settings with numbers that no model can have."""
+    for key, value in flatten(given).items():
+        for number in value if isinstance(value, list) else [value]:
+            limit = MAX_ROWS if key.startswith("method.") and isinstance(number, int) else MAX_SETTING
+            if key != "seed" and isinstance(number, int | float) and abs(number) > limit:
+                raise SafeclError(f"{key}={value} is more than a model can have ({limit:,}).")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

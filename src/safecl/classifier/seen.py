@@ -16,7 +16,7 @@ from safecl.streams.pictures.find import class_folders, mark_of, printable
 def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> None:
     """Refuse a folder without class folders, and one of which the model in ``file`` has learned every picture."""
     if file is not None:
-        check_not_frozen(file.header)
+        check_not_frozen(file.header, steps=1)
     if not path.is_dir():
         return
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ class ModelSettings(Settings):
     backbone: BackboneSettings = BackboneSettings()
     train: TrainSettings = TrainSettings(save_seconds=10)
     epochs: PositiveInt | None = Field(None, description="passes over a session's pictures; chosen by their number")
-    seed: int = Field(0, ge=0, description="of everything random")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of everything random")
     memory: Memory = Field("statistics", description="features: also keep the heads' features, a byte a number")
     keep: int = Field(3, ge=0, description="how many steps (sessions and corrections) can be rolled back")
     thumbnails: bool = Field(False, description="keep the typical and the strangest picture of each class, 64 px")

@@ -95,11 +95,10 @@ class Fresh:
 
 def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
     """What is new of ``pictures``, whose hashes are ``marks``."""
-    known: dict[int, set[Label]] = {}
+    known, numbers = dict[int, set[Label]](), marks.tolist()
     if model is not None and (seen := model.state.seen):
         for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
             known.setdefault(mark, set()).add(model.header["classes"][c])
-    numbers = marks.tolist()
     rows = [i for i, mark in enumerate(numbers) if mark not in known]
     moved = [i for i, mark in enumerate(numbers) if mark in known and pictures.labels[i] not in known[mark]]
     others, twice = pictures.subset(moved), {numbers[i] for i in moved}
