@@ -39,7 +39,7 @@ from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.experiments.config import RunSettings, load
 from safecl.heads.aggregate import aggregate
 from safecl.heads.ridge import RidgeHead
@@ -178,7 +178,7 @@ def made(settings: RunSettings, backbone: Backbone) -> tuple[Method, Stream, Tra
     stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed)
     method = make_method(settings.method, backbone, settings.seed)
     accelerator = make_accelerator(settings.device)
-    return method, stream, Trainer(accelerator, method, settings.train, stream.transform, settings.seed, Quiet())
+    return method, stream, Trainer(accelerator, method, settings.train, stream.transform, settings.seed, Progress())
 
 
 def words_of(options: argparse.Namespace, seed: int) -> list[str]:

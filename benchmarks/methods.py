@@ -52,7 +52,7 @@ from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.facts import hardware
 from safecl.engine.guard import Guard
 from safecl.engine.learn import learn
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.methods.catalog import make_method, method_settings
@@ -225,7 +225,7 @@ def one_session(
 ) -> tuple[float, float]:
     """Learn it as a run does; seconds of the whole and of its training phases."""
     with tempfile.TemporaryDirectory() as folder:
-        shared = settings.train, stream.transform, 0, Quiet(), Path(folder)
+        shared = settings.train, stream.transform, 0, Progress(), Path(folder)
         fit = MeteredTrainer(meter, bench.accelerator, method, *shared)
         session = stream.open(number)
         gc.collect()

@@ -38,7 +38,7 @@ from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import keep_state
 from safecl.engine.learn import learn
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.experiments.config import load
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
@@ -108,7 +108,7 @@ def make_stream(work: dict[str, Any], sessions: int, size: int) -> Stream:
     return Stream("noise", parts, transform=Transform(size, margin=work["side"] / size))
 
 
-class Says(Quiet):
+class Says(Progress):
     """No progress, but whatever there is to say: that a step cannot be recorded would explain a time."""
 
     def say(self, text: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from safecl.backbone import kernels
 from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Trainer
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
 from safecl.heads.cosine import CosineHead
@@ -200,7 +200,7 @@ def trained(
         SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32)),
     )
     settings = TrainSettings(epochs=6, batch_size=4, lr=0.05, clip=1.0, graphs=graphs)
-    fit = Trainer(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Quiet())  # type: ignore[arg-type]
+    fit = Trainer(Accelerator(), method, settings, Transform(16, margin=1.0), 0, Progress())  # type: ignore[arg-type]
     fit.begin(1)
     said: list[str] = []
     fit.progress.say = said.append  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ from safecl.pet.settings import PetSettings
 Tuning = dict[str, Tensor]  # the values of a PET by name
 
 
-class Learner(protocol.ClassFree, nn.Module):
+class Learner(protocol.Editable, nn.Module):
     """``pet``, initialised by ``seed``, on a view of ``backbone``. Its state holds the PET and nothing of the backbone.
 
     While nothing is trained, features come from a copy of the view with the PET merged into the weights, which is

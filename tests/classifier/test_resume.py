@@ -10,11 +10,11 @@ from safetensors.torch import save_file
 
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
 
 
-class Spoken(Quiet):
+class Spoken(Progress):
     """Keeps what is said."""
 
     def __init__(self) -> None:

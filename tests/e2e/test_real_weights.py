@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.experiments.config import load
 from safecl.experiments.launch import launch
 from safecl.streams.datasets.archive import open_source
@@ -57,7 +57,7 @@ def learn(
     def run(preset: str, protocol: str, *words: str) -> dict[str, Any]:
         ridge = [] if preset == "finetune" else ["ridge.size=500"]
         settings = load(preset, [*streams[protocol], f"backbone={weights}", *SIZE, *ridge, *words])
-        return launch(settings, tmp_path_factory.mktemp("runs") / "run", Quiet())
+        return launch(settings, tmp_path_factory.mktemp("runs") / "run", Progress())
 
     return run
 

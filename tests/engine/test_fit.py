@@ -15,7 +15,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.engine import device_loader
 from safecl.engine.checkpoint import save_state
 from safecl.engine.fit import Trainer
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.heads.cosine import CosineHead
@@ -40,7 +40,7 @@ def new_fit(
 ) -> Trainer:
     method: Any = SimpleNamespace(classes=LABELS, backbone=SimpleNamespace(dtype=torch.float32))
     transform = Transform(16, margin=1.0)
-    fit = Trainer(Accelerator(cpu=True), method, settings, transform, seed, Quiet(), folder, **options)
+    fit = Trainer(Accelerator(cpu=True), method, settings, transform, seed, Progress(), folder, **options)
     fit.begin(number)
     return fit
 

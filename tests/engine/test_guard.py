@@ -14,7 +14,7 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Trainer
 from safecl.engine.guard import Guard
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
 from safecl.methods.method import Batch, Judged
@@ -34,7 +34,7 @@ def session(make_stream: MakeStream) -> Session:
     return make_stream([LABELS], train=6).open(1)
 
 
-class Said(Quiet):
+class Said(Progress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from safecl.engine.progress import Live, Plain, Progress, Quiet, make_progress
+from safecl.engine.progress import Live, Plain, Progress, make_progress
 
 
 def work(progress: Progress, note: str = "epoch 1/2  cls 0.5  99 images/s") -> None:
@@ -40,7 +40,7 @@ def test_a_terminal_gets_one_line_a_phase() -> None:
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    work(Quiet())
+    work(Progress())
     work(make_progress("quiet"))
     assert capsys.readouterr().out == ""
     assert isinstance(make_progress("auto"), Plain)  # no terminal here

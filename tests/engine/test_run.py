@@ -19,7 +19,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.folder import claimed
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, Stopped
@@ -40,7 +40,7 @@ class Killed(BaseException):
     """Nothing catches it, as nothing catches SIGKILL."""
 
 
-class Notes(Quiet):
+class Notes(Progress):
     """Keeps what is said."""
 
     def __init__(self) -> None:

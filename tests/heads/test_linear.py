@@ -8,7 +8,7 @@ from torch import Tensor
 from safecl.heads.linear import LinearHead
 from safecl.randomness import generator
 
-KINDS = {"biased": {}, "unbiased": {"bias": False}, "cosine": {"bias": False, "cosine": 20.0}}
+KINDS: dict[str, dict[str, float]] = {"biased": {}, "cosine": {"cosine": 20.0}}
 
 
 def head_of(*sizes: int, width: int = 6, **options: float) -> LinearHead:
@@ -41,7 +41,7 @@ def test_logits_are_those_of_all_blocks_in_class_order(kind: str, features: Tens
         expected = 20 * f @ w.T
     else:
         biases = [block.detach().double().numpy() for block in head.biases]
-        expected = f @ w.T + (np.concatenate(biases) if kind == "biased" else 0)
+        expected = f @ w.T + np.concatenate(biases)
     assert np.allclose(head(features).detach(), expected, atol=1e-5)
     assert head.classes == 6 and head.sizes == [3, 1, 2]
 
@@ -50,11 +50,6 @@ def test_logits_are_those_of_all_blocks_in_class_order(kind: str, features: Tens
 def test_a_new_head_knows_no_class(kind: str, features: Tensor) -> None:
     head = LinearHead(6, **KINDS[kind])  # type: ignore[arg-type]
     assert head(features).shape == (5, 0) and head.classes == 0 and head.sizes == []
-
-
-def test_a_cosine_head_has_no_bias() -> None:
-    with pytest.raises(ValueError, match="bias"):
-        LinearHead(6, bias=True, cosine=20.0)
 
 
 def test_a_fresh_block_is_drawn_from_its_generator_alone() -> None:

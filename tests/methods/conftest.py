@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
-from safecl.engine.progress import Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method, method_settings
@@ -126,7 +126,7 @@ SHORT: dict[str, dict[str, Any]] = {
 def new_fit(
     method: Method, stream: Stream, train: TrainSettings = TRAIN, seed: int = 0, folder: Path | None = None
 ) -> Watched:
-    return Watched(Accelerator(cpu=True), method, train, stream.transform, seed, Quiet(), folder)
+    return Watched(Accelerator(cpu=True), method, train, stream.transform, seed, Progress(), folder)
 
 
 def teach(

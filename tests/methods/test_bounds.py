@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 
 SESSIONS = [["a", "b"], ["c", "d"]]
 TARGETS = torch.tensor([2, 3, 2, 3, 3])
@@ -21,7 +21,7 @@ def test_the_softmax_of_fine_tuning_is_over_all_classes_or_the_sessions(
 ) -> None:
     method = tools.new_method(backbone, {"name": "finetune", "softmax": softmax, "head": head})
     tools.teach(method, make_stream(SESSIONS))
-    found = method.loss(torch.tensor([2, 3]), Piece(images, TARGETS))["cls"]
+    found = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))["cls"]
     logits = method.logits(images)[:, classes]
     assert torch.allclose(found, F.cross_entropy(logits, TARGETS - classes[0]), atol=1e-5)
     if head == "linear":

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
 from safecl.methods.coda import orthonormal
+from safecl.methods.method import Batch
 
 TARGETS = torch.tensor([2, 3, 2, 3, 3])
 
@@ -43,7 +43,7 @@ def test_a_prompt_is_the_weighted_sum_of_all_components(learned: Any, images: Te
     method, _ = learned
     expected = torch.stack([by_hand(method, image, tools.forward) for image in images])
     assert torch.allclose(method.logits(images), expected, atol=1e-5)
-    terms = method.loss(torch.tensor([2, 3]), Piece(images, TARGETS))
+    terms = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))
     assert list(terms) == ["cls"]  # the penalty is off, as in the released configurations
     assert torch.allclose(terms["cls"], F.cross_entropy(expected[:, 2:], TARGETS - 2), atol=1e-5)
 
@@ -72,7 +72,7 @@ def test_the_penalty_is_the_mean_squared_distance_of_gram_matrices_from_the_iden
 ) -> None:
     method, _ = learned
     method.settings = method.settings.model_copy(update={"ortho": 0.3})
-    found = method.loss(torch.tensor([2, 3]), Piece(images, TARGETS))["ortho"]
+    found = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))["ortho"]
     method.settings = method.settings.model_copy(update={"ortho": 0.0})
     expected = 0.0
     for name in ("components", "keys", "attention"):

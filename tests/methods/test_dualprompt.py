@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 
 TARGETS = torch.tensor([2, 3, 2, 3, 3])
 
@@ -44,7 +44,7 @@ def test_the_expert_is_that_of_the_nearest_key(learned: Any, images: Tensor, too
 
 def test_training_uses_the_sessions_expert_and_pulls_its_key(learned: Any, images: Tensor, tools: Any) -> None:
     method, _ = learned
-    terms = method.loss(torch.tensor([2, 3]), Piece(images, TARGETS))
+    terms = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))
     logits = torch.stack([by_hand(method, image, method.prompts.experts[1], tools.forward) for image in images])
     assert torch.allclose(terms["cls"], F.cross_entropy(logits[:, 2:], TARGETS - 2), atol=1e-5)
     queries = tools.forward(method.backbone, images)[:, 0]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 
 TARGETS = torch.tensor([2, 3, 2, 3, 3])
 
@@ -44,7 +44,7 @@ def test_each_picture_gets_the_prompts_of_its_nearest_keys(method: Any, images: 
 def test_the_loss_is_masked_cross_entropy_less_the_pull_of_the_chosen_keys(
     method: Any, images: Tensor, tools: Any
 ) -> None:
-    terms = method.loss(torch.tensor([2, 3]), Piece(images, TARGETS))
+    terms = method.loss(torch.tensor([2, 3]), Batch(images, TARGETS))
     cls, pull = 0.0, 0.0
     for image, target in zip(images, TARGETS.tolist(), strict=True):
         logits, cosines = by_hand(method, image, tools.forward)
@@ -55,7 +55,7 @@ def test_the_loss_is_masked_cross_entropy_less_the_pull_of_the_chosen_keys(
 
 
 def test_the_gradient_reaches_chosen_prompts_and_keys_and_the_current_block_alone(method: Any, images: Tensor) -> None:
-    sum(method.loss(torch.tensor([2, 3]), Piece(images, TARGETS)).values()).backward()
+    sum(method.loss(torch.tensor([2, 3]), Batch(images, TARGETS)).values()).backward()
     chosen = method.prompts.similarity(method.query(images)).topk(2).indices.unique().tolist()
     for values in (method.prompts.tokens.grad.flatten(1), method.prompts.keys.grad):
         assert [k for k in range(4) if values[k].any()] == sorted(chosen)
@@ -73,5 +73,5 @@ def test_batch_wise_all_pictures_get_the_prompts_chosen_most_often(
     own = torch.stack([by_hand(method, image, tools.forward)[0] for image in images])
     common = torch.stack([by_hand(method, image, tools.forward, chosen)[0] for image in images])
     assert torch.allclose(method.logits(images), common if batchwise == "always" else own, atol=1e-5)
-    features, _ = method.terms(Piece(images, TARGETS))
+    features, _ = method.terms(Batch(images, TARGETS))
     assert torch.allclose(method.head(features), common, atol=1e-5)

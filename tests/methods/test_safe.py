@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy, normalize
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
 from safecl.engine.settings import TrainSettings
 from safecl.experiments import config
 from safecl.heads.aggregate import aggregate, concatenate
@@ -326,7 +325,7 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
     def look(learner: Any, session: Session) -> None:
         x, y = plain(stream, 1), targets(stream, 1, method.classes)
         method.slow.eval()
-        found = method.slow_loss(transfer != "none", method.slow, method.w_slow, Piece(x, y))
+        found = method.slow_loss(transfer != "none", method.slow, method.w_slow, Batch(x, y))
         f, g = method.slow.features(x), method.backbone.features(x)
         expected = {"cls": cross_entropy(method.w_slow(f), y)}
         if transfer == "correlation":
@@ -356,7 +355,7 @@ def test_no_transfer_term_pulls_with_more_than_its_share(
         real = method.slow.features
         with monkeypatch.context() as patch:
             patch.setattr(method.slow, "features", lambda x: captured.append(real(x)) or captured[-1])
-            batch = Piece(plain(stream, 1), targets(stream, 1, method.classes))
+            batch = Batch(plain(stream, 1), targets(stream, 1, method.classes))
             terms = method.slow_loss(True, method.slow, method.w_slow, batch)
         norms = {key: torch.autograd.grad(t, captured[0], retain_graph=True)[0].norm() for key, t in terms.items()}
         assert norms.keys() == {"cls", "diag", "rdn"}
@@ -379,7 +378,7 @@ def test_the_fast_loss_is_classification_crossing_and_alignment(
         with torch.no_grad():  # move it away from slow first
             for parameter in method.fast.pet.parameters():
                 parameter += 0.1 * torch.ones_like(parameter)
-        found = method.fast_loss(Teacher(method.slow, method.w_slow), 2, 20.0, Piece(x, y))
+        found = method.fast_loss(Teacher(method.slow, method.w_slow), 2, 20.0, Batch(x, y))
         f, g = method.fast.features(x), method.slow.features(x)
         fast, slow = method.w_fast, method.w_slow
         assert fast.classes == slow.classes == 4

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 from safecl.methods.siprompts import ABSENT
 from safecl.randomness import derive
 
@@ -92,7 +92,7 @@ def test_a_head_starts_as_torchs_linear_layer_does(backbone: Backbone, make_stre
 def test_a_session_trains_its_own_prompt_and_head_alone(learned: Any, images: Tensor, tools: Any) -> None:
     method, _ = learned
     targets = torch.tensor([0, 3, 1, 0, 3])
-    loss = method.loss(torch.tensor([0, 1, 3]), Piece(images, targets))["cls"]
+    loss = method.loss(torch.tensor([0, 1, 3]), Batch(images, targets))["cls"]
     prompted = tools.forward(method.backbone, images, prompts=method.prompts[2].expand(5, -1, -1))[:, 0]
     logits = prompted @ method.head.weights[2].T + method.head.biases[2]
     assert torch.allclose(loss, F.cross_entropy(logits, torch.tensor([0, 2, 1, 0, 2])), atol=1e-5)

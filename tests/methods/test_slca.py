@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 
 SESSIONS = [["a", "b"], ["c", "d", "e"]]
 
@@ -80,7 +80,7 @@ def test_the_alignment_loss_divides_logits_by_the_mean_norm_of_their_blocks(
 ) -> None:
     tools.teach(method, make_stream(SESSIONS))
     features, targets = torch.randn(6, 24, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3, 4, 0])
-    found = method.align_loss(Piece(features, targets))["cls"]
+    found = method.align_loss(Batch(features, targets))["cls"]
     total = 0.0
     for f, y in zip(features, targets.tolist(), strict=True):
         blocks = [f @ w.T + b for w, b in zip(method.aligned.weights, method.aligned.biases, strict=True)]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.engine.batches import Piece
+from safecl.methods.method import Batch
 from safecl.methods.ssiat import drift
 
 SESSIONS = [["a", "b"], ["c", "d"]]
@@ -56,7 +56,7 @@ def test_the_loss_is_cosface_over_the_sessions_classes(
 ) -> None:
     method = tools.new_method(backbone, {"name": "ssiat", "margin": margin})
     tools.teach(method, make_stream(SESSIONS))
-    found = method.loss(torch.tensor([2, 3]), Piece(images, torch.tensor([2, 3, 2, 3, 3])))["cls"]
+    found = method.loss(torch.tensor([2, 3]), Batch(images, torch.tensor([2, 3, 2, 3, 3])))["cls"]
     weight = torch.cat(list(method.head.weights))
     cosines = F.cosine_similarity(method.learner.features(images)[:, None], weight[None], dim=2)[:, 2:]
     total = 0.0

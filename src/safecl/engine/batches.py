@@ -3,34 +3,19 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from safecl.engine.device_loader import DeviceLoader, moved
 from safecl.engine.processes import Processes
-from safecl.methods.method import Network, Recipe, Sampler
+from safecl.methods.method import Batch, Recipe, Sampler
 from safecl.randomness import generator
 from safecl.streams.pictures.crop import cut_out, random_crops
 
 Inputs: TypeAlias = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A batch, or a piece of one: what a loss sees. ``processes``: those that share its pictures, if any do."""
-
-    inputs: Tensor
-    targets: Tensor
-    processes: Processes | None = None
-
-    def gather(self, rows: Tensor) -> Tensor:
-        return rows if self.processes is None else self.processes.gather(rows, len(self.targets))
-
-    def features(self, network: Network, **options: Any) -> Tensor:
-        return self.gather(network.features(self.inputs, **options))
 
 
 class Batches(ABC):
@@ -46,7 +31,7 @@ class Batches(ABC):
         """The tensors that each step from ``start`` on takes, made ready one step ahead of their use."""
 
     @abstractmethod
-    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
+    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Batch, float]]:
         """The pieces in which a step's inputs go through the network, and each one's share of the loss.
 
         Called inside the recorded step: no look at a value, no host work that differs from step to step.
@@ -93,19 +78,14 @@ class PictureBatches(Batches):
                 every = torch.ones(len(these), 3).index_copy(0, own, shapes)
                 yield canvas, moved(random_crops(every, self.loader.transform, random)[own], device), these
 
-    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
+    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Batch, float]]:
         canvas, crops, targets = inputs
-        for rows, own in self._cut(len(targets)):
+        at = 0  # of this process's canvases
+        for part in torch.split(targets, self._piece):
+            n, share = len(part), self.processes.share(len(part))
+            own = slice(at, at := at + share.stop - share.start)
             images = cut_out(canvas[own], crops[own], self.loader.transform.size, self._dtype)
-            yield Piece(images, targets[rows], self.processes), (rows.stop - rows.start) / len(targets)
-
-    def _cut(self, n: int) -> Iterator[tuple[slice, slice]]:
-        """The pieces of a batch of n: their rows, and where this process has its own among its canvases."""
-        at = 0
-        for start in range(0, n, self._piece):
-            rows = slice(start, min(start + self._piece, n))
-            own = self.processes.share(rows.stop - rows.start)
-            yield rows, slice(at, at := at + own.stop - own.start)
+            yield Batch(images, part, partial(self.processes.gather, n=n)), n / len(targets)
 
     def _own(self, n: int) -> Tensor:
         """The rows of a batch of n pictures that this process takes."""
@@ -131,6 +111,6 @@ class FeatureBatches(Batches):
             for rows in torch.split(moved(order, self.device), self.recipe.batch_size):
                 yield features[rows], targets[rows]
 
-    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Piece, float]]:
+    def pieces(self, *inputs: Tensor) -> Iterator[tuple[Batch, float]]:
         features, targets = inputs
-        yield Piece(features, targets), 1.0
+        yield Batch(features, targets), 1.0

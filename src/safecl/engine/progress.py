@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from safecl.lines import shown
 
@@ -29,16 +29,8 @@ class Phase:
         self.show(self)
 
 
-class Progress(Protocol):
-    """Shows phases and prints sentences."""
-
-    def say(self, text: str) -> None: ...
-
-    def phase(self, title: str, total: int, done: int = 0) -> AbstractContextManager[Phase]: ...
-
-
-class Quiet:
-    """Shows nothing."""
+class Progress:
+    """Shows phases and prints sentences; as it is, none."""
 
     def say(self, text: str) -> None:
         pass
@@ -47,7 +39,7 @@ class Quiet:
         return nullcontext(Phase(title, total, done))
 
 
-class Plain:
+class Plain(Progress):
     """A line at the end of each phase that has something to say, and one every half minute of a long one."""
 
     def __init__(self, every: float = 30.0) -> None:
@@ -72,7 +64,7 @@ class Plain:
             self.say(f"{phase.title}: {phase.done}/{phase.total}, {left:.0f} s left  {phase.note}")
 
 
-class Live:
+class Live(Progress):
     """One line per phase, drawn anew while it goes on; it stays on the screen if it had something to say."""
 
     def __init__(self) -> None:
@@ -134,7 +126,7 @@ def clock(seconds: float | None) -> str:
 def make_progress(show: Show = "auto") -> Progress:
     """``auto``: live on a terminal, plain elsewhere."""
     if show == "quiet":
-        return Quiet()
+        return Progress()
     if show == "live" or (show == "auto" and sys.stdout.isatty()):
         return Live()
     return Plain()

@@ -19,7 +19,7 @@ from safecl.engine.identity import identity
 from safecl.engine.learn import learn
 from safecl.engine.metrics import History
 from safecl.engine.processes import Processes
-from safecl.engine.progress import Progress, Quiet
+from safecl.engine.progress import Progress
 from safecl.engine.settings import TrainSettings
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
@@ -55,7 +55,7 @@ def run(
     facts.json. ``documents``: texts that are kept in the folder, by file name.
     """
     processes = Processes(accelerator)
-    progress = progress if progress is not None and processes.main else Quiet()
+    progress = progress if progress is not None and processes.main else Progress()
     known = {"method": method.settings.model_dump(mode="json"), "train": train.model_dump(mode="json"), "seed": seed}
     this = identity({**flatten(known), **flatten(settings or {})}, method.backbone, stream)
     with contextlib.ExitStack() as stack:

@@ -15,7 +15,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
 from safecl.engine.device import choose_precision, make_accelerator
-from safecl.engine.progress import Progress, Quiet, Show, make_progress
+from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings, given_text, load, run_name
@@ -130,7 +130,7 @@ def launch(
     ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that the settings name.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
-    progress = progress if progress is not None and accelerator.is_main_process else Quiet()
+    progress = progress if progress is not None and accelerator.is_main_process else Progress()
     backbone, stream, resolved, sentences = build(settings, stream)
     backbone = backbone.to(accelerator.device, choose_precision(settings.precision, accelerator.device))
     method = make_method(settings.method, backbone, settings.seed)

@@ -1,21 +1,23 @@
 """The trained head: cosine similarity with one weight vector per class, grown by imprinting class means."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from safecl.heads.tensors import added, take_shapes, without
+from safecl.heads.protocol import PerClass
+from safecl.heads.tensors import added, put
 
 
-class CosineHead(nn.Module):
+class CosineHead(PerClass):
     """logits = σ · norm(f) · norm(W)ᵀ, with W (C, d) and the learnable scale σ.
 
     ``sums`` (C, d) and ``counts`` (C,) are of the features observed, on the unit sphere unless ``unit`` is false.
     Without ``sums`` in the constructor they only serve to imprint new classes, and are dropped by ``grow``.
     """
 
+    rows = ("weight", "sums", "counts")
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "counts")
     weight: nn.Parameter
     sums: Tensor
@@ -49,13 +51,14 @@ class CosineHead(nn.Module):
         own = self.scale * (f * F.normalize(rest, dim=1)).sum(dim=1) * some
         return z.scatter(1, targets[:, None], own[:, None])
 
-    def observe(self, features: Tensor, targets: Tensor) -> None:
-        """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``."""
+    def observe(self, features: Tensor, targets: Tensor, sign: int = 1) -> None:
+        """Add features (N, d) with class indices (N,) to ``sums`` and ``counts``; a ``sign`` of −1 takes them out."""
         seen = features.detach().to(self.sums)
         seen = F.normalize(seen, dim=1) if self.unit else seen
         missing = max(int(targets.max()) + 1 - len(self.sums), 0)
-        self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, seen)
-        self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, torch.ones_like(seen[:, 0]))
+        self.sums = F.pad(self.sums, (0, 0, 0, missing)).index_add(0, targets, seen, alpha=sign)
+        ones = torch.ones_like(seen[:, 0])
+        self.counts = F.pad(self.counts, (0, missing)).index_add(0, targets, ones, alpha=sign)
 
     def centroids(self) -> Tensor:
         """Mean feature of every class observed: (C, d)."""
@@ -64,12 +67,12 @@ class CosineHead(nn.Module):
     @torch.no_grad()
     def imprint(self) -> None:
         """Replace every weight vector by the centroid of its class."""
-        self._set(self.centroids())
+        put(self, "weight", self.centroids())
 
     @torch.no_grad()
     def grow(self, rows: Tensor) -> None:
         """Append weight vectors (new, d); the existing ones do not change."""
-        self._set(torch.cat([self.weight, rows.to(self.weight)]))
+        put(self, "weight", torch.cat([self.weight, rows.to(self.weight)]))
         if not self.summing:
             self.sums, self.counts = self.sums[:0], self.counts[:0]
 
@@ -77,12 +80,6 @@ class CosineHead(nn.Module):
         """Append ``count`` weight vectors drawn from U(±1/√d) with a generator of the CPU."""
         bound = self.weight.shape[1] ** -0.5
         self.grow(torch.empty(count, self.weight.shape[1]).uniform_(-bound, bound, generator=generator))
-
-    @torch.no_grad()
-    def drop_class(self, index: int) -> None:
-        """Remove a class; those after it move up by one."""
-        self.sums, self.counts = without(self.sums, index), without(self.counts, index)
-        self._set(without(self.weight, index))
 
     @torch.no_grad()
     def join(self, one: int, other: int) -> None:
@@ -102,12 +99,9 @@ class CosineHead(nn.Module):
         fresh = new >= (0 if self.summing else self.classes)
         if fresh.any():
             self.observe(features[fresh], new[fresh])
-        if self.summing:
-            seen = features.detach().to(self.sums)
-            seen = F.normalize(seen, dim=1) if self.unit else seen
-            was = old >= 0
-            self.sums = self.sums.index_add(0, old[was], seen[was], alpha=-1)
-            self.counts = self.counts.index_add(0, old[was], torch.ones_like(seen[was, 0]), alpha=-1)
+        was = old >= 0
+        if self.summing and was.any():
+            self.observe(features[was], old[was], -1)
 
     @torch.no_grad()
     def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:
@@ -115,11 +109,4 @@ class CosineHead(nn.Module):
         self.sums = added(self.sums, now.sums, before.sums, index)
         self.counts = added(self.counts, now.counts, before.counts, index)
         fresh = torch.where(index[: now.classes] >= self.classes, index[: now.classes], -1)
-        self._set(added(self.weight, now.weight, now.weight[:0], fresh))
-
-    def _set(self, weight: Tensor) -> None:
-        self.weight = nn.Parameter(weight.clone(), requires_grad=self.weight.requires_grad)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, ("weight", "sums", "counts"))
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        put(self, "weight", added(self.weight, now.weight, now.weight[:0], fresh))

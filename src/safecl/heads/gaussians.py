@@ -2,17 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack, without
+from safecl.heads.protocol import PerClass
+from safecl.heads.tensors import check_finite, pack, precise, unpack
 
 CLASSES_AT_A_TIME = 16  # whose covariances are factored together
 
 
-class ClassMoments(nn.Module, ABC):
+class ClassMoments(PerClass, ABC):
     """Counts (C,), means (C, d) and centred scatter matrices Σ (x − μ)(x − μ)ᵀ of the features of every class.
 
     They add up over batches, sessions, processes and models in any order, up to rounding (the parallel update of Chan,
@@ -21,7 +22,6 @@ class ClassMoments(nn.Module, ABC):
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
-    names: ClassVar[tuple[str, ...]]  # of the buffers that have a row per class
     counts: Tensor
     means: Tensor
     remainders: Tensor
@@ -33,7 +33,7 @@ class ClassMoments(nn.Module, ABC):
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
         self.register_buffer("means", torch.zeros(0, width))
         self.register_buffer("remainders", torch.zeros(0, width))  # what float32 leaves of the means
-        shape = (0, width, width) if "scatter" in self.names else (width, width)
+        shape = (0, width, width) if "scatter" in self.rows else (width, width)
         self.register_buffer("scatter", pack(torch.zeros(shape)))
 
     @property
@@ -97,17 +97,6 @@ class ClassMoments(nn.Module, ABC):
             self.counts[c] = count
         self.add(features[new >= 0], new[new >= 0])
 
-    @torch.no_grad()
-    def drop_class(self, c: int) -> None:
-        """Remove a class; those after it move up by one."""
-        for name in self.names:
-            setattr(self, name, without(getattr(self, name), c))
-
-    def mean(self, c: int) -> Tensor:
-        """μ_c: (d,)."""
-        self._check(c)
-        return self.means[c]
-
     @abstractmethod
     def _spread(self, c: int) -> Tensor:
         """The packed scatter matrix of a class."""
@@ -127,7 +116,7 @@ class ClassMoments(nn.Module, ABC):
     def _grow(self, classes: int) -> None:
         """Make room for so many classes at least."""
         missing = max(classes - self.classes, 0)
-        for name in self.names:
+        for name in self.rows:
             own = getattr(self, name)
             setattr(self, name, torch.cat([own, own.new_zeros(missing, *own.shape[1:])]))
 
@@ -138,25 +127,11 @@ class ClassMoments(nn.Module, ABC):
         self.means[c] = values.to(self.means)
         self.remainders[c] = (values - precise(self.means[c]).to(values)).to(self.means)
 
-    def _check(self, c: int) -> None:
-        if not 0 <= c < self.classes or not self.counts[c]:
-            raise ValueError(f"class {c} has no pictures")
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, self.names)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 class ClassGaussians(ClassMoments):
     """The covariance of a class is its scatter matrix over n − 1, or the shared one if it has one picture."""
 
-    names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
-
-    @torch.no_grad()
-    def covariance(self, c: int, ridge: float = 1e-4) -> Tensor:
-        """Σ_c + ridge · I: (d, d)."""
-        self._check(c)
-        return self._covariances([c], ridge)[0].to(self.means)
+    rows = ("counts", "means", "remainders", "scatter")
 
     @torch.no_grad()
     def shared_covariance(self) -> Tensor:
@@ -199,7 +174,7 @@ class ClassGaussians(ClassMoments):
     def _put(self, c: int, spread: Tensor) -> None:
         self.scatter[c] = (self._spread(c) + spread.to(precise(self.scatter))).to(self.scatter)
 
-    def _covariances(self, classes: list[int], ridge: float) -> Tensor:
+    def covariances(self, classes: list[int], ridge: float) -> Tensor:
         """Σ_c + ridge · I of these classes: (K, d, d) in float64."""
         found = unpack(precise(self.scatter[classes]), self.width)
         counts = self.counts[classes].to(found.device)
@@ -216,24 +191,23 @@ class ClassGaussians(ClassMoments):
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""
         for start in range(0, len(classes), CLASSES_AT_A_TIME):
             some = classes[start : start + CLASSES_AT_A_TIME]
-            yield from cholesky(self._covariances(some, ridge)).to(self.means)
+            yield from cholesky(self.covariances(some, ridge)).to(self.means)
 
 
 class SharedGaussians(ClassMoments):
     """All classes have one covariance. For d = 768 a class takes 6 kB, and all together 1.2 MB more."""
 
-    names: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders")
+    rows = ("counts", "means", "remainders")
 
     @torch.no_grad()
     def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
         super().merge(now, before, index)
         self._put(0, precise(now.scatter) - (0 if before is None else precise(before.scatter)))
 
-    @torch.no_grad()
-    def drop_class(self, c: int) -> None:
+    def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one. The covariance is what it was."""
         before = self.freedom
-        super().drop_class(c)
+        super().drop_class(index)
         self.scatter = self.scatter * (self.freedom / before)
 
     def covariance(self) -> Tensor:

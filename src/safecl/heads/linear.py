@@ -21,11 +21,9 @@ class LinearHead(Trained, nn.Module):
 
     _like: Tensor
 
-    def __init__(self, width: int, bias: bool = True, cosine: float | None = None, uniform: bool = False) -> None:
+    def __init__(self, width: int, cosine: float | None = None, uniform: bool = False) -> None:
         super().__init__()
-        if bias and cosine is not None:
-            raise ValueError("a cosine head has no bias")
-        self.width, self.bias, self.cosine, self.uniform = width, bias, cosine, uniform
+        self.width, self.bias, self.cosine, self.uniform = width, cosine is None, cosine, uniform
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         # Type and device of the blocks to come, which a head without any must know too.
         self.register_buffer("_like", torch.zeros(()), persistent=False)

@@ -11,7 +11,7 @@ RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean ei
 JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
 
 
-class LinearMap(protocol.ClassFree, nn.Module):
+class LinearMap(protocol.Editable, nn.Module):
     """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A."""
 
     matrix: Tensor

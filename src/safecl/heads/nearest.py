@@ -3,17 +3,17 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from safecl.heads.gaussians import SharedGaussians, cholesky
-from safecl.heads.protocol import ClassFree
-from safecl.heads.tensors import precise, take_shapes, without
+from safecl.heads.protocol import PerClass
+from safecl.heads.tensors import precise
 
 MIN_SPREAD = 1e-6  # of the mean variance, that every direction has at least
 MIN_FREEDOM = 2  # that a picture must leave when it is left out: a covariance of less says nothing of distances
 
 
-class NearestMean(ClassFree, nn.Module):
+class NearestMean(PerClass):
     """min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), from Gaussians of the classes with one covariance.
 
     The covariance is drawn to a multiple of the identity as far as few pictures ask for (oracle approximating
@@ -21,6 +21,7 @@ class NearestMean(ClassFree, nn.Module):
     change, the Gaussians do, and it follows them.
     """
 
+    rows = ("means", "counts")
     means: Tensor
     counts: Tensor
     centre: Tensor
@@ -84,15 +85,3 @@ class NearestMean(ClassFree, nn.Module):
         found = (distances + (lost / rest)[:, None] * along.square()).scatter(1, targets[:, None], own[:, None])
         rest = (self.freedom - r)[:, None]
         return torch.where(rest < MIN_FREEDOM, torch.inf, found * rest / self.freedom)
-
-    @torch.no_grad()
-    def drop_class(self, index: int) -> None:
-        """Remove a class; those after it move up by one."""
-        self.means, self.counts = without(self.means, index), without(self.counts, index)
-
-    def merge(self, now: "NearestMean", before: "NearestMean", index: Tensor) -> None:
-        """It follows from Gaussians that are merged."""
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, ("means", "counts"))
-        super()._load_from_state_dict(state_dict, prefix, *args)

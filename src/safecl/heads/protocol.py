@@ -1,19 +1,23 @@
 """What every module of a method that has state of its own can do: drop a class, join two, correct labels, merge."""
 
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from safecl.errors import NotCorrectable, SafeclError
+from safecl.heads.tensors import put, take_shapes, without
 
 SECOND_SHARE = 0.5  # of the second model's tuning in networks that both went on tuning; see benchmarks/merging.py
 
 
-@runtime_checkable
-class Editable(Protocol):
-    """A module that answers for its own state, and for that of modules inside it that are not editable themselves."""
+class Editable:
+    """A module that answers for its own state, and for that of modules inside it that are not editable themselves.
 
-    by_difference: ClassVar[tuple[str, ...]]  # names of the state that ``merge`` reads from ``before``
+    As it is: for state that is the same for every class, such as a tuning, or that follows from other state.
+    """
+
+    by_difference: ClassVar[tuple[str, ...]] = ()  # names of the state that ``merge`` reads from ``before``
 
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one."""
@@ -31,22 +35,23 @@ class Editable(Protocol):
         """Take over what ``now`` has learned since it was ``before``; its class i is class ``index[i]`` here."""
 
 
-class ClassFree:
-    """State that is the same for every class, such as a tuning: it stays when labels change."""
+class PerClass(Editable, nn.Module):
+    """State with a row per class in some tensors; how many classes there are is part of the state."""
 
-    by_difference: ClassVar[tuple[str, ...]] = ()
+    rows: ClassVar[tuple[str, ...]]  # the names of these tensors
+    dim: ClassVar[int] = 0  # of the classes in them
 
+    @torch.no_grad()
     def drop_class(self, index: int) -> None:
-        """Nothing to remove."""
+        for name in self.rows:
+            put(self, name, without(getattr(self, name), index, self.dim))
 
-    def join(self, one: int, other: int) -> None:
-        """Nothing to join."""
-
-    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Nothing to correct."""
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        take_shapes(self, state_dict, prefix, self.rows)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class Trained(ClassFree):
+class Trained(Editable):
     """State that only training makes, from labels: it cannot be corrected, and two cannot become one."""
 
     def join(self, one: int, other: int) -> None:

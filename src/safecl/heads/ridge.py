@@ -6,19 +6,20 @@ needs a second G meanwhile.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from safecl.heads.beta_selection import dual_errors, leave_one_out_errors, primal_errors
+from safecl.heads.protocol import PerClass
 from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import left_out_dual, solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
-from safecl.heads.tensors import check_finite, take_shapes, without
+from safecl.heads.tensors import check_finite
 from safecl.randomness import derive, generator
 
 MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²
@@ -28,13 +29,14 @@ MIN_LEFT_OUT_BETA = 1e-3
 MAX_LEFT_OUT_PICTURES = 2048  # in leave-one-out errors
 
 
-class RidgeHead(nn.Module):
+class RidgeHead(PerClass):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
 
     Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of the state; false where
-    they are computed from something else that is.
+    they are computed from something else that is. The weights follow from the statistics, a module of its own.
     """
 
+    rows, dim = ("weight",), 1
     by_difference: ClassVar[tuple[str, ...]] = ("errors",)
     weight: Tensor
     errors: Tensor
@@ -140,14 +142,6 @@ class RidgeHead(nn.Module):
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
 
     @torch.no_grad()
-    def drop_class(self, index: int) -> None:
-        """Remove the weights of a class, which depend on no other class; ``statistics`` is a module of its own."""
-        self.weight = without(self.weight, index, dim=1)
-
-    def join(self, one: int, other: int) -> None:
-        """The weights follow from the statistics."""
-
-    @torch.no_grad()
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Move features (n, d) from the class sums ``old`` to ``new``; weights, G and evidence are computed after."""
         for start in range(0, 0 if features is None else len(features), CHUNK):
@@ -219,10 +213,6 @@ class RidgeHead(nn.Module):
         """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order."""
         check_finite(kernel.diagonal())
         return self._grid(float(kernel.diagonal().mean()) or 1.0)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, ("weight",))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 _projections: WeakValueDictionary[tuple[int, int, int, str], Tensor] = WeakValueDictionary()

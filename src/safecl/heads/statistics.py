@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.errors import SafeclError
+from safecl.heads.protocol import Editable
 from safecl.heads.tensors import added, precise, without
 from safecl.ram import free_memory
 
@@ -45,7 +46,7 @@ def movement(before: Tensor, after: Tensor) -> Movement:
     return Movement(whitened(before), whitened(after - before))
 
 
-class Statistics(nn.Module):
+class Statistics(Editable, nn.Module):
     """G = Σ h hᵀ (M, M) and W̃ = Σ_c h (M, C) of Eq. (10); part of the state if ``kept``, else computed from it."""
 
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "count")  # G follows from the features that were added to it
@@ -112,13 +113,10 @@ class Statistics(nn.Module):
             self.sums[:, one] += self.sums[:, other]
             self.sums[:, other] = 0
 
-    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Its head sees to it, by ``relabel``."""
-
     def relabel(self, projected: Tensor, old: Tensor, new: Tensor) -> None:
         """Move projected features (n, M) from the sums of the classes ``old`` (n,) to those of ``new``, −1: none.
 
-        G does not know of classes; it follows from the features that are left and those that are new.
+        Its head calls it. G knows no classes: it follows from the features that are left and those that are new.
         """
         was, stay = old >= 0, new >= 0
         missing = max(int(new.max()) + 1 - self.sums.shape[1], 0)

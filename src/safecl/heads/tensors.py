@@ -32,9 +32,13 @@ def check_all_finite(tensors: Mapping[str, Tensor], sentence: str) -> None:
 def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
     """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is part of a state."""
     for name in names:
-        own = getattr(module, name)
-        zeros = own.data.new_zeros(state[prefix + name].shape)
-        setattr(module, name, nn.Parameter(zeros, own.requires_grad) if isinstance(own, nn.Parameter) else zeros)
+        put(module, name, getattr(module, name).data.new_zeros(state[prefix + name].shape))
+
+
+def put(module: nn.Module, name: str, values: Tensor) -> None:
+    """Give a parameter or buffer of ``module`` other values, of any shape."""
+    own = getattr(module, name)
+    setattr(module, name, nn.Parameter(values, own.requires_grad) if isinstance(own, nn.Parameter) else values)
 
 
 def without(rows: Tensor, index: int, dim: int = 0) -> Tensor:

@@ -1,25 +1,14 @@
 """The losses: one function for each equation of the paper, of its alternatives, and of the methods beside it."""
 
-from safecl.losses.alignment import alignment
-from safecl.losses.balance import limited
-from safecl.losses.cosface import cosface
-from safecl.losses.crossing import crossing
-from safecl.losses.distillation import covariance_alignment, feature_alignment, logit_alignment
-from safecl.losses.local import local_cross_entropy
-from safecl.losses.orthogonality import orthogonality
-from safecl.losses.transfer import cross_correlation, diagonal, redundancy
-
-__all__ = [
-    "alignment",
-    "cosface",
-    "covariance_alignment",
-    "cross_correlation",
-    "crossing",
-    "diagonal",
-    "feature_alignment",
-    "limited",
-    "local_cross_entropy",
-    "logit_alignment",
-    "orthogonality",
-    "redundancy",
-]
+from safecl.losses.alignment import alignment as alignment
+from safecl.losses.balance import limited as limited
+from safecl.losses.cosface import cosface as cosface
+from safecl.losses.crossing import crossing as crossing
+from safecl.losses.distillation import covariance_alignment as covariance_alignment
+from safecl.losses.distillation import feature_alignment as feature_alignment
+from safecl.losses.distillation import logit_alignment as logit_alignment
+from safecl.losses.local import local_cross_entropy as local_cross_entropy
+from safecl.losses.orthogonality import orthogonality as orthogonality
+from safecl.losses.transfer import cross_correlation as cross_correlation
+from safecl.losses.transfer import diagonal as diagonal
+from safecl.losses.transfer import redundancy as redundancy

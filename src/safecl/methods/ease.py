@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
-from safecl.heads.tensors import take_shapes, without
+from safecl.heads.tensors import without
 from safecl.learner import Learner
 from safecl.methods.method import Fit, Method, Network
 from safecl.methods.settings.ease import EaseSettings
@@ -107,8 +107,7 @@ class EASE(Method):
         self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, self.handles)
-        while len(self.learners) < len(self.sums):
+        while len(self.learners) < len(state_dict[f"{prefix}sums"]):
             self.grow().freeze()
         super()._load_from_state_dict(state_dict, prefix, *args)
 

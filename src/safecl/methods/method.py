@@ -16,6 +16,7 @@ from safecl.heads.gaussians import ClassMoments
 from safecl.heads.linear import LinearHead
 from safecl.heads.protocol import Editable, editable_parts, refusal
 from safecl.heads.ridge import RidgeHead
+from safecl.heads.tensors import take_shapes
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.settings.base import MethodSettings
@@ -28,22 +29,17 @@ Sampler: TypeAlias = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 """Draws the features (N, d) and class indices (N,) of one epoch; N is the same for every epoch."""
 
 
-class Batch(Protocol):
-    """One batch of a phase as a loss sees it: every process computes the loss of the whole batch."""
+@dataclass(frozen=True)
+class Batch:
+    """One batch of a phase, or a piece of one, as a loss sees it: every process computes the loss of all of it."""
 
-    @property
-    def inputs(self) -> Tensor:
-        """This process's pictures in [0, 1], (n, 3, size, size); or the sampled features, (N, d)."""
-
-    @property
-    def targets(self) -> Tensor:
-        """Class indices of the whole batch, (N,)."""
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """Rows (n, …) of this process's pictures → rows (N, …) of the whole batch."""
+    inputs: Tensor  # this process's pictures in [0, 1], (n, 3, size, size); or the sampled features, (N, d)
+    targets: Tensor  # class indices of all processes' pictures, (N,)
+    gather: Callable[[Tensor], Tensor] = lambda rows: rows  # (n, …) of this process's pictures → (N, …) of all
 
     def features(self, network: Network, **options: Any) -> Tensor:
         """CLS features (N, d) of the whole batch; ``options`` are those of ``network.features``."""
+        return self.gather(network.features(self.inputs, **options))
 
 
 Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
@@ -51,14 +47,7 @@ Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it.
-
-    ``epochs``, ``batch_size``, ``optimiser``, ``lr``, ``weight_decay``; ``momentum`` of SGD, ``betas`` of Adam and
-    AdamW. ``schedule``: of the rate, which changes ``every`` step or epoch; a cosine reaches 0 after ``horizon``
-    epochs; "steps" multiplies by ``decay`` before the ``milestones``; it rises over ``warmup``, a part of the steps.
-    ``clip``: largest norm of the gradient. ``graph``, ``guard``: allow a CUDA graph, and ``train.guard``.
-    ``continues``: with the optimiser's state of the phase before.
-    """
+    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it."""
 
     epochs: int = 20
     batch_size: int = 48
@@ -166,9 +155,9 @@ class Method(nn.Module, ABC):
     def learn(self, session: Session, fit: Fit) -> None:
         """Learn from the current session. ``classes`` already holds its labels."""
 
-    @abstractmethod
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         """Features (N, d) of pictures in [0, 1], by network: all that ``answer`` needs of the pictures."""
+        return {name: network.features(images) for name, network in self.networks.items()}
 
     @abstractmethod
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -299,6 +288,10 @@ class Method(nn.Module, ABC):
         self.classes = list(classes)
         self.to(self.backbone.device)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        take_shapes(self, state_dict, prefix, self.handles)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.sessions)
 
@@ -325,9 +318,6 @@ class TunedMethod(Method):
     @property
     def networks(self) -> dict[str, Network]:
         return {"learner": self.learner}
-
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"learner": self.learner.features(images)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {self.name: self.head(features["learner"])}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
-from safecl.heads.protocol import ClassFree
+from safecl.heads.protocol import Editable
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Batch, Fit
@@ -26,7 +26,7 @@ SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
-class Policy(ClassFree, nn.Module):
+class Policy(Editable, nn.Module):
     """Three answers. With ``policy.pilot``, ``release`` and ``average`` off, they are the constants of the paper.
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures

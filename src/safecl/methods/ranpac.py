@@ -18,6 +18,8 @@ class RanPAC(TunedMethod):
     outputs = ("ranpac",)
     anchor = "learner"
     heads: ClassVar = {"learner": "ridge"}
+    reads: ClassVar = {"ridge": ("learner",)}
+    leaves_out = True
     settings: RanpacSettings
 
     def __init__(self, backbone: Backbone, settings: RanpacSettings, seed: int = 0) -> None:
@@ -30,14 +32,6 @@ class RanPAC(TunedMethod):
         targets, features = fit.features(session, self.learner)
         self.ridge.add(features, targets)
         self.ridge.solve()
-
-    @property
-    def reads(self) -> dict[str, tuple[str, ...]]:
-        return {"ridge": ("learner",)}
-
-    @property
-    def leaves_out(self) -> bool:
-        return True
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"ranpac": self.ridge.logits(features["learner"])}

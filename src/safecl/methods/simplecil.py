@@ -17,6 +17,7 @@ class SimpleCIL(Method):
 
     outputs = ("simplecil",)
     anchor = "backbone"
+    leaves_out = True
 
     def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
@@ -37,15 +38,8 @@ class SimpleCIL(Method):
         self.prototypes.observe(torch.cat(features, dim=1), targets)
         self.prototypes.imprint()
 
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {name: network.features(images) for name, network in self.networks.items()}
-
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {self.name: self.prototypes(torch.cat([features[name] for name in self.networks], dim=1))}
-
-    @property
-    def leaves_out(self) -> bool:
-        return True
 
     def refresh(self) -> None:
         self.prototypes.imprint()

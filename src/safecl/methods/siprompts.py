@@ -1,7 +1,6 @@
 """S-iPrompts: a prompt and a head for each domain, trained alone; the nearest centre tells a picture's domain."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
 from safecl.heads.linear import LinearHead
-from safecl.heads.tensors import take_shapes
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import GrowingParameters, PromptMethod, uniform
 from safecl.methods.settings.siprompts import SipromptsSettings
@@ -96,7 +94,3 @@ class SiPrompts(PromptMethod):
 
     def drop_class(self, index: int) -> None:
         raise SafeclError(f"{self.settings.title} cannot forget a single class: a session is one head.")
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        take_shapes(self, state_dict, prefix, self.handles)
-        super()._load_from_state_dict(state_dict, prefix, *args)

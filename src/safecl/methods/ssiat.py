@@ -25,7 +25,7 @@ class SSIAT(TunedMethod):
 
     def __init__(self, backbone: Backbone, settings: SsiatSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.head = LinearHead(backbone.width, bias=False, cosine=settings.scale)
+        self.head = LinearHead(backbone.width, cosine=settings.scale)
         self.gaussians = ClassGaussians(backbone.width)
 
     def learn(self, session: Session, fit: Fit) -> None:

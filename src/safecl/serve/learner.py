@@ -23,7 +23,7 @@ from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.history import CORRECTIONS, as_label
 from safecl.classifier.store import ModelFile
-from safecl.engine.progress import Phase
+from safecl.engine.progress import Phase, Progress
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import counted
 from safecl.outputs import locked
@@ -37,8 +37,8 @@ EVERY = 0.1  # seconds between two lines on progress
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
 
-class Told:
-    """A ``Progress`` that is told to the service. What a phase adds is a share of what was left before it."""
+class Told(Progress):
+    """Progress that is told to the service. What a phase adds is a share of what was left before it."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self.tell, self.done, self.last, self.began = tell, 0.0, 0.0, time.monotonic()
