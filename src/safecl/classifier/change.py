@@ -1,27 +1,17 @@
 """Take the last session or correction back, or a class out."""
 
 import copy
+from collections import Counter
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.calibrate import recalibrate
-from safecl.classifier.history import after, check_not_frozen, check_rollback, counts, find, now, renamed, step
+from safecl.classifier.history import check_not_frozen, check_rollback, counts, find, now, renamed, step
 from safecl.classifier.model import Model
-from safecl.classifier.state import (
-    State,
-    ridge_heads,
-    roll_back,
-    set_grams,
-    settled,
-    statistics,
-    tensors_of,
-    with_added,
-)
+from safecl.classifier.relabel import Change
+from safecl.classifier.state import ridge_heads, roll_back, settled
 from safecl.errors import SafeclError
-from safecl.methods.method import Method
 from safecl.streams.pictures.images import Label
 
 
@@ -61,67 +51,27 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")
     method, index = model.method(backbone, learning=True), model.classes.index(label)
-    state, removed = _without(model.state, method, index)
-    method.drop_class(index)
-    set_grams(method, state)
-    heads = ridge_heads(method)
-    for name, count in removed.items():
-        heads[name].statistics.count -= count
-    method.classes.remove(label)
-    method.refresh()
-    side = backbone.size
-    if method.logits(torch.zeros(1, 3, side, side, device=backbone.device)).shape[1] != len(method.classes):
-        raise SafeclError(f"{method.settings.title} cannot forget a single class.")
-    state = settled(replace(state, tensors=tensors_of(method), undo=()), method, model.settings)
-    history = copy.deepcopy(model.header["history"])
-    for past in history:
-        past["classes"] = [pair for pair in past["classes"] if pair[0] != label]
-        past["new"] = [one for one in past["new"] if one != label]
-        past["pictures"] = sum(count for _, count in past["classes"])
-        past["confused"] = [pair for pair in past.get("confused", []) if label not in pair[:2]]
-    before, calibration = {**model.header, "history": history}, recalibrate(method, state.kept, state.seen)
-    header, taught = after(before, step("forget", str(label)), method.classes, calibration), counts(model.header)[label]
-    return Model(header, state), _sentence(label, taught, min(removed.values(), default=0), method)
-
-
-def _without(state: State, method: Method, index: int) -> tuple[State, dict[str, int]]:
-    """(the state without the features of a class, by ridge head how many of its pictures have left its Gram matrix)."""
-    own = [(session, one.only(one.targets == index)) for session, added in state.records.items() for one in added]
-    removed = {
-        name: sum(len(one.targets) for _, one in own if one.head == name)
-        for name, head in ridge_heads(method).items()
-        if head.statistics.kept
-    }
-    base = state.base
-    if base:  # sessions that are part of it leave it by subtraction
-        gone = with_added(method, {}, [one for session, one in own if session not in state.chain])
-        base = {
-            name: (gram.double() - gone[name].to(gram).double()).to(gram) if len(gone[name]) else gram
-            for name, gram in base.items()
-        }
-    records = {session: [one.without(index) for one in added] for session, added in state.records.items()}
-    kept, seen = _dropped(state.kept, "targets", index), _dropped(state.seen, "classes", index)
-    return replace(state, base=base, records=records, kept=kept, seen=seen), removed
-
-
-def _dropped(rows: dict[str, Tensor], key: str, index: int) -> dict[str, Tensor]:
-    """Rows that are not of a class; the classes after it move up by one."""
-    if key not in rows:
-        return rows
-    stay = rows[key] != index
-    found = {name: values[stay] for name, values in rows.items()}
-    found[key] = found[key] - (found[key] > index).long()
-    return found
-
-
-def _sentence(label: Label, taught: int, removed: int, method: Method) -> str:
-    gone = f"{label!r} is forgotten: it is no answer any more, and all that was kept of it by name is gone"
+    rows = (model.state.seen.get("classes", torch.zeros(0)) == index).nonzero()[:, 0]
+    change, removed = Change(model, method, rows, torch.full_like(rows, -1), gone=[index]), Counter[str]()
+    for session, (_, places) in change.touched.items():
+        for one in (one for one in model.state.records.get(session, ()) if not one.taken):
+            own = one.only(places.to(one.targets.device))
+            removed[one.head] += len(places)
+            if session not in model.state.chain:  # part of the Gram matrix for good, which it leaves by subtraction
+                change.taken.append(replace(own, targets=torch.full_like(own.targets, -1)))
+    sums = {name: head.statistics for name, head in ridge_heads(method).items() if head.statistics.kept}
+    for name, own_sums in sums.items():
+        own_sums.count -= removed[name]
+    made = change.done(step("forget", str(label)))
+    del made.header["history"][-1]["touched"]  # only a correction is asked for it when models are merged
+    state = settled(replace(made.state, undo=()), method, model.settings)
+    taught, least = counts(model.header)[label], min((removed[name] for name in sums), default=0)
+    said = f"{label!r} is forgotten: it is no answer any more, and all that was kept of it by name is gone"
     tuned = "" if method.anchor == "backbone" else "; the tuning of the network was shaped by it and stays"
-    if not statistics(method):
-        return f"{gone}{tuned}."
-    if removed >= taught:
-        return f"{gone}, and its {taught} pictures have left the sums over all classes{tuned}."
-    return (
-        f"{gone}; {taught - removed} of its {taught} pictures stay in the sums over all classes, from which they "
-        f"cannot be read{tuned}. A model made with --memory features forgets wholly."
-    )
+    if sums and least >= taught:
+        said += f", and its {taught} pictures have left the sums over all classes"
+    elif sums:
+        stay = f"{taught - least} of its {taught} pictures stay in the sums over all classes"
+        said += f"; {stay}, from which they cannot be read"
+        tuned += ". A model made with --memory features forgets wholly"
+    return Model(made.header, state), f"{said}{tuned}."

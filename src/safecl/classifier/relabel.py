@@ -187,13 +187,14 @@ class Change:
         if not kept:  # a model of a run, which learns a session before it judges itself
             return kept, {}
         marks = self.seen["hashes"][self.rows].tolist()
-        new, there = dict(zip(marks, self.new.tolist(), strict=True)), set(kept["hashes"].tolist())
+        new = {(mark, int(old)): int(c) for mark, old, c in zip(marks, self.old, self.new, strict=True)}
+        there = set(kept["hashes"].tolist())
         pairs = zip(kept["hashes"].tolist(), kept["targets"].tolist(), strict=True)
-        kept, was = edited(kept, "targets", self.index[[new.get(mark, c) for mark, c in pairs]])
+        kept, was = edited(kept, "targets", self.index[[new.get((mark, c), c) for mark, c in pairs]])
         known, more = kept["targets"].bincount(minlength=len(self.index)), list[int]()
         fresh = torch.zeros_like(known)  # as many of a class as in a session
         for i, mark in enumerate(marks):
-            c, count = int(self.index[new[mark]]), fresh if self.old[i] < 0 else known
+            c, count = int(self.index[self.new[i]]), fresh if self.old[i] < 0 else known
             if mark not in there and c >= 0 and count[c] < KEPT_PER_CLASS:
                 more.append(i)
                 there.add(mark)

@@ -68,11 +68,6 @@ class Added:
         """With other rows."""
         return replace(self, **table)  # type: ignore[arg-type]
 
-    def without(self, index: int) -> "Added":
-        """Without the pictures of a class; those after it move up by one."""
-        rest = self.only(self.targets != index)
-        return replace(rest, targets=rest.targets - (rest.targets > index).long())
-
 
 @dataclass(frozen=True)
 class Undo:
@@ -158,17 +153,17 @@ def recording(method: Method, memory: Memory) -> Iterator[tuple[list[Added], dic
         if id(features) not in made:
             made[id(features)] = features, Added.of_memory(memory, "", features, targets)
         found.append(replace(made[id(features)][1], head=head, targets=targets))
-        return features if memory == "statistics" else found[-1].values
+        given[head] = features if memory == "statistics" else found[-1].values
+        return given[head]
 
     heads = ridge_heads(method)
     for name, head in heads.items():
         head.before_add = partial(take, name)
-        head.watch = partial(given.__setitem__, name)
     try:
         yield found, given
     finally:
         for head in heads.values():
-            head.before_add = head.watch = None
+            head.before_add = None
 
 
 def ridge_heads(method: Method) -> dict[str, RidgeHead]:
