@@ -394,7 +394,7 @@ def test_the_whole_state_of_every_optimiser_is_in_the_checkpoint(
     recipe = Recipe(epochs=3, batch_size=4, optimiser=optimiser, lr=0.01, weight_decay=0.1, clip=0.5)
 
     def groups(module: Tuned) -> list[Group]:
-        return [Group(list(module.head.parameters()), rate=0.1, weight_decay=0.0)]
+        return [Group(list(module.head.parameters()), rate=0.1)]
 
     straight, stopped, again, taken = Tuned(backbone), Tuned(backbone), Tuned(backbone), list[int]()
     new_fit()("fast", straight, session, straight.loss, recipe=recipe, groups=groups(straight))

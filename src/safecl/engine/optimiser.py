@@ -19,26 +19,22 @@ class Optimiser:
         self, parameters: dict[str, nn.Parameter], groups: Sequence[Group], recipe: Recipe, device: torch.device
     ) -> None:
         self.parameters, self.recipe = parameters, recipe
-        chosen = [*groups, Group(_rest(parameters, groups))]
-        self._groups = [group for group in chosen if group.parameters]
-        self._rates = [torch.zeros((), device=device) for _ in self._groups]
-        options: dict[str, Any] = {"fused": True}
-        if recipe.optimiser == "sgd":
-            options["momentum"] = recipe.momentum
-        else:
-            options |= {"betas": recipe.betas, "capturable": device.type == "cuda"}
-        made = []
-        for group, rate in zip(self._groups, self._rates, strict=True):
-            decay = recipe.weight_decay if group.weight_decay is None else group.weight_decay
-            made.append({"params": list(group.parameters), "lr": rate, "weight_decay": decay})
-        self.torch: torch.optim.Optimizer = OPTIMISERS[recipe.optimiser](made, lr=self._rates[0], **options)
+        chosen = [group for group in (*groups, Group(_rest(parameters, groups))) if group.parameters]
+        own = {"momentum": recipe.momentum} if recipe.optimiser == "sgd" else {"capturable": device.type == "cuda"}
+        made = [
+            {"params": list(group.parameters), "lr": torch.zeros((), device=device), "rate": group.rate}
+            for group in chosen
+        ]
+        self.torch: torch.optim.Optimizer = OPTIMISERS[recipe.optimiser](
+            made, lr=made[0]["lr"], weight_decay=recipe.weight_decay, fused=True, **own
+        )
         for parameter in parameters.values():
             self.torch.state[parameter].update(self._empty(parameter))
 
     def set_rate(self, rate: float) -> None:
         """The recipe's rate for the next step; each group takes its own factor of it."""
-        for group, place in zip(self._groups, self._rates, strict=True):
-            place.fill_(rate * group.rate)
+        for group in self.torch.param_groups:
+            group["lr"].fill_(rate * group["rate"])
 
     def state(self) -> dict[str, Tensor]:
         """All that the next step depends on besides parameters and rate; the tensors themselves."""

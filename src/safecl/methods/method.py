@@ -54,7 +54,6 @@ class Recipe:
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.01
     momentum: float = 0.9  # of SGD
-    betas: tuple[float, float] = (0.9, 0.999)  # of Adam and AdamW
     weight_decay: float = 5e-4
     schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = "cosine"
     every: Literal["step", "epoch"] = "step"  # how often the rate changes
@@ -70,11 +69,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that learn at ``rate`` times the recipe's rate, and with a weight decay of their own if given."""
+    """Parameters that learn at ``rate`` times the recipe's rate."""
 
     parameters: Sequence[nn.Parameter]
     rate: float = 1.0
-    weight_decay: float | None = None
 
 
 class Judged(NamedTuple):
