@@ -30,7 +30,7 @@ def made(*batches: tuple[Tensor, Tensor]) -> SharedGaussians:
 def test_a_thousand_classes_take_a_fraction_of_one_packed_gram_matrix() -> None:
     """A picture of each of 20 classes; every further class takes as many bytes as these."""
     gaussians = made((torch.randn(20, 768), torch.arange(20)))
-    rows = sum(getattr(gaussians, name).nbytes for name in gaussians.names)
+    rows = sum(getattr(gaussians, name).nbytes for name in gaussians.rows)
     assert 1000 * rows / 20 + gaussians.scatter.nbytes < 8e6 < 4 * 5000 * 5001 / 2
 
 

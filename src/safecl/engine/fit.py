@@ -52,23 +52,21 @@ class Phase:
         return self.recipe.epochs * self.batches.per_epoch
 
 
+@dataclass(eq=False)
 class Trainer:
     """Trains modules for a method: the engine's ``Fit``."""
 
-    def __init__(
-        self,
-        accelerator: Accelerator,
-        method: Method,
-        settings: TrainSettings,
-        transform: Transform,
-        seed: int,
-        progress: Progress,
-        folder: Path | None = None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.accelerator, self.method, self.settings = accelerator, method, settings
-        self.transform, self.seed, self.progress, self.folder, self.stop = transform, seed, progress, folder, stop
-        self.processes = Processes(accelerator)
+    accelerator: Accelerator
+    method: Method
+    settings: TrainSettings
+    transform: Transform
+    seed: int
+    progress: Progress
+    folder: Path | None = None  # of checkpoints
+    stop: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self.processes = Processes(self.accelerator)
         self.steps = 0  # taken in the phases that are finished, attempts that were undone included
         self.begin(0)
 
@@ -159,6 +157,7 @@ class Trainer:
             return "the tuned features are worse than before"
         return None
 
+    @torch.enable_grad()
     def _train(self, phase: Phase, checkpoint: PhaseCheckpoint, held: Guard | None) -> bool:
         """Train from ``checkpoint`` on; False if the loss stopped being finite. ``held``: keeps what is tuned."""
         processes, recipe, per_epoch = self.processes, phase.recipe, phase.batches.per_epoch

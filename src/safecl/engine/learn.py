@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import torch
+
 from safecl.engine.fit import Trainer
 from safecl.methods.method import Method
 from safecl.streams.stream import Session
@@ -14,7 +16,8 @@ def learn(method: Method, session: Session, fit: Trainer) -> dict[str, Any]:
     fit.begin(session.number)
     method.register_classes(session.classes)
     method.notes = {}
-    method.learn(session, fit)
+    with torch.no_grad():  # ``fit`` alone computes gradients
+        method.learn(session, fit)
     method.notes |= fit.notes
     method.sessions += 1
     method.eval()

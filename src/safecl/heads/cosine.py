@@ -64,7 +64,6 @@ class CosineHead(PerClass):
         """Mean feature of every class observed: (C, d)."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
-    @torch.no_grad()
     def imprint(self) -> None:
         """Replace every weight vector by the centroid of its class."""
         put(self, "weight", self.centroids())
@@ -91,7 +90,6 @@ class CosineHead(PerClass):
             sums[one] += sums[other]
             sums[other] = 0
 
-    @torch.no_grad()
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Move features (n, d) from the sums of the classes ``old`` to those of ``new``. The rows stay as they are."""
         if features is None:

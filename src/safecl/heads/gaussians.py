@@ -45,7 +45,6 @@ class ClassMoments(PerClass, ABC):
         """Pictures less classes that have any, and at least 1: what the sum of all scatter matrices is divided by."""
         return max(int(self.counts.sum()) - int((self.counts > 0).sum()), 1)
 
-    @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add features (N, d) with class indices (N,)."""
         check_finite(features)
@@ -56,7 +55,6 @@ class ClassMoments(PerClass, ABC):
             mean = own.mean(dim=0)
             self._combine(c, len(own), mean, _scatter(own - mean))
 
-    @torch.no_grad()
     def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
         """Add the pictures that ``now`` has and ``before`` had not; its class i is class ``index[i]`` here, −1: none.
 
@@ -74,7 +72,6 @@ class ClassMoments(PerClass, ABC):
                 mean, spread = _less(old + count, mean, spread, old, before._mean(c), before._spread(c))
             self._combine(place, count, mean, spread)
 
-    @torch.no_grad()
     def join(self, one: int, other: int) -> None:
         """Exactly the moments of both classes' pictures together."""
         count, mean, spread = int(self.counts[other]), self._mean(other), self._spread(other)
@@ -82,7 +79,6 @@ class ClassMoments(PerClass, ABC):
         self._combine(one, count, mean, spread)
         self.counts[other] = 0
 
-    @torch.no_grad()
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Take features (n, d) out of the classes ``old``, and add them to ``new``."""
         if features is None:
@@ -133,12 +129,10 @@ class ClassGaussians(ClassMoments):
 
     rows = ("counts", "means", "remainders", "scatter")
 
-    @torch.no_grad()
     def shared_covariance(self) -> Tensor:
         """The sum of all scatter matrices over N − C: (d, d)."""
         return self._shared().to(self.means)
 
-    @torch.no_grad()
     def sample(
         self,
         count: int,
@@ -161,7 +155,6 @@ class ClassGaussians(ClassMoments):
             parts.append(torch.addmm(factor * self.means[c], noise, root.T))
         return torch.cat(parts), classes.repeat_interleave(count)
 
-    @torch.no_grad()
     def shift(self, offset: Tensor) -> None:
         """Move the means by ``offset`` (C, d)."""
         check_finite(offset)
@@ -199,7 +192,6 @@ class SharedGaussians(ClassMoments):
 
     rows = ("counts", "means", "remainders")
 
-    @torch.no_grad()
     def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
         super().merge(now, before, index)
         self._put(0, precise(now.scatter) - (0 if before is None else precise(before.scatter)))
@@ -214,7 +206,6 @@ class SharedGaussians(ClassMoments):
         """Of a class about its mean: (d, d)."""
         return (unpack(precise(self.scatter), self.width) / self.freedom).to(self.means)
 
-    @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Features (n, d), as many of every class as of any other, to one."""
         classes = self.counts.nonzero()[:, 0].cpu()

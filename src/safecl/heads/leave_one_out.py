@@ -65,7 +65,6 @@ def judges(targets: Tensor, most: int) -> Tensor:
     return chosen if len(chosen) >= MIN_JUDGING_PICTURES and len(torch.unique(targets[chosen])) > 1 else chosen[:0]
 
 
-@torch.no_grad()
 def plain_errors(features: Tensor, targets: Tensor) -> Tensor:
     """Squared error on each feature (N, d) of the best ridge regression on all others: (N,); infinite if not finite."""
     kernel = features.float() @ features.float().T

@@ -52,7 +52,6 @@ class LinearHead(Trained, nn.Module):
             return self.cosine * F.linear(F.normalize(features, dim=1), F.normalize(weight, dim=1))
         return F.linear(features, weight, torch.cat(list(self.biases)) if self.bias else None)
 
-    @torch.no_grad()
     def grow(self, count: int, generator: torch.Generator) -> None:
         """Append a trainable block of ``count`` classes, none if it is 0; the existing ones do not change.
 
@@ -76,7 +75,6 @@ class LinearHead(Trained, nn.Module):
         self.grow(max(int(current[-1]) + 1 - self.classes, 0), generator)
         self.train_only({self.block_of(index) for index in current.tolist()})
 
-    @torch.no_grad()
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one, and a block that is left empty goes."""
         if index >= self.classes:

@@ -31,7 +31,6 @@ class LinearMap(protocol.Editable, nn.Module):
         self.matrix = torch.lerp(self.matrix, now.matrix.to(self.matrix), protocol.SECOND_SHARE)
         self.offset = torch.lerp(self.offset, now.offset.to(self.offset), protocol.SECOND_SHARE)
 
-    @torch.no_grad()
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
         """Map features (N, d) of a network to another's, with the ridge of the least error on classes (N,) left out."""
         check_finite(target)

@@ -39,7 +39,6 @@ class NearestMean(PerClass):
         self.register_buffer("shrinkage", torch.zeros(()))
         self.register_buffer("freedom", torch.ones(()))  # pictures less classes
 
-    @torch.no_grad()
     def follow(self, gaussians: SharedGaussians) -> None:
         """Take over the means and the covariance."""
         covariance, n, d = precise(gaussians.covariance()), gaussians.freedom, gaussians.width

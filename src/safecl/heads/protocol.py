@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from safecl.errors import NotCorrectable, SafeclError
@@ -41,7 +40,6 @@ class PerClass(Editable, nn.Module):
     rows: ClassVar[tuple[str, ...]]  # the names of these tensors
     dim: ClassVar[int] = 0  # of the classes in them
 
-    @torch.no_grad()
     def drop_class(self, index: int) -> None:
         for name in self.rows:
             put(self, name, without(getattr(self, name), index, self.dim))

@@ -62,7 +62,6 @@ class RidgeHead(PerClass):
         self.statistics = Statistics(size, device, kept)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
-        self.watch: Callable[[Tensor], None] | None = None  # called with the features of every session
         self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
         self.register_buffer("weight", torch.zeros(size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
@@ -104,7 +103,6 @@ class RidgeHead(PerClass):
             z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
-    @torch.no_grad()
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add a session's features (N, d) and class indices (N,) to the evidence for β, and to statistics if kept."""
         if self.before_add is not None:
@@ -112,21 +110,18 @@ class RidgeHead(PerClass):
         if self.statistics.kept:
             self.accumulate(self.statistics, features, targets)
             check_finite(self.statistics.gram.diagonal())
-        if self.watch is not None:
-            self.watch(features)
         errors = self.evidence(features, targets)
         if errors is not None:
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
 
-    @torch.no_grad()
     def evidence(self, features: Tensor, targets: Tensor) -> Tensor | None:
         """What a session's features (N, d) and class indices (N,) say of every β: (B,); None of too few pictures."""
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if not len(order) // 5:
             return None
-        return self._held_out_errors(features[order], _numbered(targets[order])).to(self.errors)
+        numbers = torch.unique(targets[order], return_inverse=True)[1]  # no gaps: an absent class adds nothing
+        return self._held_out_errors(features[order], numbers).to(self.errors)
 
-    @torch.no_grad()
     def correct_evidence(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], latest: bool) -> None:
         """A session had features and class indices ``before``, and has those ``after``; ``latest``: the last one."""
         was, now = self.evidence(*before), self.evidence(*after)
@@ -136,12 +131,10 @@ class RidgeHead(PerClass):
         elif latest and now is not None:
             self.errors = now
 
-    @torch.no_grad()
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
 
-    @torch.no_grad()
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Move features (n, d) from the class sums ``old`` to ``new``; weights, G and evidence are computed after."""
         for start in range(0, 0 if features is None else len(features), CHUNK):
@@ -149,7 +142,6 @@ class RidgeHead(PerClass):
             rows = slice(start, start + CHUNK)
             self.statistics.relabel(self.project(features[rows]), old[rows], new[rows])
 
-    @torch.no_grad()
     def merge(self, now: "RidgeHead", before: "RidgeHead", index: Tensor) -> None:
         """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
         self.errors = self.errors + now.errors - before.errors if self.settings.evidence == "all" else now.errors
@@ -160,12 +152,11 @@ class RidgeHead(PerClass):
         best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
         return self._grid(self.statistics.unit)[best]
 
-    @torch.no_grad()
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
         order = self._shuffled(len(features), MAX_LEFT_OUT_PICTURES, "leave-one-out").to(features.device)
-        kernel = self._kernel(features[order])
-        errors = leave_one_out_errors(kernel, F.one_hot(_numbered(targets[order])), self._own_grid(kernel))
+        kernel, numbers = self._kernel(features[order]), torch.unique(targets[order], return_inverse=True)[1]
+        errors = leave_one_out_errors(kernel, F.one_hot(numbers), self._own_grid(kernel))
         return errors[int(errors.mean(dim=1).argmin())]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -230,10 +221,4 @@ def random_projection(width: int, size: int, seed: int, device: torch.device) ->
         for row in found:  # one at a time, because numpy draws float64
             row.copy_(torch.from_numpy(random.standard_normal(size)))
         found = _projections[key] = found.to(device)
-    return found
-
-
-def _numbered(targets: Tensor) -> Tensor:
-    """Class indices (n,) as 0, 1, … without gaps: a class without pictures adds nothing to an error."""
-    found: Tensor = torch.unique(targets, return_inverse=True)[1]
     return found

@@ -77,7 +77,6 @@ class Statistics(Editable, nn.Module):
         self.sums.index_add_(1, targets, projected.T)
         self.count = self.count + len(targets)
 
-    @torch.no_grad()
     def follow(self, source: "Statistics", movement: Movement) -> None:
         """Become ``source`` as it would be had its pictures moved: G to (I + UᵀV)ᵀ G (I + UᵀV)."""
         u, v = movement

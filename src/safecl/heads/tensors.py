@@ -69,7 +69,6 @@ def symmetric(matrix: Tensor) -> bool:
     return square and matrix.is_floating_point() and torch.equal(matrix, matrix.mT)
 
 
-@torch.no_grad()
 def pack(matrix: Tensor) -> Tensor:
     """Symmetric (…, M, M) → (…, ⌈M/2⌉, M or M + 1)."""
     size = matrix.shape[-1]
@@ -81,7 +80,6 @@ def pack(matrix: Tensor) -> Tensor:
     return packed
 
 
-@torch.no_grad()
 def unpack(packed: Tensor, size: int) -> Tensor:
     """What was packed: (…, M, M)."""
     half = size // 2
@@ -93,7 +91,6 @@ def unpack(packed: Tensor, size: int) -> Tensor:
     return matrix
 
 
-@torch.no_grad()
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (N, d) as int8 (N, d), and the scales (N, 1) that they are multiplied by."""
     scales = rows.float().abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127

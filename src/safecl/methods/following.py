@@ -1,6 +1,5 @@
 """What SAFE keeps of old sessions so that the statistics of its fast learner follow it."""
 
-import torch
 from torch import nn
 
 from safecl.heads.gaussians import SharedGaussians
@@ -23,13 +22,11 @@ class Following(nn.Module):
         super().__init__()
         self.seed, self.kept, self.map = seed, SharedGaussians(width), LinearMap(width)
 
-    @torch.no_grad()
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
         """Compute the statistics of the fast learner's head, and solve it."""
         fast.statistics.follow(slow.statistics, self.movement(fast))
         fast.solve()
 
-    @torch.no_grad()
     def movement(self, fast: RidgeHead) -> Movement:
         """How the slow learner's projected features move to become those in the statistics of the fast one's head."""
         points = self.kept.sample(POINTS_PER_DIMENSION * self.kept.width, generator(self.seed, "memory"))
