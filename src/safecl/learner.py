@@ -23,7 +23,7 @@ class Learner(protocol.Editable, nn.Module):
 
     def __init__(self, backbone: Backbone, pet: PetSettings, seed: int = 0) -> None:
         super().__init__()
-        self.backbone, self._settings, self._seed = backbone, pet, seed
+        self.backbone, self.settings, self._seed = backbone, pet, seed
         # Kept out of the module tree: the view's frozen weights are the backbone's, not this learner's.
         view, self.pet = attach(backbone.vit, pet, seed)
         self._view, self._merged = [view], [view]
@@ -32,7 +32,7 @@ class Learner(protocol.Editable, nn.Module):
 
     def __repr__(self) -> str:
         numbers = sum(parameter.numel() for parameter in self.pet.parameters())
-        return f"<Learner: {self._settings.kind} of {numbers} numbers on {self.backbone.name}>"
+        return f"<Learner: {self.settings.kind} of {numbers} numbers on {self.backbone.name}>"
 
     def features(self, images: Tensor, **inserted: Unpack[Inserted]) -> Tensor:
         """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
@@ -65,14 +65,9 @@ class Learner(protocol.Editable, nn.Module):
 
     def copy(self) -> "Learner":
         """A learner of its own, trainable, that starts as this one."""
-        twin = Learner(self.backbone, self._settings, self._seed)
+        twin = Learner(self.backbone, self.settings, self._seed)
         twin.load_state_dict(self.state_dict())
         return twin
-
-    @property
-    def pet_kind(self) -> str:
-        """Of its settings."""
-        return self._settings.kind
 
     def fuse(self) -> None:
         """For export: from now on features come from a merged copy that is part of this module, and stays as it is."""

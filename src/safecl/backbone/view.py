@@ -1,6 +1,7 @@
 """Views of one ViT, module trees of their own over the same tensors, and the one function that computes them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypedDict
 
 import torch
@@ -35,31 +36,25 @@ def tokens(
     As in ``vit.forward_features``, but the last block computes no other token; see ``Inserted``. Pictures in bfloat16
     on a network with float32 weights (full fine-tuning) are computed by autocast.
     """
-    if pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype:
-        # Without its cache of rounded weights, which a CUDA graph could not record.
-        with torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False):
-            return _tokens(vit, pictures, count, prompts, prefixes or {})
-    return _tokens(vit, pictures, count, prompts, prefixes or {})
-
-
-def _tokens(
-    vit: VisionTransformer, pictures: Tensor, count: int, prompts: Tensor | None, prefixes: Mapping[int, Prefix]
-) -> Tensor:
-    x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
-    if prompts is not None:
-        x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(x.shape[0], -1, -1), x[:, 1:]], dim=1)
-    last = len(vit.blocks) - 1
-    for i in prefixes:
-        if not 0 <= i <= last:
-            raise ValueError(f"a prefix for block {i} of a network with the blocks 0 to {last}")
-    if not 1 <= count <= x.shape[1]:
-        raise ValueError(f"{count} tokens of {x.shape[1]}")
-    first = vit.num_prefix_tokens + (0 if prompts is None else prompts.shape[-2])
-    x = begin_pass(vit.norm_pre(x), first, vit.patch_embed.grid_size)
-    for i, block in enumerate(vit.blocks):
-        x = block_tokens(block, x, count if i == last else None, prefixes.get(i))
-    y: Tensor = vit.norm(x)
-    return y
+    rounded = pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype
+    # Without its cache of rounded weights, which a CUDA graph could not record.
+    autocast = torch.autocast(pictures.device.type, pictures.dtype, cache_enabled=False) if rounded else nullcontext()
+    with autocast:
+        x: Tensor = vit.patch_drop(vit._pos_embed(patches(vit.patch_embed, pictures)))
+        if prompts is not None:
+            x = torch.cat([x[:, :1], prompts.to(x.dtype).expand(x.shape[0], -1, -1), x[:, 1:]], dim=1)
+        last = len(vit.blocks) - 1
+        for i in prefixes or ():
+            if not 0 <= i <= last:
+                raise ValueError(f"a prefix for block {i} of a network with the blocks 0 to {last}")
+        if not 1 <= count <= x.shape[1]:
+            raise ValueError(f"{count} tokens of {x.shape[1]}")
+        first = vit.num_prefix_tokens + (0 if prompts is None else prompts.shape[-2])
+        x = begin_pass(vit.norm_pre(x), first, vit.patch_embed.grid_size)
+        for i, block in enumerate(vit.blocks):
+            x = block_tokens(block, x, count if i == last else None, prefixes.get(i) if prefixes else None)
+        y: Tensor = vit.norm(x)
+        return y
 
 
 def block_tokens(block: Any, x: Tensor, count: int | None = None, prefix: Prefix | None = None) -> Tensor:

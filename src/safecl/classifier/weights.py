@@ -84,7 +84,7 @@ def _chosen(method: Method, learner: str | None) -> Network:
 
 def _merges(network: Network) -> bool:
     """Whether the tuning can be a part of the weights."""
-    return not isinstance(network, Learner) or network.pet_kind in ("ssf", "lora", "full", "none")
+    return not isinstance(network, Learner) or network.settings.kind in ("ssf", "lora", "full", "none")
 
 
 def _timm_state(network: Network) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ def _timm_state(network: Network) -> dict[str, Tensor]:
     if not isinstance(network, Learner):
         return {name: value.clone() for name, value in network.vit.state_dict().items()}
     if not _merges(network):
-        kind = network.pet_kind
+        kind = network.settings.kind
         raise SafeclError(f"{kind} stands beside the weights and cannot be merged into them; ssf, lora and full can. "
                           "The formats onnx and safetensors take every PET.")  # fmt: skip
     network.fuse()

@@ -65,8 +65,9 @@ class DualPrompt(PromptMethod):
 
     def prefixes(self, experts: Tensor, count: int) -> dict[int, Prefix]:
         """Keys and values by block, for ``experts`` (E, 2, L, d) of all pictures or (N, E, 2, L, d) of each."""
-        if self.settings.mixed_reshape:
-            experts = _mixed(experts.expand(count, *experts.shape[-4:]))
+        if self.settings.mixed_reshape:  # as the released code has it: [E, 2, N] read as if it were [E, N, 2]
+            e, *rest = experts.shape[-4:]
+            experts = experts.expand(count, e, *rest).permute(1, 2, 0, 3, 4).reshape(e, count, *rest).transpose(0, 1)
         found = {block: self.prompts.general[i] for i, block in enumerate(self.g_blocks)}
         for i, block in enumerate(self.e_blocks):
             own = experts[..., i, :, :, :]
@@ -74,9 +75,3 @@ class DualPrompt(PromptMethod):
                 own = torch.cat([found[block].expand(*own.shape[:-3], -1, -1, -1), own], dim=-2)
             found[block] = own
         return {block: (both[..., 0, :, :], both[..., 1, :, :]) for block, both in found.items()}
-
-
-def _mixed(experts: Tensor) -> Tensor:
-    """(N, E, 2, L, d) as the released code has it: [E, 2, N] read as if it were [E, N, 2]."""
-    n, e, *rest = experts.shape
-    return experts.permute(1, 2, 0, 3, 4).reshape(e, n, *rest).transpose(0, 1)
