@@ -53,8 +53,6 @@ class Adapter(nn.Module):
 class AdaptedMlp(nn.Module):
     """x ↦ MLP(LN2(x)) + adapter(x): the adapter reads the residual stream before LN2."""
 
-    adapter: Any
-
     def __init__(self, norm: nn.Module, mlp: nn.Module, layer_scale: nn.Module, adapter: Adapter) -> None:
         super().__init__()
         self.norm, self.mlp, self.layer_scale, self.adapter = norm, mlp, layer_scale, adapter
@@ -63,15 +61,9 @@ class AdaptedMlp(nn.Module):
         y: Tensor = self.layer_scale(self.mlp(self.norm(x))) + self.adapter(x)
         return y
 
-    def merged(self) -> nn.Module:
-        self.adapter = self.adapter.merged(next(self.mlp.parameters()).dtype)
-        return self
-
 
 class AdaptedAttention(Attention):
     """x ↦ ls1(attention(x)) + adapter(x) of x = LN1(tokens); the options are those of ``Attention``."""
-
-    adapter: Any
 
     def __init__(self, attention: Attention, layer_scale: nn.Module, adapter: Adapter) -> None:
         super().__init__(attention)
@@ -81,10 +73,6 @@ class AdaptedAttention(Attention):
         y: Tensor = self.layer_scale(super().forward(x, *masks, **options))
         y = y + self.adapter(x[:, : options.get("queries")])
         return y
-
-    def merged(self) -> nn.Module:
-        self.adapter = self.adapter.merged(self.qkv.weight.dtype)
-        return self
 
 
 def attach_adapter(pet: AdapterSettings, block: Any, generator: torch.Generator) -> Adapter:

@@ -60,15 +60,15 @@ def trainable(vit: VisionTransformer) -> VisionTransformer:
 def merge(view: VisionTransformer) -> VisionTransformer:
     """A copy of ``view`` for inference: SSF and LoRA are merged into its weights, other PETs stay beside them."""
     merged = shared_tree(view)
-    merge_inside(merged)
+    merge_inside(merged, next(view.parameters()).dtype)
     return merged
 
 
-def merge_inside(module: nn.Module) -> None:
-    """Put the result of ``merged`` in the place of every module that has it."""
+def merge_inside(module: nn.Module, dtype: torch.dtype) -> None:
+    """Put the result of ``merged``, given the precision of the network, in the place of every module that has it."""
     for name, child in list(module.named_children()):
         merged = getattr(child, "merged", None)
         if merged is None:
-            merge_inside(child)
+            merge_inside(child, dtype)
         else:
-            setattr(module, name, merged())
+            setattr(module, name, merged(dtype))

@@ -41,7 +41,7 @@ class LoraLinear(nn.Module):
         y: Tensor = self.layer(x) + self.lora(x)
         return y
 
-    def merged(self) -> nn.Module:
+    def merged(self, dtype: torch.dtype) -> nn.Module:
         """The layer with the change in its weight."""
         change = self.lora(torch.eye(self.layer.in_features).to(self.lora.down)).T
         weight = self.layer.weight + change.to(self.layer.weight.dtype)

@@ -51,7 +51,7 @@ class ScaledLayer(nn.Module):
             y = self.ssf(layer(x))
         return y
 
-    def merged(self) -> nn.Module:
+    def merged(self, dtype: torch.dtype) -> nn.Module:
         """The layer (linear or normalisation) with the scale and shift in its own weight and bias."""
         if isinstance(self.layer, nn.Identity):  # the patch embedding has no norm
             return self.ssf
@@ -75,8 +75,8 @@ class ScaledMlp(nn.Module):
         y: Tensor = _ScaledMlp.apply(x, *tensors[0], *tensors[1])  # type: ignore[no-untyped-call]
         return y
 
-    def merged(self) -> nn.Module:
-        return nn.Sequential(self.fc1.merged(), Gelu(), self.fc2.merged())
+    def merged(self, dtype: torch.dtype) -> nn.Module:
+        return nn.Sequential(self.fc1.merged(dtype), Gelu(), self.fc2.merged(dtype))
 
 
 class _ScaledLinear(torch.autograd.Function):
