@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from safecl.lines import naming
 from safecl.settings import flatten
 
 if TYPE_CHECKING:  # both bring torch; names of folders are needed without it
@@ -17,7 +18,6 @@ FILE = "fingerprint.json"  # in a run's folder
 FREE = {"preset", "device", "stream.cache", "train.save_seconds", "train.graphs"}  # no result depends on them
 PLACES = {"stream.path", "stream.root"}  # the pictures themselves are compared, wherever they are
 PARTS = {"train": "training", "validation": "validation", "test": "test"}  # of a session, and what their pictures are
-MAX_NAMED = 5  # differences or classes in a sentence
 
 
 def identity(settings: Mapping[str, Any], backbone: "Backbone", stream: "Stream") -> Identity:
@@ -54,8 +54,7 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     ours, theirs = now["settings"], before.get("settings", {})
     keys = [key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key)]
     if keys:
-        named = ", ".join(f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys[:MAX_NAMED])
-        return f"other settings: {named}" + (f" and {len(keys) - MAX_NAMED} more" if len(keys) > MAX_NAMED else "")
+        return "other settings: " + naming(f"{key}={theirs.get(key)} (now {ours.get(key)})" for key in keys)
     old, new = before.get("backbone", {}), now["backbone"]
     for key, what in (("name", "another backbone than"), ("size", "another size of"), ("weights", "other weights of")):
         if old.get(key) != new[key]:
@@ -75,7 +74,7 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
         return "other data: " + " and ".join(f"{_classes(some)} {what}" for some, what in changes if some)
     for number, (old, new) in enumerate(zip(before, now, strict=False), 1):
         if old["classes"] != new["classes"]:
-            first, then = _names(old["classes"]), _names(new["classes"])
+            first, then = (naming(map(str, one["classes"])) for one in (old, new))
             return f"other data: session {number} had the classes {first} and now has {then}"
         for part, name in PARTS.items():
             was, here = old[part]["pictures"], new[part]["pictures"]
@@ -92,8 +91,4 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
 
 
 def _classes(labels: list[Any]) -> str:
-    return f"the class {labels[0]} is" if len(labels) == 1 else f"the classes {_names(labels)} are"
-
-
-def _names(labels: list[Any]) -> str:
-    return ", ".join(map(str, labels[:MAX_NAMED])) + (", …" if len(labels) > MAX_NAMED else "")
+    return f"the class {labels[0]} is" if len(labels) == 1 else f"the classes {naming(map(str, labels))} are"
