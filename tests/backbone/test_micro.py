@@ -59,7 +59,7 @@ def test_it_can_be_built_for_another_picture_size() -> None:
 
 @pytest.mark.parametrize(("shorter", "size"), [(32, 64), (64, 64), (95, 64), (96, 128), (128, 128), (2000, 128)])
 def test_the_size_for_photographs_is_chosen_from_half_way_up(shorter: int, size: int) -> None:
-    assert micro.default_size(shorter) == size
+    assert micro.sized(BackboneSettings(), shorter)[0].image_size == size
 
 
 def test_a_size_that_is_given_or_another_backbone_is_left_alone() -> None:

@@ -21,16 +21,14 @@ SIZE, PHOTOGRAPH_SIZE = 64, 128  # side of the input: its own, and for photograp
 MEAN = STD = (0.5, 0.5, 0.5)  # pixels in [0, 1] are taken to [-1, 1]
 
 
-def default_size(shorter: int) -> int:
-    """The side of the input for pictures of which half have at least this shorter side."""
-    return PHOTOGRAPH_SIZE if shorter >= (SIZE + PHOTOGRAPH_SIZE) // 2 else SIZE
-
-
 def sized(settings: BackboneSettings, shorter: int, option: str = "") -> tuple[BackboneSettings, str | None]:
-    """The settings with the side of the input, and a sentence on it with ``option`` before a setting, if not given."""
+    """The settings with the side of the input, and a sentence on it with ``option`` before a setting, if not given.
+
+    ``shorter``: half of the pictures have at least this shorter side.
+    """
     if settings.name != EMBEDDED or settings.weights is not None or settings.image_size is not None:
         return settings, None
-    size = default_size(shorter)
+    size = PHOTOGRAPH_SIZE if shorter >= (SIZE + PHOTOGRAPH_SIZE) // 2 else SIZE
     other = f"{option}backbone.image_size={SIZE} takes a quarter of the time"
     if size == SIZE:
         other = f"try {option}backbone.image_size={PHOTOGRAPH_SIZE} for more detail"

@@ -41,8 +41,9 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
             "twice; roll that back in one of them, and merge then."
         )
     for a, b, entries, twice in ((one, other, more, corrected[1]), (other, one, mine, corrected[0])):
-        before = None if twice else _before(b, shared, [entry["id"] for entry in entries], backbone)
-        if before is not None:
+        tensors = b.state.before([entry["id"] for entry in entries]) if shared else {}
+        if tensors is not None and not twice:
+            before = Model({**b.header, "classes": []}, State(tensors)).method(backbone)  # but for its Gram matrices
             learned = [entry["id"] for entry in entries if entry["what"] in BRINGING]
             return _merged(a, b, before, shared, learned, backbone)
     raise SafeclError(
@@ -88,12 +89,6 @@ def _shared(one: Model, other: Model) -> set[str]:
         )
     check_labels([*one.classes, *other.classes], [], "the two models")
     return shared
-
-
-def _before(model: Model, shared: set[str], sessions: Sequence[str], backbone: Backbone) -> Method | None:
-    """The method of ``model`` as it was when the two parted, but for its Gram matrices; None where that is unknown."""
-    tensors = model.state.before(sessions) if shared else {}
-    return None if tensors is None else Model({**model.header, "classes": []}, State(tensors)).method(backbone)
 
 
 def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequence[str], backbone: Backbone) -> Model:

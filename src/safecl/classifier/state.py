@@ -57,8 +57,7 @@ class Added:
 
     def only(self, rows: Tensor) -> "Added":
         """The pictures at ``rows``."""
-        scale = None if self.scale is None else self.scale[rows]
-        return Added(self.head, self.features[rows], self.targets[rows], scale)
+        return self.of({name: values[rows] for name, values in self.table.items()})
 
     @property
     def table(self) -> Table:

@@ -134,11 +134,7 @@ class ClassGaussians(ClassMoments):
         return self._shared().to(self.means)
 
     def sample(
-        self,
-        count: int,
-        generator: torch.Generator,
-        scale: Sequence[float] | Tensor | None = None,
-        ridge: float = 1e-4,
+        self, count: int, generator: torch.Generator, scale: Sequence[float] | Tensor | None = None, ridge: float = 1e-4
     ) -> tuple[Tensor, Tensor]:
         """Features (n, d) from N(κ_c μ_c, Σ_c + ridge · I), and their classes (n,), class after class.
 

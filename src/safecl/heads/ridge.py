@@ -43,12 +43,7 @@ class RidgeHead(PerClass):
     projection: Tensor
 
     def __init__(
-        self,
-        width: int,
-        settings: RidgeSettings,
-        seed: int = 0,
-        device: torch.device | None = None,
-        kept: bool = True,
+        self, width: int, settings: RidgeSettings, seed: int = 0, device: torch.device | None = None, kept: bool = True
     ) -> None:
         super().__init__()
         device = device or torch.device("cpu")
