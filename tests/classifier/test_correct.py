@@ -574,6 +574,23 @@ def test_added_pictures_are_rolled_back_merged_forgotten_split_and_joined_as_lea
     assert counts(models[0][0]._fitted.header) == {"a": 16, "d": 1, "g": 1}
 
 
+def test_a_correction_that_added_and_removed_pictures_is_itself_corrected(
+    new_model: New, lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
+    (images, labels), (more, _) = lesson("abcd"), lesson("a", seed=8)
+    models = [new_model("ranpac", memory="features", keep=1) for _ in range(2)]
+    for model, rows in zip(models, (range(20), range(5, 20)), strict=True):
+        model.learn(images[rows], [labels[i] for i in rows])
+        for number, classes in enumerate(("ef", "g")):
+            model.learn(*lesson(classes, seed=number))
+    models[0].correct(np.concatenate([more, images[:1]]), [*"aaaaa", None])
+    models[0].correct(more[-1:], "b")
+    assert "its 8 pictures have left the sums over all classes" in models[0].forget("a")
+    models[1].correct(more[-1:], "b")
+    check_same(*models, rows=False, evidence=False)
+
+
 def test_a_class_that_begins_with_one_picture_is_an_answer_and_says_that_it_is_not_judged(
     new_model: New, lesson: Lesson
 ) -> None:

@@ -59,9 +59,9 @@ def test_the_gaussians_are_those_of_the_features_right_after_their_session(
     tools.teach(method, stream, first=2, fit=fit)
     for c in range(2):
         own = features[6 * c : 6 * c + 6]
-        assert np.allclose(method.gaussians.mean(c), own.mean(axis=0), atol=1e-5)
+        assert np.allclose(method.gaussians.means[c], own.mean(axis=0), atol=1e-5)
         expected = np.cov(own.T) + 1e-4 * np.eye(24)
-        assert np.allclose(method.gaussians.covariance(c), expected, atol=1e-4)
+        assert np.allclose(method.gaussians.covariances([c], 1e-4)[0], expected, atol=1e-4)
 
 
 def test_samples_are_drawn_around_shrunken_means_of_old_classes(method: Any, make_stream: Any, tools: Any) -> None:

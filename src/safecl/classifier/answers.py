@@ -12,12 +12,7 @@ import torch
 from torch import Tensor
 
 from safecl.backbone.load import load_backbone
-from safecl.classifier.calibrate import (
-    expected_error,
-    probabilities,
-    reliability,
-    unknown_score,
-)
+from safecl.classifier.calibrate import expected_error, probabilities, reliability, unknown_score
 from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from safecl.lines import counted
+from safecl.lines import counted, naming
 
 Z = 1.96  # standard deviations of the normal distribution that hold 95 %
 PRIOR = 4.0  # wrong answers that the ratio of all classes counts as, in that of a class
@@ -57,8 +57,5 @@ def sentences(calibration: Mapping[str, Any], counts: Mapping[Any, int]) -> list
         str(name) for name, row in zip(names, calibration["classes"], strict=True) if counts[name] == 1 and not row[0]
     ]
     if single:
-        told.append(
-            f"Left out of the accuracy, with one picture only: {', '.join(single[:MAX_NAMED])}"
-            f"{', …' if len(single) > MAX_NAMED else ''}."
-        )
+        told.append(f"Left out of the accuracy, with one picture only: {naming(single)}.")
     return told or ["More pictures of the classes that it knows would help little."]

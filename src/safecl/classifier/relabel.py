@@ -165,10 +165,13 @@ class Change:
             records[session] = []
             here, places = self.touched.get(session, (None, None))
             for i, one in enumerate(added):
+                if one.taken:
+                    records[session].append(one)
+                    continue
                 targets = one.targets.cpu().clone()
                 if places is not None:
                     targets[places] = self.new[here]
-                table, changed = (one.table, {}) if one.taken else edited(one.table, "targets", self.index[targets])
+                table, changed = edited(one.table, "targets", self.index[targets])
                 rows |= {f"records/{session}/{i}/{key}": value for key, value in changed.items()}
                 records[session].append(one.of(table))
                 if places is not None:
