@@ -104,10 +104,10 @@ MODEL = {
 }
 TARGET = {
     "name": "table-x", "title": "A target", "source": "a table", "caption": "What it shows.", "streams": ["glyphs"],
-    "figure": "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4=", "alt": "A drawing",
-    "table": NUMBERS, "claims": [("It holds", True)], "sentences": [], "left_out": ["no data"],
+    "alt": "A drawing", "table": NUMBERS, "claims": [("It holds", True)], "sentences": [], "left_out": ["no data"],
     "files": ["table-x.csv"],
 }  # fmt: skip
+FIGURE = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="
 
 
 _DRAWN = thumbnail(Image.new("RGB", (300, 100), (90, 120, 200)), 240)
@@ -119,7 +119,7 @@ LOOK = Card([(_DRAWN, "a.jpg"), (_DRAWN, "What speaks for it")], "x" * 60, ["fol
     ("template", "values"),
     [
         ("model.html", MODEL),
-        ("reproduction.html", {"about": "small", "targets": [TARGET]}),
+        ("reproduction.html", {"about": "small", "targets": [TARGET], "figures": {"table-x": FIGURE}}),
         ("pictures.html", {"subject": "What it looked at", "about": "Some words.", "cards": [LOOK, LOOK]}),
     ],
 )

@@ -1,6 +1,7 @@
 """``safecl reproduce``: the paper's tables and figures, ours beside the paper's numbers."""
 
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,8 @@ from safecl.report.table import make_table, print_table
 
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
-    from safecl.experiments.reproduce.reproduce import Made, Reproduction
+    from safecl.experiments.reproduce.page import Made
+    from safecl.experiments.reproduce.reproduce import Reproduction
 
 
 def reproduce(
@@ -84,7 +86,7 @@ def reproduce(
     show: Show = "quiet" if quiet else "auto"
     work.run(without, on=on, jobs=jobs, gpus=gpus, show=show, command=command)
     for made in work.make(missing, lambda text: None if quiet else print_sentence(console, text)):
-        print_made(made, console)
+        print_made(made, work.place, console)
     if trial:
         started = f"{len(work.cells) - len(without) - len(work.failed)} of {counted(len(work.cells), 'run')}"
         print_sentence(console, f"\n{started} took one step of one session; the numbers mean nothing.")
@@ -94,8 +96,6 @@ def reproduce(
 
 def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: float, console: Console) -> None:
     """How many runs, how long and how much disk, before anything starts."""
-    from safecl.experiments.reproduce.reproduce import free_disk
-
     waiting = [cell for cell in work.waiting() if cell.name not in without]
     done = len(work.cells) - len(work.waiting())
     there = f", {done} done already" if done else ""
@@ -104,7 +104,8 @@ def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: fl
     if not waiting or work.trial:
         print_sentence(console, f"{start}.")
         return
-    found, free = work.estimate(waiting, jobs, gpus), free_disk(work.folder)
+    there_is = next(place for place in (work.folder, *work.folder.parents) if place.exists())
+    found, free = work.estimate(waiting, jobs, gpus), shutil.disk_usage(there_is).free
     basis = "by the runs that are done" if found.measured else "by a timed forward pass"
     enough = "" if found.bytes < free else ", which is less: free some, or choose another --folder"
     print_sentence(
@@ -114,20 +115,14 @@ def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: fl
     )
 
 
-def print_made(made: "Made", console: Console) -> None:
+def print_made(made: "Made", place: Path, console: Console) -> None:
     """A target's table with the paper's numbers, its claims, and what was not run."""
-    from safecl.experiments.reproduce.tables import target_table
-
-    target = made.job.target
-    streams = dict.fromkeys(stream.title for stream in made.job.streams.values())
-    on = f", on {', '.join(streams)}" if streams else ""
-    print_sentence(console, f"\n{target.name}: {target.title}{on}", "bold")
+    on = f", on {', '.join(made.streams)}" if made.streams else ""
+    print_sentence(console, f"\n{made.name}: {made.title}{on}", "bold")
     if made.lines:
-        print_table(console, target_table(made.columns, made.lines))
-    for sentence in (*map(str, made.claims), *made.sentences):
-        print_sentence(console, said.upper_first(sentence))
-    for sentence in made.left_out:
-        print_sentence(console, f"Not run: {sentence}", "dim")
-    for file in made.files:
-        if file.suffix in (".svg", ".md"):
-            print_sentence(console, str(file), "dim")
+        print_table(console, made.table)
+    for sentence in (*(text for text, _ in made.claims), *made.sentences):
+        print_sentence(console, sentence)
+    files = [str(place / file) for file in made.files if file.endswith((".svg", ".md"))]
+    for sentence in (*(f"Not run: {reason}" for reason in made.left_out), *files):
+        print_sentence(console, sentence, "dim")

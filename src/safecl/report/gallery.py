@@ -29,7 +29,7 @@ def thumbnail(image: Image.Image, side: int) -> str:
     small, file = image.copy(), io.BytesIO()
     small.thumbnail((side, side))
     small.save(file, "JPEG", quality=85, comment="")  # else that of the file
-    return _address("image/jpeg", file.getvalue())
+    return data_address("image/jpeg", file.getvalue())
 
 
 def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
         for example in run.examples:
             if example.why != "chance":
                 continue
-            picture = _data_address(run, example)
+            picture = _picture(run, example)
             # Without a picture there is nothing to recognise a twin by: the file's own name keeps it apart.
             key = (picture, example.label, example.session, "" if picture else f"{run.folder}/{example.file}")
             card = result.setdefault(key, {"picture": picture, "label": example.label, "session": example.session})
@@ -56,7 +56,7 @@ def bad_classes(run: Run) -> list[dict[str, Any]]:
     for example in (one for one in run.examples if one.why == "worst"):
         label, answer = example.label, example.predictions.get(run.facts.main, "")
         about = {"label": label, "right": right[label], "tested": tested[label], "mistakes": []}
-        found.setdefault(label, about)["mistakes"].append((_data_address(run, example), answer))
+        found.setdefault(label, about)["mistakes"].append((_picture(run, example), answer))
     return list(found.values())
 
 
@@ -64,12 +64,12 @@ def confused_pairs(run: Run) -> list[dict[str, Any]]:
     """The pairs that the run's examples show: how often, the mistakes, and a picture of the other class."""
     tested = Counter(one.label for one in run.predictions)
     times = {(label, other): count for label, other, count in pairs(run)}
-    like = {one.label: _data_address(run, one) for one in reversed(run.examples) if one.why == "like"}
+    like = {one.label: _picture(run, one) for one in reversed(run.examples) if one.why == "like"}
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for example in (one for one in run.examples if one.why == "pair"):
         key = label, other = example.label, example.predictions.get(run.facts.main, "")
         about = {"label": label, "other": other, "times": times.get(key, 0), "tested": tested[label], "mistakes": []}
-        found.setdefault(key, {**about, "like": like.get(other, "")})["mistakes"].append(_data_address(run, example))
+        found.setdefault(key, {**about, "like": like.get(other, "")})["mistakes"].append(_picture(run, example))
     return list(found.values())
 
 
@@ -86,15 +86,15 @@ def _answers(example: Example, series: Sequence[Series]) -> list[dict[str, Any]]
     return list(found.values())
 
 
-def _data_address(run: Run, example: Example) -> str:
+def _picture(run: Run, example: Example) -> str:
     path = (run.folder / example.file).resolve()
     kind = TYPES.get(path.suffix.lower())
     # A folder from elsewhere must not make the page carry files from outside it.
     if kind is None or not path.is_relative_to(run.folder.resolve()):
         raise SafeclError(f"{run.folder / 'examples.json'} is damaged: {example.file!r} is no picture in that folder.")
     data = read_bytes(path)
-    return _address(kind, data) if data else ""
+    return data_address(kind, data) if data else ""
 
 
-def _address(kind: str, data: bytes) -> str:
+def data_address(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

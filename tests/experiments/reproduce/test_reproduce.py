@@ -13,9 +13,10 @@ from PIL import Image
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
+from safecl.experiments.reproduce.page import Made
 from safecl.experiments.reproduce.plan import make_jobs
-from safecl.experiments.reproduce.reproduce import Made, Reproduction
-from safecl.experiments.reproduce.targets import names, read_scale
+from safecl.experiments.reproduce.reproduce import Reproduction
+from safecl.experiments.reproduce.targets import names, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
@@ -63,10 +64,10 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
 
 
 def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
-    assert [one.job.target.name for one in made] == names()
+    assert [one.name for one in made] == names()
     for one in made:
-        name, kinds = one.job.target.name, {file.suffix for file in one.files}
-        assert all(file.stat().st_size for file in one.files)
+        name, kinds = one.name, {Path(file).suffix for file in one.files}
+        assert all((folder / "small-safe" / file).stat().st_size for file in one.files)
         if name.startswith("table-"):
             assert kinds == {".csv", ".tex", ".md"}
         else:
@@ -89,7 +90,7 @@ def the_page_shows_all_of_them_and_every_picture_has_an_alt_text(folder: Path, m
 
 
 def gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made: list[Made]) -> None:
-    found = {one.job.target.name: one for one in made}
+    found = {one.name: one for one in made}
     gamma = [cell.mean for cell in found["table-gamma"].lines[0].cells]
     assert gamma[2] == found["table-ablation"].lines[3].cells[0].mean
     assert gamma[0] == found["table-aggregation"].lines[1].cells[0].mean
@@ -108,9 +109,9 @@ def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest
     assert one.waiting() == []
     monkeypatch.setattr("safecl.experiments.sweep.sweep.Local", None)  # no worker can be started
     monkeypatch.setattr("safecl.experiments.reproduce.probe.restore", None)  # nor a run be opened again
-    before = {each.job.target.name: each for each in made}
+    before = {each.name: each for each in made}
     for each in run(work(folder, ["table-ablation", "table-gamma", "fig-weights"])):
-        assert each.lines == before[each.job.target.name].lines
+        assert each.lines == before[each.name].lines
 
 
 def test_what_was_not_run_is_said_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +206,9 @@ def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
     assert one.failed == {}
     for each in made:
         assert all(cell.mean is not None for line in each.lines for cell in line.cells)
-        if each.job.target.kind == "table":
-            text = (one.place / f"{each.job.target.name}.csv").read_text()
-            assert all(row.label in text for row in each.job.target.rows)
+        if read_target(each.name).kind == "table":
+            text = (one.place / f"{each.name}.csv").read_text()
+            assert all(row.label in text for row in read_target(each.name).rows)
     assert "only one step of one session was run" in (one.place / "index.html").read_text()
 
 

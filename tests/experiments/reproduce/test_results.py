@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.plan import Job, make_job
-from safecl.experiments.reproduce.results import Line, Shown, fill, judge
+from safecl.experiments.reproduce.results import Line, Shown, cells_csv, fill, judge, target_table
 from safecl.experiments.reproduce.targets import read_scale, read_target
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
@@ -101,9 +100,9 @@ def test_a_single_column_has_no_mean(finished: Any) -> None:
 
 def test_the_papers_numbers_have_the_decimals_that_it_prints() -> None:
     lines = [Line("a", [Shown((1.0,), 74.5), Shown((1.0,), 62.21)]), Line("b", [Shown((1.0,), 73.0), Shown()])]
-    assert [row[2].text for row in tables.target_table(["x", "y"], lines).rows] == ["74.50", "73.00"]
+    assert [row[2].text for row in target_table(["x", "y"], lines).rows] == ["74.50", "73.00"]
     firsts = [Line(line.label, line.cells[:1]) for line in lines]
-    assert [row[2].text for row in tables.target_table(["x"], firsts).rows] == ["74.5", "73.0"]
+    assert [row[2].text for row in target_table(["x"], firsts).rows] == ["74.5", "73.0"]
 
 
 def test_with_all_columns_the_papers_own_mean_is_shown(finished: Any) -> None:
@@ -125,13 +124,13 @@ LINES = [
 
 
 def test_a_csv_line_is_a_cell() -> None:
-    rows = list(csv.DictReader(io.StringIO(tables.cells_csv(["Final", "Learnable"], LINES))))
+    rows = list(csv.DictReader(io.StringIO(cells_csv(["Final", "Learnable"], LINES))))
     assert len(rows) == 4 and rows[0]["ours"] == "51" and rows[0]["difference"] == "-11.21" and rows[0]["seeds"] == "2"
     assert rows[2]["ours"] == "" and rows[2]["paper"] == "8.16" and rows[1]["ours"] == "1.23457e+06"
 
 
 def test_markdown_and_latex_show_ours_the_papers_and_the_difference() -> None:
-    table = tables.target_table(["Final", "Learnable"], LINES)
+    table = target_table(["Final", "Learnable"], LINES)
     text = as_markdown(table)
     assert "| Final ours | Final paper | Final diff. | Learnable ours |" in text
     assert r"| Base \| line | 51.0 ± 1.4 | 62.21 | −11.2 | 1,234,567 |" in text

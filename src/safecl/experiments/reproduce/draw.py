@@ -3,19 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
+import yaml
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image, ImageOps
 
-from safecl.experiments.reproduce.overview import overview
 from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.probe import Probe
-from safecl.experiments.reproduce.results import Line, series
-from safecl.experiments.reproduce.tables import texts
+from safecl.experiments.reproduce.results import Line, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
@@ -27,6 +28,7 @@ from safecl.streams.stream import Stream
 OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
 TILE = 64  # pixels of a picture in a contact sheet
 ACROSS, DOWN = 8, 4  # pictures in a contact sheet
+PANE = 4.2  # of the overview
 SMOOTHED = 5  # classes in the moving average of the weights
 
 
@@ -45,7 +47,7 @@ def draw(
     """The figure of a target; None where its runs are not there. ``streams``: a cell with the stream of each column."""
     target = job.target
     if target.kind == "overview":
-        return Drawing(overview(), target.caption)
+        return Drawing(_overview(), target.caption)
     if target.kind == "datasets":
         return _datasets(job, streams)
     entries = [entry for entry in job.entries if any(cell.name in runs for cell in entry.runs)]
@@ -235,3 +237,35 @@ def _contact_sheet(stream: Stream) -> Image.Image:
         tile = ImageOps.fit(picture, (TILE - 2, TILE - 2))
         sheet.paste(tile, (place % ACROSS * TILE + 1, place // ACROSS * TILE + 1))
     return sheet
+
+
+def _overview() -> Figure:
+    """The method: what is trained in session 1 and in later ones, by which loss, and how both learners answer.
+
+    Dashed boxes are frozen.
+    """
+    panels = yaml.safe_load((Path(__file__).parent / "overview.yaml").read_text(encoding="utf-8"))
+    colours = {"ink": INK, **{name: colour.light for name, colour in COLOURS.items()}}
+    with canvas((13.2, 5.6)) as (figure, (axes,)):
+        axes.set(xlim=(0, len(panels) * PANE), ylim=(0, 5.4), aspect="equal")
+        axes.axis("off")
+        for number, panel in enumerate(panels):
+            left = number * PANE
+            axes.text(left + PANE / 2, 5.15, panel["title"], ha="center", va="center", fontsize=14, weight="bold")
+            if number:
+                axes.plot([left, left], [0.1, 5.3], color=GRID, linewidth=1.2)
+            for x, y, wide, high, text, name, look in panel["boxes"]:
+                dashes = (0, (4, 2)) if "frozen" in look else "-"
+                box = FancyBboxPatch((left + x, y), wide, high, boxstyle="round,pad=0,rounding_size=0.1")
+                box.set(linewidth=1.8, edgecolor=colours[name], facecolor=colours[name] + "14", linestyle=dashes)
+                axes.add_patch(box)
+                size = 9 if "small" in look else 11
+                axes.text(left + x + wide / 2, y + high / 2, text, ha="center", va="center", fontsize=size)
+            for x, y, to_x, to_y, name, heads in panel["arrows"]:
+                ends = (left + x, y), (left + to_x, to_y)
+                arrow = FancyArrowPatch(*ends, arrowstyle=heads, mutation_scale=11, shrinkA=0, shrinkB=0)
+                arrow.set(color=colours[name], linewidth=1.2)
+                axes.add_patch(arrow)
+            for x, y, text, name, size in panel["texts"]:
+                axes.text(left + x, y, text, ha="center", va="center", color=colours[name], fontsize=size)
+    return figure

@@ -1,7 +1,7 @@
 """Evaluate a finished run again: its features, its aggregation weights, its answers with another γ."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from safecl.experiments.sweep.plan import Cell
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.streams.pictures.images import Pictures
-from safecl.streams.stream import Stream
+from safecl.streams.stream import Stream, positions
 
 TSNE_CLASSES = 5  # of the first session, and of the later ones
 MAX_TSNE_PICTURES = 40  # per class
@@ -92,10 +92,13 @@ def _weights(method: Method, stream: Stream) -> dict[str, Any]:
 
 
 def _features(method: Method, stream: Stream, network: str) -> dict[str, Any]:
-    first, later = _seen_and_unseen(stream)
-    rows, labels = [], []
+    (_, known), *others = stream.sessions
+    turns = chain.from_iterable(zip_longest(*(classes for _, classes in others)))  # of each later session in turn
+    first, later = known[:TSNE_CLASSES], [one for one in dict.fromkeys(turns) if one not in (None, *known)]
+    rows, labels, later = [], [], later[:TSNE_CLASSES]
     for pictures in _parts(stream):
-        places = _some(pictures, [*first, *later])
+        where = positions(pictures.labels)
+        places = [i for label in (*first, *later) for i in where.get(label, [])[:MAX_TSNE_PICTURES]]
         for images in _batches(method, stream, pictures, places):
             found = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
             rows += found.float().cpu().tolist()
@@ -133,16 +136,3 @@ def restore(folder: Path, cell: Cell) -> tuple[Method, Stream]:
     tensors, facts = load_state(states[-1])
     method.restore(tensors, facts["classes"])
     return method.eval(), stream
-
-
-def _seen_and_unseen(stream: Stream) -> tuple[list[Any], list[Any]]:
-    """Classes of the first session, and others of each later one in turn."""
-    known = stream.sessions[0][1]
-    turns = chain.from_iterable(zip_longest(*(classes for _, classes in stream.sessions[1:])))
-    return list(known)[:TSNE_CLASSES], [one for one in dict.fromkeys(turns) if one not in (None, *known)][:TSNE_CLASSES]
-
-
-def _some(pictures: Pictures, classes: Sequence[Any]) -> list[int]:
-    """Positions of at most ``MAX_TSNE_PICTURES`` pictures of each class."""
-    places = ((i for i, one in enumerate(pictures.labels) if one == label) for label in classes)
-    return [i for found in places for i in islice(found, MAX_TSNE_PICTURES)]

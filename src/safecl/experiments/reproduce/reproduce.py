@@ -1,6 +1,5 @@
 """Run what targets need and make their tables and figures; what is done already is only read."""
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,13 +15,12 @@ from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.identity import Identities, find_done
 from safecl.experiments.launch import launch
-from safecl.experiments.reproduce import tables
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
-from safecl.experiments.reproduce.page import record, write_index
+from safecl.experiments.reproduce.page import Made, write_index
 from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
 from safecl.experiments.reproduce.probe import Probe
-from safecl.experiments.reproduce.results import Line, Outcome, fill, judge
+from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
 from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, named
@@ -30,7 +28,7 @@ from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
 from safecl.report import words
-from safecl.report.export import save
+from safecl.report.page import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import as_latex, as_markdown
 from safecl.report.templates import make_folder, write
@@ -43,19 +41,6 @@ TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
 SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
 TRIAL = 4, 2  # classes of its session, and pictures per class: one batch
 STREAM = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
-
-
-@dataclass(frozen=True)
-class Made:
-    """What became of a target."""
-
-    job: Job
-    columns: list[str]
-    lines: list[Line]
-    claims: list[Outcome]
-    sentences: tuple[str, ...]
-    left_out: list[str]
-    files: list[Path]
 
 
 @dataclass
@@ -152,29 +137,28 @@ class Reproduction:
         runs = {cell.name: run for cell, run in self._finished(job.cells)}
         lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
-        table, claims = tables.target_table(columns, lines), [] if self.trial else judge(target, lines)
+        table, claims = target_table(columns, lines), [] if self.trial else judge(target, lines)
         drawing, reason = self._draw(job, lines, runs, probe)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
             caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
-            texts = {"csv": tables.cells_csv(columns, lines), "tex": as_latex(table, caption)}
-            texts["md"] = as_markdown(table)
+            texts = {"csv": cells_csv(columns, lines), "tex": as_latex(table, caption), "md": as_markdown(table)}
             files = [write(stem.with_suffix(f".{kind}"), text, kind) for kind, text in texts.items()]
         files += save(drawing.figure, stem) if drawing else []
-        record(
-            target,
-            self.place,
-            table,
+        made = Made(
+            **target.model_dump(include={"name", "title", "source", "caption"}),
             streams=list(dict.fromkeys(stream.title for stream in job.streams.values())),
+            table=table,
+            lines=lines,
             claims=[(words.upper_first(str(one)), one.holds) for one in claims],
             sentences=[*map(words.upper_first, sentences)],
-            figure=target.name if drawing else "",
             alt=alt,
             left_out=left_out,
             files=[file.name for file in files],
         )
-        return Made(job, columns, lines, claims, sentences, left_out, files)
+        made.keep(self.place)
+        return made
 
     def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
         """The figure of a target that is one; without it, the reason."""
@@ -205,11 +189,6 @@ def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
     change = {"epochs": 1, "later_epochs": None, "later_horizon": None, "milestones": (), "batch_size": batch}
     short = settings.model_copy(update={"train": settings.train.model_copy(update=change)})
     return short, open_stream(settings.stream, seed=settings.seed).excerpt(*TRIAL)
-
-
-def free_disk(folder: Path) -> int:
-    """Bytes that are free where ``folder`` is or will be."""
-    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
 
 
 def missing(cells: Iterable[Cell], weights: bool = True) -> dict[str, set[str]]:

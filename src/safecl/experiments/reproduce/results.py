@@ -1,4 +1,4 @@
-"""The numbers of a target from its finished runs: ours beside the paper's, and whether its claims hold."""
+"""The numbers of a target from its finished runs: ours beside the paper's, whether its claims hold, and its table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from typing import Any
 
 from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.targets import Claim, Measure, Target
-from safecl.experiments.sweep.plan import Cell
-from safecl.lines import counted
+from safecl.experiments.sweep import plan
+from safecl.lines import NBSP, counted
+from safecl.report import words
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
+from safecl.report.table import Cell, Column, Table, as_csv, make_table
 
 # The final accuracy of a finished run that is evaluated again with other settings of its answer.
-Ask = Callable[[Cell, Mapping[str, Any]], float | None]
+Ask = Callable[[plan.Cell, Mapping[str, Any]], float | None]
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _whole_mean(values: Sequence[float | None]) -> float | None:
 
 
 def _shown(entry: Entry, runs: Mapping[str, Run], ask: Ask) -> Shown:
-    def value(cell: Cell) -> float | None:
+    def value(cell: plan.Cell) -> float | None:
         if cell.name not in runs:
             return None
         one = series(runs[cell.name], entry.row.output)
@@ -126,9 +128,8 @@ def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
     cells = {line.label: cell for line in lines for cell in line.cells if cell.measure == "final"}
     found = []
     for claim in target.claims:
-        margins = {
-            rival: _margin(cells[claim.row], cells[rival]) for rival in claim.over if {claim.row, rival} <= cells.keys()
-        }
+        rivals = [rival for rival in claim.over if {claim.row, rival} <= cells.keys()]
+        margins = {rival: _margin(cells[claim.row], cells[rival]) for rival in rivals}
         known = {rival: margin.mean for rival, margin in margins.items() if margin.mean is not None}
         rival = min(known, key=lambda name: known[name], default="")
         found.append(Outcome(claim, rival, margins.get(rival)))
@@ -140,3 +141,38 @@ def _margin(one: Shown, other: Shown) -> Shown:
     pairs = zip(one.ours, other.ours, strict=False)
     paper = None if one.paper is None or other.paper is None else one.paper - other.paper
     return Shown(tuple(None if a is None or b is None else a - b for a, b in pairs), paper)
+
+
+def target_table(columns: Sequence[str], lines: Sequence[Line]) -> Table:
+    """Each column of the paper has three where the paper has numbers: ours, the paper's and the difference."""
+    papers = [cell.paper for line in lines for cell in line.cells if cell.paper is not None]
+    decimals = 1 if all(abs(value - round(value, 1)) < 1e-9 for value in papers) else 2
+    heads, rows = [Column("", words=True)], [[Cell(line.label)] for line in lines]
+    for place, group in enumerate(columns):
+        cells = [line.cells[place] for line in lines]
+        compared = any(cell.paper is not None for cell in cells)
+        heads += [Column("ours", group)]
+        heads += [Column("paper", group, style="dim"), Column("diff.", group, style="dim")] if compared else []
+        for row, cell in zip(rows, cells, strict=True):
+            row += map(Cell, texts(cell, decimals)[: 3 if compared else 1])
+    return Table("", heads, rows)
+
+
+def texts(cell: Shown, decimals: int = 2) -> tuple[str, str, str]:
+    """Ours with its spread, the paper's with its ``decimals``, and the difference, as a person reads them."""
+    if cell.measure == "learnable":
+        return words.count(cell.mean), words.NONE, words.NONE
+    spread = "" if cell.deviation is None else f"{NBSP}±{NBSP}{cell.deviation:.1f}"
+    ours = words.NONE if cell.mean is None else f"{cell.mean:.1f}{spread}"
+    paper = words.NONE if cell.paper is None else f"{cell.paper:.{decimals}f}"
+    return ours, paper, words.NONE if cell.difference is None else f"{cell.difference:+.1f}".replace("-", "−")
+
+
+def cells_csv(columns: Sequence[str], lines: Sequence[Line]) -> str:
+    """One line per cell: mean and standard deviation over seeds, how many there are, the paper's, the difference."""
+    rows: list[list[Cell | str]] = []
+    for line in lines:
+        for column, cell in zip(columns, line.cells, strict=True):
+            numbers = (cell.mean, cell.deviation, len(cell.found), cell.paper, cell.difference)
+            rows.append([line.label, column, cell.measure, *(Cell(words.NONE, value=value) for value in numbers)])
+    return as_csv(make_table("", ["row", "column", "measure", "ours", "std", "seeds", "paper", "difference"], rows))
