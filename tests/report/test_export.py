@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report.export import all_tables, distinct, saved, slug, write_files
+from safecl.report.page import all_tables, distinct, saved, slug, write_files
 from safecl.report.panels import curves
 from safecl.report.runs import read_run
 from safecl.report.table import Cell, Column, Table, as_csv, as_latex

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from safecl.report import figures
 from safecl.report.drawing import canvas
-from safecl.report.export import all_figures
+from safecl.report.page import all_figures
 from safecl.report.panels import Panel
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series

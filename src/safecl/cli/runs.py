@@ -64,7 +64,7 @@ def show_run(folder: Path, console: Console) -> None:
         "preset": facts.preset,
         "stream": f"{facts.stream.name}, {words.protocol(facts.stream.protocol)}, {words.plural(run.total, 'session')}",
         "tested on": words.plural(run.tested, "picture") if run.last else "",
-        "backbone": facts.backbone.name,
+        "backbone": facts.backbone,
         "PET": facts.pet or "none",
         "seed": str(facts.seed),
         "learnable": f"{words.count(run.parameters.learnable)} numbers",
@@ -91,10 +91,8 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
     for sentence in sentences.caveats(runs):
         print_sentence(console, sentence)
     names = run_names(runs)
-    settings = [
-        {key: typed(value) or words.NONE for key, value in flatten(yaml.safe_load(run.config) or {}).items()}
-        for run in runs
-    ]
+    configs = [flatten(yaml.safe_load(run.config) or {}) for run in runs]
+    settings = [{key: typed(value) or words.NONE for key, value in config.items()} for config in configs]
     every = dict.fromkeys(key for each in settings for key in each)
     differ = [key for key in every if len({each.get(key) for each in settings}) > 1]
     if not differ:

@@ -278,9 +278,8 @@ def _cell(axes: Axes, column: int, row: int, strength: float, text: str, outline
 
 def _cell_axes(axes: Axes, first: int, last: int, columns: str, rows: str) -> None:
     """For cells in as many rows as columns, the first row on top."""
-    axes.set(
-        xlim=(first - 0.5, last + 0.5), ylim=(last + 0.5, first - 0.5), aspect="equal", xlabel=columns, ylabel=rows
-    )
+    axes.set(xlim=(first - 0.5, last + 0.5), ylim=(last + 0.5, first - 0.5), aspect="equal")
+    axes.set(xlabel=columns, ylabel=rows)
     axes.grid(False)
     axes.spines["bottom"].set_visible(False)
 

@@ -1,38 +1,37 @@
-"""The page of one or several runs, from their folders."""
+"""The page of one or several runs, from their folders; and what it shows as files: SVG and PNG, CSV and LaTeX."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
+
+from matplotlib.figure import Figure
 
 from safecl.errors import SafeclError
+from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
 from safecl.report.answers import no_map
 from safecl.report.colours import variable
+from safecl.report.drawing import saved
 from safecl.report.runs import Run, read_run
 from safecl.report.series import stream_key
-from safecl.report.table import Table
+from safecl.report.table import Table, as_csv, as_latex
 from safecl.report.templates import make_folder, render, write
+
+T = TypeVar("T")
 
 
 def write_page(
     folders: Sequence[Path], target: Path, title: str, first: Sequence[Table] = (), *, force: bool | None = None
 ) -> Path:
     """Draw the runs in ``folders`` into the one HTML file ``target``. ``first``: tables before the other numbers."""
-    html = _page(read_runs(folders), title, first)
-    make_folder(Path(target).parent)
-    return write(Path(target), html, force=force)
-
-
-def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in ``folders``, of which there must be one at least."""
-    if not folders:
-        raise SafeclError("There is no run to show; give at least one run folder.")
-    return [read_run(Path(folder)) for folder in folders]
-
-
-def _page(runs: Sequence[Run], title: str, first: Sequence[Table]) -> str:
+    runs = read_runs(folders)
     choice = panels.choose(runs)
     mains, detailed = choice.mains, choice.detailed
-    return render(
+    html = render(
         "run.html",
         title=title,
         choice=choice,
@@ -61,3 +60,74 @@ def _page(runs: Sequence[Run], title: str, first: Sequence[Table]) -> str:
         environments=tables.environments([(one.run, one.name) for one in mains]),
         files=detailed,
     )
+    make_folder(target.parent)
+    return write(target, html, force=force)
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs in ``folders``, of which there must be one at least."""
+    if not folders:
+        raise SafeclError("There is no run to show; give at least one run folder.")
+    return [read_run(Path(folder)) for folder in folders]
+
+
+def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
+    """Write every figure and table of the runs into the folder ``target``; gives the files."""
+    runs = read_runs(folders)
+    make_folder(target)
+    written: list[Path] = []
+    for name, figure in distinct(all_figures(runs)):
+        written += save(figure, target / name)
+    for name, table in distinct(all_tables(runs)):
+        texts = {"csv": as_csv(table), "tex": as_latex(table)}
+        written += [write(target / f"{name}.{kind}", text, kind) for kind, text in texts.items()]
+    return written
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """The figure as SVG and PNG, on white."""
+    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
+    for file in files:
+        write_output(file, saved(figure, file.suffix[1:]), file.suffix[1:])
+    return files
+
+
+def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
+    """The figures of a page by file name, with titles and legends of their own."""
+    choice = panels.choose(runs)
+    drawn = panels.all_panels(choice)
+    if drawn.pop("bars"):
+        curves = panels.curves([one for one in choice.series if one.pooled])["narrow"]
+        yield "accuracy", replace(curves, size=(5.6, 3.2)).figure()
+        yield "sessions", panels.session_bars(choice.barred)
+    maps = [maps for _, maps, _ in panels.feature_maps(choice.detailed)]
+    for panel in chain.from_iterable([*drawn.values(), *maps]):
+        yield slug(panel.file), panel.figure()
+
+
+def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:
+    """The tables of a page by file name."""
+    choice = panels.choose(runs)
+    for table in tables.accuracy_tables(choice.listed):
+        yield slug(table.title), table
+    begun = [one for one in choice.mains if one.run.metrics]
+    if begun:
+        yield "costs", tables.kept(begun)
+    yield "versions", tables.environments([(one.run, one.name) for one in choice.mains])
+    for run, title in choice.detailed:
+        for kind, make in tables.OF_A_RUN.items():
+            if made := make(run, title):
+                yield f"{kind}-{slug(title)}", made
+
+
+def slug(text: str) -> str:
+    """A file name: lower case, with hyphens."""
+    return re.sub(r"[^\w]+", "-", text.lower()).strip("-")[:80] or "run"
+
+
+def distinct(named: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """With a number behind a name that was there before."""
+    taken: Counter[str] = Counter()
+    for name, thing in named:
+        taken[name] += 1
+        yield name if taken[name] == 1 else f"{name}-{taken[name]}", thing

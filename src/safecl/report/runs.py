@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from safecl.errors import SafeclError
@@ -43,10 +43,6 @@ class StreamFacts(Part):
     sessions: list[SessionFacts] = []
 
 
-class BackboneFacts(Part):
-    name: str = ""
-
-
 class ParameterFacts(Part):
     learnable: int | None = None
     stored: int | None = None
@@ -61,7 +57,7 @@ class Facts(Part):
     outputs: list[str]
     stream: StreamFacts
     version: str = ""
-    backbone: BackboneFacts = BackboneFacts()
+    backbone: str = Field("", validation_alias=AliasPath("backbone", "name"))
     preset: str = ""
     pet: str | None = None
     seed: int | None = None

@@ -177,7 +177,7 @@ def fold(runs: Sequence[Run]) -> list[list[Run]]:
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         facts = run.facts
-        about = (facts.method, facts.title, facts.preset, facts.pet or "", facts.backbone.name, *facts.outputs)
+        about = (facts.method, facts.title, facts.preset, facts.pet or "", facts.backbone, *facts.outputs)
         stream = (facts.stream.name, facts.stream.protocol, str(run.total))
         groups.setdefault((*about, *stream, SEED.sub("", run.config)), []).append(run)
     result = []
@@ -212,7 +212,7 @@ def _differences(runs: Sequence[Run]) -> list[str]:
     told = {
         "preset": [one.preset or "none" for one in facts],
         "stream": [one.stream.name for one in facts],
-        "backbone": [one.backbone.name for one in facts],
+        "backbone": [one.backbone for one in facts],
         "PET": [one.pet or "none" for one in facts],
         "seed": [str(one.seed) for one in facts],
     }

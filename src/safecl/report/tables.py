@@ -208,13 +208,10 @@ def losses(run: Run, name: str) -> Table | None:
     rows = []
     for part in run.loss_parts():
         ends = [part[0].loss, part[-1].loss, *(part[-1].terms.get(term) for term in terms)]
-        rows.append([Cell(f"{part[0].session} {part[0].phase}"), Cell(str(part[-1].step)), *numbers(_loss, *ends)])
+        cells = numbers(lambda value: words.NONE if value is None else f"{value:.4g}", *ends)
+        rows.append([Cell(f"{part[0].session} {part[0].phase}"), Cell(str(part[-1].step)), *cells])
     heads = ["Session, phase", "Steps", "First", "Last", *(f"Last {term}" for term in terms)]
     return make_table(f"{name}: loss", heads, rows) if rows else None
-
-
-def _loss(value: float | None) -> str:
-    return words.NONE if value is None else f"{value:.4g}"
 
 
 # The tables of a single run, by the beginnings of their files' names.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from safecl.experiments.sweep.progress import Board, standing, time_left
+from safecl.experiments.sweep.sweep import Board, standing, time_left
 
 
 def lines(running: int = 2, took: tuple[float, ...] = (60.0, 40.0)) -> str:

@@ -27,8 +27,7 @@ from safecl.experiments.sweep import cluster as sweep_ray
 from safecl.experiments.sweep import sweep
 from safecl.experiments.sweep.cluster import share_out
 from safecl.experiments.sweep.plan import Cell, Plan, make_plan
-from safecl.experiments.sweep.progress import Board
-from safecl.experiments.sweep.sweep import RETRIES, Loop, run_cells, run_sweep
+from safecl.experiments.sweep.sweep import RETRIES, Board, Loop, run_cells, run_sweep
 from safecl.experiments.sweep.table import Results, collect, results_csv
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run

@@ -13,7 +13,7 @@ from safecl.engine.folder import read_json
 from safecl.experiments import launch as launching
 from safecl.experiments.config import load
 from safecl.experiments.sweep import worker
-from safecl.experiments.sweep.progress import read_place
+from safecl.experiments.sweep.sweep import read_place
 from safecl.experiments.sweep.worker import LOCK, LOG, STATUS, Job, Status, work
 
 WORDS = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=1", "device=cpu"]

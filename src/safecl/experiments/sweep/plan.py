@@ -186,10 +186,8 @@ def supported(settings: RunSettings) -> bool:
 
 def _fits(row: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     """Whether a run has the values of a row of ``exclude``."""
-    return all(
-        key in found and str(found[key]) in map(str, value if isinstance(value, list) else [value])
-        for key, value in row.items()
-    )
+    lists = {key: value if isinstance(value, list) else [value] for key, value in row.items()}
+    return all(key in found and str(found[key]) in map(str, values) for key, values in lists.items())
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:

@@ -1,12 +1,20 @@
-"""A sweep over many runs: what is done is skipped, what was killed resumes, and a table stands at the end."""
+"""A sweep over many runs: what is done is skipped, what was killed resumes, and a table stands at the end.
+
+Meanwhile a person sees a line for all of it and one per run at work, or plain lines in a log.
+"""
 
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict, Unpack
 
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from safecl.engine.folder import read_json
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
@@ -14,10 +22,9 @@ from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
-from safecl.experiments.sweep.progress import Board, read_place, standing
 from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv
-from safecl.experiments.sweep.worker import LOG, Job, Outcome
-from safecl.lines import counted
+from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
+from safecl.lines import counted, shown, text_for
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.table import Table, as_latex
@@ -27,6 +34,7 @@ On: TypeAlias = Literal["local", "ray"]
 Executor: TypeAlias = Local | OnRay  # where runs are computed
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
+Running: TypeAlias = Mapping[str, tuple[str, float, float]]  # by title: its place, its share, its seconds so far
 
 
 class How(TypedDict, total=False):
@@ -89,7 +97,7 @@ class Loop:
     """Keeps the executor busy until every run is done or has failed."""
 
     def __init__(
-        self, cells: Sequence[Cell], folder: Path, executor: Executor, board: Board, total: int, command: str = ""
+        self, cells: Sequence[Cell], folder: Path, executor: Executor, board: "Board", total: int, command: str = ""
     ) -> None:
         self.folder, self.executor, self.board, self.total, self.command = folder, executor, board, total, command
         self.queue, self.done = deque(cells), total - len(cells)
@@ -150,9 +158,58 @@ class Loop:
         raise Stopped
 
     def _standing(self) -> str:
-        now = time.monotonic()
-        running = {
-            cell.title: (*read_place(self.folder / name), now - began) for name, (cell, began) in self.running.items()
-        }
-        jobs = self.executor.jobs
+        now, jobs, running = time.monotonic(), self.executor.jobs, dict[str, tuple[str, float, float]]()
+        for name, (cell, began) in self.running.items():
+            running[cell.title] = *read_place(self.folder / name), now - began
         return standing(self.total, self.done, len(self.failed), running, len(self.queue), self.took, jobs)
+
+
+def read_place(folder: Path) -> tuple[str, float]:
+    """How far the run in a folder is: in words, and as a share of the whole, to which all sessions count alike."""
+    status, facts = read_json(folder / STATUS) or {}, read_json(folder / "facts.json") or {}
+    session, sessions = status.get("session", 0), len(facts.get("stream", {}).get("sessions", []))
+    if not session or not sessions:
+        return "starting", 0.0
+    done, total = status["done"], status["total"]
+    share = (session - 1 + done / max(total, 1)) / sessions
+    return f"session {session} of {sessions}, {status['phase']} {done}/{total}", share
+
+
+def time_left(running: Running, waiting: int, took: Sequence[float], jobs: int) -> float | None:
+    """Seconds until the end: from those of the runs that are finished, or from how far those at work are."""
+    lengths = [*took, *(seconds / share for _, share, seconds in running.values() if share > 0.05)]
+    if not lengths:
+        return None
+    mean = sum(lengths) / len(lengths)
+    ahead = [max(mean - seconds, 0.0) for *_, seconds in running.values()] + [mean] * waiting
+    return max(sum(ahead) / max(min(jobs, len(ahead)), 1), max(ahead, default=0.0))
+
+
+def standing(
+    total: int, done: int, failed: int, running: Running, waiting: int, took: Sequence[float], jobs: int
+) -> str:
+    """A line for the whole sweep, and one per run at work."""
+    wrong, left = f", {failed} failed" if failed else "", clock(time_left(running, waiting, took, jobs))
+    whole = f"{done} of {total} runs done{wrong}, {len(running)} at work, left {left}"
+    return "\n".join([whole, *(f"{title}: {at}, {clock(seconds)}" for title, (at, _, seconds) in running.items())])
+
+
+class Board:
+    """Shows a sweep inside ``with board.live``: drawn in place on a terminal, now and then in a log, or not at all."""
+
+    def __init__(self, show: Show = "auto", every: float = 30.0, console: Console | None = None) -> None:
+        self.console = console or Console(quiet=show == "quiet")
+        self.drawn = self.console.is_terminal and show != "plain"
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.every, self.shown = every, time.monotonic()
+
+    def say(self, text: str) -> None:
+        self.console.print(text_for(self.console, text), highlight=False, soft_wrap=True)
+
+    def show(self, lines: str) -> None:
+        """They are cut at the width of a terminal, and those below its end are omitted."""
+        if self.drawn:
+            self.live.update(Text(shown(lines, keep="\n"), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif time.monotonic() - self.shown >= self.every:
+            self.shown = time.monotonic()
+            self.say(lines)
