@@ -15,7 +15,7 @@ from PIL import Image
 from safecl.atomic import replacing, write_bytes
 from safecl.errors import SafeclError
 from safecl.outputs import KINDS, check_output, locked, write_output
-from safecl.report.export import save
+from safecl.report.page import save
 from safecl.report.table import as_csv, as_latex, as_markdown, make_table
 from safecl.report.templates import render
 

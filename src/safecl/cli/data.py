@@ -16,10 +16,7 @@ app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
 Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, parquet:FILE, hf:NAME.")]
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Settings of the stream alone, e.g. stream.step=2."),
-]
+Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings such as stream.step=2.")]
 Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared; SAFECL_DATA, or ./data, if not given.")]
 
 

@@ -94,20 +94,14 @@ def print_methods(backbone: str | None, console: Console) -> None:
     sizes = measured(backbone) if backbone is not None else {}
     words = ("kind", "protocols", "kept between sessions")
     heads = ("method", *words[:2], *(("learnable", "bytes kept") if sizes else ()), words[2])
-    rows = [
-        [name, kind.kind, ", ".join(kind.protocols), *sizes.get(name, []), kind.keeps]
-        for name, kind in method_settings().items()
-    ]
+    every = method_settings().items()
+    rows = [[name, kind.kind, ", ".join(kind.protocols), *sizes.get(name, []), kind.keeps] for name, kind in every]
     caption = "safecl methods --backbone NAME counts learnable numbers and bytes on a backbone."
     if sizes:
-        caption = (
-            f"With the values of each preset on {backbone}; learnable: without heads; both after {SESSIONS} sessions "
-            f"of {CLASSES} classes."
-        )
+        caption = f"On {backbone}, after {SESSIONS} sessions of {CLASSES} classes; learnable: without heads."
     print_table(console, make_table("Methods", heads, rows, words), drop=["protocols", "kind"], caption=caption)
     console.print()
-    papers = method_settings().items()
-    print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in papers])
+    print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in every])
 
 
 def measured(backbone: str) -> dict[str, list[str]]:

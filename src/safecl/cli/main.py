@@ -116,7 +116,7 @@ def report(
     say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name, force)))
     if files is not None:
         from safecl.lines import counted
-        from safecl.report.export import write_files
+        from safecl.report.page import write_files
 
         say(f"{counted(len(write_files(folders, files)), 'file')} in {files}")
 
@@ -252,10 +252,7 @@ def _check_words(words: list[str]) -> None:
     """Refuse bytes that this locale cannot read as text: they would break later, in a file or in a message."""
     for word in words:
         if not word.isprintable() and any("\ud800" <= character <= "\udfff" for character in word):
-            raise SafeclError(
-                f"The word {word!a} is not text in this locale; set a UTF-8 locale such as LC_ALL=C.UTF-8, or "
-                "rename the folder."
-            )
+            raise SafeclError(f"The word {word!a} is not text in this locale; set a UTF-8 one such as LC_ALL=C.UTF-8.")
 
 
 def _note(message: Any, *_: Any, **__: Any) -> None:

@@ -73,9 +73,8 @@ def _layers(source: str, words: Sequence[str], values: Mapping[str, Any] | None)
     base, below, above = canonical(read_source(source)), flat(parse_words(words)), nested(values or {})
     for group, tag in TAGS.items():
         names = {group, f"{group}.{tag}"}
-        if (
-            names & flat(above).keys()
-        ):  # the kind is chosen by a value, and what the words say inside it is of that kind
+        # Where a value chooses the kind, what the words say inside it is of that kind.
+        if names & flat(above).keys():
             below = {key: value for key, value in below.items() if key not in names}
     top = overlay(canonical(nested(below)), canonical(above))
     return base, top, overlay(apply_variants(base, top), top)

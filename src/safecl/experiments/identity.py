@@ -51,10 +51,8 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
             done.add(cell.name)
     if others:
         lines = "".join(f"\n  {named(titles)}: {found}" for found, titles in others.items())
-        raise SafeclError(
-            f"{folder} holds runs that are not those of today, and nothing was started:{lines}\n"
-            "  Choose another folder with --folder, or delete theirs to run them again."
-        )
+        way = "  Choose another folder with --folder, or delete theirs to run them again."
+        raise SafeclError(f"{folder} holds runs that are not those of today, and nothing was started:{lines}\n{way}")
     return done
 
 
@@ -73,7 +71,5 @@ def check_rows(cells: Iterable[Cell], folder: Path) -> None:
         title, first, whole = firsts.setdefault(cell.configuration, (cell.title, found, total))
         differs = difference(first, found) or (None if total == whole else "other data: pictures have changed")
         if differs is not None:
-            raise SafeclError(
-                f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; delete the folder of the wrong "
-                "one, and run the sweep again where all machines have the same pictures and weights."
-            )
+            way = "delete the folder of the wrong one, and repeat the sweep where all machines have the same"
+            raise SafeclError(f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; {way}.")

@@ -16,17 +16,7 @@ from safecl.streams.datasets.plans import SPLITS
 from safecl.streams.drawn.glyphs import glyph_transform, glyphs
 from safecl.streams.pictures.cache import cache_folder, cached
 from safecl.streams.pictures.images import ArrayPictures, Transform
-from safecl.streams.settings import (
-    DatasetSettings,
-    FolderSettings,
-    GlyphsSettings,
-    HuggingFaceSettings,
-    StreamSettings,
-    TableSettings,
-    data_root,
-    parse_stream,
-    short_form,
-)
+from safecl.streams.settings import DatasetSettings, FilesSettings, StreamSettings, data_root, parse_stream, short_form
 from safecl.streams.sources.arrays import hugging_face
 from safecl.streams.sources.folder import read_folder
 from safecl.streams.sources.table import read_manifest
@@ -55,11 +45,11 @@ def open_stream(
         raise TypeError(f"options go with a short form, not with settings: {', '.join(options)}")
     if size is not None and size < 1:
         raise SafeclError(f"The side of the inputs must be 1 or more, not {size}.")
-    if isinstance(stream, GlyphsSettings):
+    if stream.kind == "glyphs":
         drawn = stream.model_dump(exclude={"kind", "protocol"})
         return glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
     stream = seeded(stream, seed)
-    dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
+    dataset = DATASETS[stream.name] if stream.kind == "dataset" else None
     protocol, first, step = stream.protocol, stream.first, stream.step
     if dataset is not None:
         protocol = protocol or dataset.protocol
@@ -89,14 +79,13 @@ def seeded(stream: S, seed: int) -> S:
 
 def transform_of(stream: StreamSettings | None, size: int | None = None) -> Transform:
     """How the pictures of a stream become inputs of side ``size``; None: of a stream that no settings name."""
-    if isinstance(stream, GlyphsSettings):
+    if stream is not None and stream.kind == "glyphs":
         return glyph_transform(size)
-    if stream is None:
-        return Transform() if size is None else Transform(size)
-    dataset = DATASETS[stream.name] if isinstance(stream, DatasetSettings) else None
-    usual: dict[str, Any] = {} if dataset is None else {"margin": dataset.margin}
-    given = stream.model_dump(include={"margin", "scale", "ratio", "flip"}, exclude_none=True)
-    return Transform(**usual | given | ({} if size is None else {"size": size}))
+    values: dict[str, Any] = {} if size is None else {"size": size}
+    if stream is not None:
+        values |= {"margin": DATASETS[stream.name].margin} if stream.kind == "dataset" else {}
+        values |= stream.model_dump(include={"margin", "scale", "ratio", "flip"}, exclude_none=True)
+    return Transform(**values)
 
 
 def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
@@ -105,15 +94,15 @@ def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
     A test split that follows the seed of a run is that of seed 0, unless the settings are ``seeded``.
     """
     stream = seeded(stream, 0)
-    if isinstance(stream, FolderSettings | TableSettings):
+    if isinstance(stream, FilesSettings):
         keys = {"test_fraction", "split_seed", "unreadable", "duplicates"}
         own: Any = stream.model_dump(include=keys) | rules
-        if isinstance(stream, FolderSettings):
+        if stream.kind == "folder":
             return read_folder(stream.path, protocol=stream.protocol, **own)
         return read_manifest(stream.path, stream.kind, **own)
-    if isinstance(stream, HuggingFaceSettings):
+    if stream.kind == "hf":
         return hugging_face(**stream.model_dump(include={"name", "image", "label", "test_fraction", "split_seed"}))
-    if isinstance(stream, DatasetSettings):
+    if stream.kind == "dataset":
         data, dataset, split = read_dataset(stream)
         for difference in wrong_counts(data, dataset, split):
             warnings.warn(f"{difference}.", stacklevel=2)
@@ -131,11 +120,11 @@ def read_dataset(stream: DatasetSettings) -> tuple[Collection, Dataset, str]:
 
 def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
     """What ``safecl data check`` says about the pictures that a run with these settings would read."""
-    if isinstance(stream, DatasetSettings):
+    if stream.kind == "dataset":
         return check(*read_dataset(stream), workers=workers)
     found: list[str] = []
     rules, allowed = Rules(refuse=found.append), False
-    if isinstance(stream, FolderSettings | TableSettings):  # duplicates and broken pictures are counted by the check
+    if isinstance(stream, FilesSettings):  # duplicates and broken pictures are counted by the check
         allowed = stream.duplicates == "allow"
         rules |= {"duplicates": "allow", "unreadable": "keep" if stream.unreadable == "refuse" else "skip"}
     with warnings.catch_warnings(record=True) as said:

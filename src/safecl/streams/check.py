@@ -76,9 +76,7 @@ def collect(
     keep, hold = (usable(pictures, unreadable, refuse) for pictures in (train, given))
     for pictures, kept, part in ((train, keep, ""), (given, hold, " test")):
         if len(pictures) and not kept:
-            raise SafeclError(
-                f"No{part} picture of {place} can be read, the first of {len(pictures)} is {pictures.where(0)}."
-            )
+            raise SafeclError(f"No{part} picture of {place} can be read; the first is {pictures.where(0)}.")
     shown = {train.labels[i] for i in keep}
     missing = sorted({str(given.labels[i]) for i in hold if given.labels[i] not in shown})
     if missing:
@@ -130,11 +128,9 @@ def learned_test_files(
     for (a, i), *others in same_pictures(files):
         other = next(((b, j) for b, j in others if b.labels[j] != a.labels[i]), None)
         if duplicates == "refuse" and other is not None:
-            b, j = other
-            refuse(
-                f"The same picture is in two classes: {a.where(i)} ({a.labels[i]}) and {b.where(j)} ({b.labels[j]}); "
-                "remove the wrong one, or set stream.duplicates=allow."
-            )
+            first, second = (f"{pictures.where(at)} ({pictures.labels[at]})" for pictures, at in ((a, i), other))
+            way = "remove the wrong one, or set stream.duplicates=allow"
+            refuse(f"The same picture is in two classes: {first} and {second}; {way}.")
         if a is train:
             overlap |= {j: f"{b.where(j)} = {a.where(i)}" for b, j in others if b is not train}
     why = f"from the test of {place}, because the same picture is in training"
@@ -199,10 +195,8 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         yield f"{dataset.title} has {dataset.classes} classes; here are {len(data.classes)}"
     here = len(data.train), len(data.test)
     if here != (train, test) and (split != SEEDED or sum(here) != train + test):  # a drawn split depends on the classes
-        yield (
-            f"{dataset.title} ({split} split) has {train} training and {test} test pictures; here are "
-            f"{len(data.train)} and {len(data.test)}"
-        )
+        known = f"{dataset.title} ({split} split) has {train} training and {test} test pictures"
+        yield f"{known}; here are {len(data.train)} and {len(data.test)}"
 
 
 def broken(pictures: Pictures, workers: int | None = None) -> dict[int, str]:

@@ -63,9 +63,7 @@ def make_stream(
     of_classes, of_domains = {"first": first, "step": step, "order": order}, {"domains": domains}
     for key, value in (of_domains if chosen == "class" else of_classes).items():
         if value is not None:
-            raise SafeclError(
-                f"stream.{key} has no effect where stream.protocol is {chosen}, as for {data.name}; omit it."
-            )
+            raise SafeclError(f"stream.{key} has no effect where stream.protocol is {chosen} ({data.name}); omit it.")
     if chosen == "class":
         parts = class_sessions(data, first, step, order_seed, order)
     else:
@@ -93,10 +91,8 @@ def class_sessions(
 
 def domain_sessions(data: Collection, protocol: str, domains: Sequence[str] | None) -> list[Part]:
     if data.train_domains is None or data.test_domains is None:
-        raise SafeclError(
-            f"stream.protocol={protocol} needs domains, and {data.name} has none: use folders domain/class/picture, or "
-            "a table with a domain column."
-        )
+        needed = "folders domain/class/picture, or a table with a domain column"
+        raise SafeclError(f"stream.protocol={protocol} needs {needed}; {data.name} has none.")
     known = data.domains or tuple(sorted(set(data.train_domains)))
     for domain in domains or ():
         if domain not in known:

@@ -84,21 +84,21 @@ class _Own(_Pictures):
     )
 
 
-class _Files(_Own):
+class FilesSettings(_Own):
     """Pictures in files of the user."""
 
     unreadable: Unreadable = Field("refuse", description="pictures that cannot be read: refuse or skip")
     duplicates: Duplicates = Field("refuse", description="one picture in two classes: refuse or allow")
 
 
-class FolderSettings(_Files):
+class FolderSettings(FilesSettings):
     """A folder of class folders."""
 
     kind: Literal["folder"] = "folder"
     path: PathText = Field(min_length=1, description="the folder that holds the class folders")
 
 
-class TableSettings(_Files):
+class TableSettings(FilesSettings):
     """A CSV or Parquet table with the columns path and label."""
 
     kind: Literal["csv", "parquet"]
@@ -130,14 +130,10 @@ class DatasetSettings(_Pictures):
         return canonical(name)
 
 
-StreamSettings: TypeAlias = Annotated[
-    GlyphsSettings | FolderSettings | TableSettings | HuggingFaceSettings | DatasetSettings,
-    Field(discriminator="kind"),
-]
+AnyStream: TypeAlias = GlyphsSettings | FolderSettings | TableSettings | HuggingFaceSettings | DatasetSettings
+StreamSettings: TypeAlias = Annotated[AnyStream, Field(discriminator="kind")]
 KINDS: dict[str, type[_Sessions]] = {
-    kind: settings
-    for settings in (GlyphsSettings, FolderSettings, TableSettings, HuggingFaceSettings, DatasetSettings)
-    for kind in get_args(settings.model_fields["kind"].annotation)
+    kind: settings for settings in get_args(AnyStream) for kind in get_args(settings.model_fields["kind"].annotation)
 }
 _ADAPTER: TypeAdapter[StreamSettings] = TypeAdapter(StreamSettings)
 
@@ -180,10 +176,8 @@ def _explained(error: ErrorDetails, values: dict[str, Any]) -> SafeclError:
         if kind == "glyphs" and name in ("first", "step"):
             return SafeclError(f"stream.{name}: the glyphs stream is cut by stream.classes and stream.sessions.")
         if kind != "glyphs" and name == "sessions":
-            return SafeclError(
-                f"stream.sessions: a {kind} stream is cut by stream.step, the classes of each session, and "
-                "stream.first, those of the first."
-            )
+            keys = "stream.step, the classes of each session, and stream.first, those of the first"
+            return SafeclError(f"stream.sessions: a {kind} stream is cut by {keys}.")
         known = [key for key in KINDS[kind].model_fields if key != "kind"]
         near = difflib.get_close_matches(name, known, n=1)
         every = ", ".join(f"stream.{key}" for key in sorted(known))

@@ -201,14 +201,11 @@ class Stream:
 
 def split(labels: Sequence[Hashable], fraction: float, random: np.random.Generator) -> tuple[list[int], list[int]]:
     """Positions to keep and positions to hold out, the same fraction of every class; a class keeps at least one."""
-    if fraction <= 0:
-        return list(range(len(labels))), []
-    held: list[int] = []
-    for members in positions(labels).values():
+    held: set[int] = set()
+    for members in positions(labels).values() if fraction > 0 else ():
         count = min(round(fraction * len(members)), len(members) - 1)
-        held.extend(int(p) for p in random.permutation(members)[:count])
-    chosen = set(held)
-    return [i for i in range(len(labels)) if i not in chosen], sorted(held)
+        held.update(random.permutation(members)[:count].tolist())
+    return [i for i in range(len(labels)) if i not in held], sorted(held)
 
 
 def class_order(classes: Sequence[Label], seed: int | None = 1993) -> list[Label]:

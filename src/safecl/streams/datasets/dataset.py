@@ -66,10 +66,8 @@ class Dataset:
         """The prepared folder, or a sentence on how to get it."""
         place = root / self.folder
         if not place.is_dir():
-            raise SafeclError(
-                f"{self.title} is not in {root} (looked for {place}); name the folder that holds it with "
-                f"stream.root=DIR or SAFECL_DATA, or {self.fetch}"
-            )
+            other = f"name the folder that holds {self.folder} with stream.root=DIR or SAFECL_DATA"
+            raise SafeclError(f"{self.title} is not in {root}; {other}, or {self.fetch}")
         return place
 
     def read(self, place: Path) -> "Collection":

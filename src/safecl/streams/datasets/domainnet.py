@@ -30,10 +30,8 @@ def plan(sources: Sequence[Source]) -> Plan:
     missing = [name for name in LISTS if name not in there]
     missing += [f"{domain}.zip" for domain in DOMAINS if not any(to.startswith(f"{domain}/") for to in there)]
     if missing:
-        raise SafeclError(
-            "DomainNet is prepared from one folder with its six zips and twelve lists (the cleaned version); missing: "
-            f"{', '.join(missing)}."
-        )
+        needed = "one folder with its six zips and twelve lists (the cleaned version)"
+        raise SafeclError(f"DomainNet is prepared from {needed}; missing: {', '.join(missing)}.")
     return Plan(OFFICIAL, moves)
 
 
@@ -53,10 +51,7 @@ def read(place: Path) -> "Collection":
     for rows in listed.values():
         files = [File.at(place / path, path.partition("/")[2]) for path, _ in rows]
         if missing := [file.path for file in files if file.size < 0]:
-            raise SafeclError(
-                f"{missing[0]} is listed but missing: lists and zips are of different versions; take both from the "
-                "cleaned version."
-            )
+            raise SafeclError(f"{missing[0]} is listed but missing; take lists and zips of the cleaned version.")
         pictures.append(FilePictures(files, [names[number] for _, number in rows], upright=False))
         domains.append(tuple(PurePosixPath(path).parts[0] for path, _ in rows))
     classes = tuple(names[number] for number in sorted(names))

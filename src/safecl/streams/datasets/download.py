@@ -102,9 +102,7 @@ def _verify(archive: Archive, path: Path) -> None:
         try:
             open_source(path).check()
         except SafeclError as error:
-            raise SafeclError(
-                f"{archive.url} is not a whole archive; run the command again or fetch it by hand: {error}"
-            ) from None
+            raise SafeclError(f"{archive.url} is not a whole archive; try again or fetch it by hand: {error}") from None
 
 
 def _span(headers: Message) -> tuple[int, int | None]:

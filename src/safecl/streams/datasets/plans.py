@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,9 +47,8 @@ def official(sources: Sequence[Source]) -> Plan:
 
 def processed_or_seeded(sources: Sequence[Source]) -> Plan:
     """The processed archive, or the official one (``.../class/picture``), which has no split: then one is drawn."""
-    moves = moved(sources, _below_split)
-    if any(found for _, found in moves):
-        return Plan(PROCESSED, moves)
+    with suppress(SafeclError):
+        return processed(sources)
     drawn = [(source, seeded_moves(source.names())) for source in sources]
     if not any(found for _, found in drawn):
         raise SafeclError(f"{sources[0].path} has no pictures in class folders.")
@@ -80,10 +80,8 @@ def pets(sources: Sequence[Source]) -> Plan:
     """Two archives: pictures ``breed_number.jpg``, and the lists ``trainval.txt`` and ``test.txt`` of their names."""
     lists = contents(sources, "trainval.txt", "test.txt")
     if len(lists) < 2:
-        raise SafeclError(
-            "Oxford-IIIT Pets is prepared from one folder with images.tar.gz and annotations.tar.gz; the lists "
-            "trainval.txt and test.txt are missing."
-        )
+        needed = "one folder with images.tar.gz and annotations.tar.gz"
+        raise SafeclError(f"Oxford-IIIT Pets is prepared from {needed}; trainval.txt or test.txt is missing.")
     places = {}
     for name, part in (("trainval.txt", "train"), ("test.txt", "test")):
         for stem in (line.split()[0] for line in _lines(lists[name]) if not line.startswith("#")):
@@ -104,10 +102,8 @@ def flowers102(sources: Sequence[Source]) -> Plan:
     parts = {"trnid": "train", "valid": "train", "tstid": "test"}
     missing = [name for name in ("labels", *parts) if name not in arrays]
     if missing:
-        raise SafeclError(
-            "Flowers-102 is prepared from one folder with 102flowers.tgz, imagelabels.mat and setid.mat; missing: "
-            f"{', '.join(missing)}."
-        )
+        needed = "one folder with 102flowers.tgz, imagelabels.mat and setid.mat"
+        raise SafeclError(f"Flowers-102 is prepared from {needed}; missing: {', '.join(missing)}.")
     labels = arrays["labels"].ravel()
     numbers = [(int(number), part) for array, part in parts.items() for number in arrays[array].ravel()]
     files = {number: f"image_{number:05d}.jpg" for number, _ in numbers}
@@ -164,10 +160,9 @@ def contents(sources: Sequence[Source], *files: str) -> dict[str, bytes]:
 
 def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Moves:
     """Where ``place`` puts each picture, if anywhere."""
-    return [
-        (source, {name: to for name in pictures_of(source.names()) if (to := place(name)) is not None})
-        for source in sources
-    ]
+    placed = [{name: place(name) for name in pictures_of(source.names())} for source in sources]
+    moves = [{name: to for name, to in found.items() if to is not None} for found in placed]
+    return list(zip(sources, moves, strict=True))
 
 
 def seeded_moves(names: Iterable[str]) -> dict[str, str]:
@@ -177,10 +172,9 @@ def seeded_moves(names: Iterable[str]) -> dict[str, str]:
     chosen = [name for name in sorted(pictures_of(names)) if len(PurePosixPath(name).parts) > 1]
     classes = [PurePosixPath(name).parts[-2] for name in chosen]
     test = set(split(classes, 0.2, np.random.default_rng(SPLIT_SEED))[1])
-    return {
-        name: f"{'test' if i in test else 'train'}/{classes[i]}/{PurePosixPath(name).name}"
-        for i, name in enumerate(chosen)
-    }
+    parts = ["test" if i in test else "train" for i in range(len(chosen))]
+    places = zip(chosen, parts, classes, strict=True)
+    return {name: f"{part}/{label}/{PurePosixPath(name).name}" for name, part, label in places}
 
 
 def pictures_of(names: Iterable[str]) -> list[str]:

@@ -36,9 +36,7 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
         need -= sum(path.stat().st_size for path in there)
         free = shutil.disk_usage(root).free
         if need > free:
-            raise SafeclError(
-                f"{root} has {free / 1e9:.1f} GB free and {need / 1e9:.1f} GB are needed; choose another root."
-            )
+            raise SafeclError(f"{root} has {free / 1e9:.1f} GB free of {need / 1e9:.1f} needed; choose another root.")
         for s, moves in plan.moves:
             say(f"Unpacking {len(moves)} files of {s.path.name}")
             try:
@@ -67,8 +65,6 @@ def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tup
         sums[path.name] = md5_of(path)
         expected = known[path.name].md5 if path.name in known else None
         if expected is not None and sums[path.name] != expected and not any_md5:
-            raise SafeclError(
-                f"{path} is not the published {path.name}: its md5 is {sums[path.name]}, not {expected}; fetch it "
-                "again, or pass --any-md5 if you know better."
-            )
+            why = f"its md5 is {sums[path.name]}, not {expected}"
+            raise SafeclError(f"{path} is not the published one: {why}; fetch it again, or pass --any-md5.")
     return [open_source(path) for path in paths], sums

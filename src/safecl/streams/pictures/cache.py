@@ -67,9 +67,8 @@ class Store:
                 self._trusted[index, column] = True
         except OSError as error:  # a full disk: from here on nothing more is cached
             self.broken = True
-            warnings.warn(
-                f"The picture cache cannot be written ({error.strerror}): the rest is decoded each time.", stacklevel=2
-            )
+            why = f"The picture cache cannot be written ({error.strerror})"
+            warnings.warn(f"{why}: the rest is decoded each time.", stacklevel=2)
 
 
 class CachedPictures(Selection):

@@ -39,9 +39,8 @@ class FilePictures(Pictures):
     def identity(self) -> str:
         digest = hashlib.blake2b(f"{self.upright} {self.forgiving}".encode(), digest_size=16)
         for file in self.files:
-            digest.update(
-                f"{os.path.abspath(file.path)}\0{file.size}\0{file.modified}\0".encode(errors="surrogateescape")
-            )
+            known = f"{os.path.abspath(file.path)}\0{file.size}\0{file.modified}\0"
+            digest.update(known.encode(errors="surrogateescape"))
         return digest.hexdigest()
 
     def traces(self, indices: Sequence[int]) -> Iterator[bytes]:

@@ -63,9 +63,7 @@ class File:
             pass
         except OSError as error:
             raise UnreadableError(where, problem(self.path, error)) from None
-        raise SafeclError(
-            f"The picture {where} has changed or gone since its folder was listed; leave the data alone during a run."
-        )
+        raise SafeclError(f"The picture {where} has changed or gone during the run; leave the data alone meanwhile.")
 
     def digest(self, where: str | None = None) -> bytes:
         """16 bytes that identify its content."""
@@ -161,9 +159,8 @@ def class_folders(top: Path, protocol: str | None = None) -> ClassFolders:
     for found in train + test:
         if len(found.folders) <= by_domain:
             wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
-            raise SafeclError(
-                f"The picture {printable(found.file.path)} is in no class folder; expected {here}/{wanted}."
-            )
+            path = printable(found.file.path)
+            raise SafeclError(f"The picture {path} is in no class folder; expected {here}/{wanted}.")
     return ClassFolders(train_at, test_at, train, test, int(by_domain))
 
 

@@ -182,9 +182,8 @@ def column(split: Any, title: str, kind: str, usual: Sequence[str]) -> str:
     for name in (*by_type, *(name for name in usual if name in split.features)):
         return str(name)
     what = "image" if kind == "Image" else "label"
-    raise SafeclError(
-        f"The dataset {title} has no usual {what} column; set stream.{what}=NAME, one of: {', '.join(split.features)}."
-    )
+    columns = ", ".join(split.features)
+    raise SafeclError(f"The dataset {title} has no usual {what} column; set stream.{what}=NAME, one of: {columns}.")
 
 
 def named(labels: list[Label], names: Sequence[str] | None) -> tuple[list[Label], tuple[Label, ...]]:
