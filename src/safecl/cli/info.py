@@ -4,11 +4,10 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from huggingface_hub.constants import HF_HUB_CACHE
 from pydantic import BaseModel
@@ -114,8 +113,7 @@ def measured(backbone: str) -> dict[str, list[str]]:
     return {name: [f"{each.learnable:,}", f"{each.kept:,}"] for name, each in found.items()}
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """A setting. ``kinds``: of method, PET or stream that have it, where it is not in all of them."""
 
     name: str

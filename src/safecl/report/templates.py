@@ -2,9 +2,8 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -19,8 +18,7 @@ from safecl.report.colours import theme
 PAGES = Path(__file__).parent / "pages"
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """A number worth a big letter, and what it is."""
 
     value: str

@@ -50,25 +50,16 @@ def open_stream(
         return glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
     stream = seeded(stream, seed)
     dataset = DATASETS[stream.name] if stream.kind == "dataset" else None
-    protocol, first, step = stream.protocol, stream.first, stream.step
+    keys = stream.model_dump(include={"protocol", "first", "step", "order", "order_seed", "domains", "held_out"})
     if dataset is not None:
-        protocol = protocol or dataset.protocol
-        if protocol == dataset.protocol == "class":
-            first = first if first is not None else dataset.first if step is None else step
-            step = step if step is not None else dataset.step
-    keys = stream.model_dump(include={"order", "order_seed", "domains", "held_out"})
-    if dataset is not None and not dataset.shuffled:
-        keys["order_seed"] = None
+        keys["protocol"] = keys["protocol"] or dataset.protocol
+        if keys["protocol"] == dataset.protocol == "class" and stream.step is None:
+            keys |= {"first": stream.first or dataset.first, "step": dataset.step}
+        if not dataset.shuffled:
+            keys["order_seed"] = None
     transform = transform_of(stream, size)
-    return make_stream(
-        with_cache(read(stream) if data is None else data, transform, stream.cache),
-        protocol=protocol,
-        first=first,
-        step=step,
-        transform=transform,
-        seed=seed,
-        **keys,
-    )
+    found = with_cache(read(stream) if data is None else data, transform, stream.cache)
+    return make_stream(found, transform=transform, seed=seed, **keys)
 
 
 def seeded(stream: S, seed: int) -> S:

@@ -93,17 +93,10 @@ def collect(
         keep, hold = [keep[n] for n in first], [keep[n] for n in second]
         split = f"{test_fraction:.0%} of every class held out for testing, seed {split_seed}"
     domains = None if train_domains is None else tuple(train_domains[i] for i in keep)
-    return Collection(
-        name=name,
-        train=train.subset(keep),
-        test=given.subset(hold),
-        classes=tuple(label for label in classes or sorted_classes(shown) if label in shown),
-        train_domains=domains,
-        test_domains=None if test_domains is None else tuple(test_domains[i] for i in hold),
-        domains=tuple(dict.fromkeys(domains or ())),
-        split=split,
-        home=home,
-    )
+    known = tuple(label for label in classes or sorted_classes(shown) if label in shown)
+    tested = None if test_domains is None else tuple(test_domains[i] for i in hold)
+    order = tuple(dict.fromkeys(domains or ()))
+    return Collection(name, train.subset(keep), given.subset(hold), known, domains, tested, order, split, home)
 
 
 def usable(pictures: Pictures, unreadable: Unreadable | Literal["keep"], refuse: Refuse) -> list[int]:

@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from safecl.streams.settings import Protocol
 L = TypeVar("L", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The pictures of one session. ``classes`` fixes the order in which its labels are numbered."""
 
     name: str

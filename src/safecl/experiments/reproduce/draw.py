@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -32,8 +31,7 @@ PANE = 4.2  # of the overview
 SMOOTHED = 5  # classes in the moving average of the weights
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A figure, its alt text, and sentences on what it shows."""
 
     figure: Figure

@@ -2,8 +2,8 @@
 
 import timeit
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import torch
 
@@ -24,8 +24,7 @@ FIXED_BYTES = 2_000_000  # of examples, logs and small weights
 TIMED_PASSES = 4  # the fastest counts
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """Pictures of a stream: of the first session, of all sessions, of all tests that a run makes; and its classes."""
 
     first: int
@@ -34,8 +33,7 @@ class Size:
     classes: int
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Seconds and bytes of runs; ``measured``: whether finished runs of this folder were used."""
 
     seconds: float

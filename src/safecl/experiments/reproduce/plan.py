@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from safecl.configure.words import flat, parse_words
 from safecl.errors import SafeclError
@@ -10,8 +10,7 @@ from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, Sta
 from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell, supported
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A cell of a table: where it stands, what the paper has there, and its run for each seed."""
 
     row: Row

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
 from statistics import mean
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_name, overlay
 from safecl.configure.sentences import keys
@@ -53,8 +53,7 @@ class Cell:
         return run_name(self.settings.model_copy(update={"seed": 0}))
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A sweep's name and its runs, no two of them alike."""
 
     name: str

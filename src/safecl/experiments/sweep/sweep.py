@@ -6,9 +6,8 @@ Meanwhile a person sees a line for all of it and one per run at work, or plain l
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from rich.console import Console
 from rich.live import Live
@@ -45,8 +44,7 @@ class How(TypedDict, total=False):
     command: str  # noted in each run
 
 
-@dataclass(frozen=True)
-class SweepResult:
+class SweepResult(NamedTuple):
     """A sweep that has ended: its numbers, its failed runs with their sentences, and the files it wrote."""
 
     results: Results

@@ -57,8 +57,7 @@ class Row:
         return stdev(self.numbers[name]) if len(self.numbers[name]) > 1 else None
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(NamedTuple):
     labels: tuple[str, ...]  # the heads of those of the rows
     measures: tuple[Measure, ...]
     rows: list[Row]

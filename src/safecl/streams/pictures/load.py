@@ -34,19 +34,15 @@ def batches(
     """The pictures at ``order``, ``batch_size`` at a time and in that order; ``workers`` threads read ahead.
 
     Threads, not processes: decoding and copying release Python's lock, nothing is started or sent between processes
-    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given; 0 reads in the calling thread.
+    each epoch, and the cache is shared. ``workers``: ``readers()`` unless given.
     ``pin``: into pinned memory, from which a copy to a GPU overlaps with its work.
     """
     transform = transform or Transform()
-    workers = readers() if workers is None else workers
+    workers = workers or readers()
     chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
-    if workers < 1:
-        for chunk in chunks:
-            yield read(pictures, chunk, view, transform, pin)
-        return
-    pool, waiting, ahead = _pool(workers, os.getpid()), deque[Future[Batch]](), iter(chunks)
+    pool, waiting = _pool(workers, os.getpid()), deque[Future[Batch]]()
     try:
-        for chunk in ahead:
+        for chunk in chunks:
             waiting.append(pool.submit(read, pictures, chunk, view, transform, pin))
             if len(waiting) > workers:
                 yield waiting.popleft().result()

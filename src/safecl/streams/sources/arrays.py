@@ -1,7 +1,7 @@
 """Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging Face dataset."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -22,58 +22,47 @@ def from_arrays(
     test: tuple[Any, Sequence[Any]] | None = None,
     *,
     name: str = "arrays",
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
     **options: Any,
 ) -> Stream:
     """A stream of ``images`` (N, H, W), (N, H, W, 3) or (N, 3, H, W), uint8 or floats in [0, 1], and ``labels`` (N,).
 
-    ``test``: another such pair; otherwise ``test_fraction`` of every class, drawn with ``split_seed``. ``name``: for
-    tables and folders. ``options``: those of ``make_stream``: protocol, first, step, order, order_seed, held_out, …
+    ``test``: another such pair; otherwise ``test_fraction`` (0.2) of every class, drawn with ``split_seed`` (0).
+    ``name``: for tables and folders. ``options``: those two, and protocol, first, step, order, order_seed, held_out, …
     """
-    held = None if test is None else array_pictures(*test)
-    data = collect(name, array_pictures(images, labels), held, test_fraction=test_fraction, split_seed=split_seed)
-    return make_stream(data, **options)
+    return _stream(name, array_pictures(images, labels), None if test is None else array_pictures(*test), options)
 
 
-def from_torch(
-    dataset: Any,
-    test: Any | None = None,
-    *,
-    name: str | None = None,
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
-    **options: Any,
-) -> Stream:
+def from_torch(dataset: Any, test: Any | None = None, *, name: str | None = None, **options: Any) -> Stream:
     """A stream of a torch ``dataset`` of (picture, label); its ``classes``, where it has them, name the labels.
 
     It must return the same picture each time: a run reads every picture once to identify its data, and resumes only
     with the same. So omit random transforms; crops and flips are made during training.
-    ``test``, ``name``, ``test_fraction``, ``split_seed``, ``options``: as in ``from_arrays``.
+    ``test``, ``name``, ``options``: as in ``from_arrays``.
     """
-    train, title = torch_pictures(dataset), name or type(dataset).__name__
     held = None if test is None else torch_pictures(test)
-    data = collect(title, train, held, classes=train.classes, test_fraction=test_fraction, split_seed=split_seed)
-    return make_stream(data, **options)
+    return _stream(name or type(dataset).__name__, torch_pictures(dataset), held, options)
 
 
 def from_hugging_face(
-    dataset: Any,
-    *,
-    image: str | None = None,
-    label: str | None = None,
-    name: str | None = None,
-    test_fraction: float = 0.2,
-    split_seed: int = 0,
-    **options: Any,
+    dataset: Any, *, image: str | None = None, label: str | None = None, name: str | None = None, **options: Any
 ) -> Stream:
     """A stream of a Hugging Face ``dataset``: its name on the hub, a folder of it, or the loaded object.
 
-    ``image`` and ``label``: the columns; found by their types if not given. ``name``, ``test_fraction``,
-    ``split_seed``, ``options``: as in ``from_arrays``.
+    ``image`` and ``label``: the columns; found by their types if not given. ``name``, ``options``: as in
+    ``from_arrays``.
     """
-    data = hugging_face(dataset, image, label, name, test_fraction=test_fraction, split_seed=split_seed)
+    return make_stream(hugging_face(dataset, image, label, name, **_drawn(options)), **options)
+
+
+def _stream(name: str, train: "Images | ArrayPictures", test: Pictures | None, options: dict[str, Any]) -> Stream:
+    data = collect(name, train, test, classes=getattr(train, "classes", ()), **_drawn(options))
     return make_stream(data, **options)
+
+
+def _drawn(options: dict[str, Any]) -> Rules:
+    """How a test split is drawn, taken out of ``options``."""
+    keys = ("test_fraction", "split_seed")
+    return cast(Rules, {key: options.pop(key) for key in keys if key in options})
 
 
 class Images(Pictures):
