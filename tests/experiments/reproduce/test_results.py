@@ -63,7 +63,7 @@ def test_an_output_that_a_run_does_not_have_gives_no_number(finished: Any) -> No
     job = make_job(read_target("table-ablation"), read_scale("small"), "safe")
     runs = finished(job, lambda cell, output: 0.5)
     rows = [row.model_copy(update={"output": "medium"}) if row.output == "slow" else row for row in job.rows]
-    entries = [replace(entry, row=rows[job.rows.index(entry.row)]) for entry in job.entries]
+    entries = [entry._replace(row=rows[job.rows.index(entry.row)]) for entry in job.entries]
     lines = fill(replace(job, rows=rows, entries=entries), runs, nothing)
     assert [line.cells[0].ours for line in lines] == [(50.0,), (None,), (50.0,), (50.0,)]
 

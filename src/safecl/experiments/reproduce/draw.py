@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image, ImageOps
 
 from safecl.experiments.reproduce.plan import Entry, Job
-from safecl.experiments.reproduce.probe import Probe
-from safecl.experiments.reproduce.results import Line, series, texts
+from safecl.experiments.reproduce.probe import Probe, features, weights
+from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
@@ -143,17 +143,14 @@ def _first_late(count: int, late: float) -> int:
 
 def _advantage(when: str, who: str, one: list[list[float]], other: list[list[float]], part: slice) -> str:
     """Whether a learner is better on some of the sessions, by how many points, and the spread over seeds."""
-    gains = [100 * (mean(a[part]) - mean(b[part])) for a, b in zip(one, other, strict=True)]
-    verdict = "holds" if mean(gains) > 0 else "does not hold"
+    gains = tuple(100 * (mean(a[part]) - mean(b[part])) for a, b in zip(one, other, strict=True))
     where = f"sessions {part.start + 1} to {part.stop}"
-    spread = f" ± {np.std(gains, ddof=1):.2f} over {len(gains)} seeds" if len(gains) > 1 else " (1 seed)"
-    gain = f"{mean(gains):+.2f}".replace("-", "−")
-    return f"the {who} learner is better on {when} classes ({where}): {verdict}, by {gain} points{spread}"
+    return str(Outcome(f"the {who} learner is better on {when} classes ({where})", margin=Shown(gains)))
 
 
 def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], probe: Probe, late: float) -> Drawing:
     """The mean weight of each learner by class, in the order of learning; the vertical lines part the sessions."""
-    found = [probe.weights(cell) for cell in entry.runs if cell.name in runs]
+    found = [probe.ask(cell, weights) for cell in entry.runs if cell.name in runs]
     means = {name: np.mean([one[name] for one in found], axis=0) for name in ("slow", "fast")}
     sessions = np.array(found[0]["session"])
     early = sessions <= _first_late(max(sessions), late)
@@ -185,11 +182,11 @@ def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe
     with canvas((4.0 * len(entries), 4.4), len(entries), len(entries)) as (figure, every):
         for axes, entry in zip(every, entries, strict=True):
             cell = next(cell for cell in entry.runs if cell.name in runs)
-            found = probe.features(cell, entry.row.network or "backbone")
-            features, labels = np.asarray(found["features"], dtype=np.float64), np.array(found["labels"])
-            features /= np.linalg.norm(features, axis=1, keepdims=True)
-            perplexity = min(30.0, max(2.0, (len(features) - 1) / 4))
-            points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
+            found = probe.ask(cell, features, entry.row.network or "backbone")
+            rows, labels = np.asarray(found["features"], dtype=np.float64), np.array(found["labels"])
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
+            points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(rows)
             for number, label in enumerate([*found["seen"], *found["unseen"]]):
                 kind = "unseen" if label in found["unseen"] else "seen"
                 how: dict[str, Any] = {"s": 22, "linewidths": 0}

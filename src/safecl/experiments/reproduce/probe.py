@@ -33,40 +33,24 @@ class Probe:
         self.folder, self.kept, self.cut = folder, kept, cut
         self._open: tuple[str, Method, Stream] | None = None
 
-    def accuracy(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
-        """Final accuracy with other settings of the answer, such as ``gamma``; nothing is trained."""
-        found: float | None = self._once(cell, _accuracy, dict(answer))["accuracy"]
-        return found
-
-    def weights(self, cell: Cell) -> dict[str, Any]:
-        """By class in the order of learning: mean aggregation weights, and the session that brought it."""
-        return self._once(cell, _weights)
-
-    def features(self, cell: Cell, network: str) -> dict[str, Any]:
-        """Of pictures of a few seen and unseen classes; ``network``: backbone, or a key of the method's features."""
-        return self._once(cell, _features, network)
-
-    def restored(self, cell: Cell) -> tuple[Method, Stream]:
-        """The method of a finished run as it was after the last session, and its stream."""
-        if self._open is None or self._open[0] != cell.name:
-            method, stream = restore(self.folder / cell.name, cell)
-            self._open = cell.name, method, stream.excerpt(*self.cut) if self.cut else stream
-        return self._open[1:]
-
-    def _once(self, cell: Cell, ask: Callable[..., dict[str, Any]], *question: Any) -> dict[str, Any]:
-        """The kept answer to a question, or a new one."""
+    def ask(self, cell: Cell, question: Callable[..., dict[str, Any]], *details: Any) -> dict[str, Any]:
+        """The answer of a finished run, as it was after the last session, to one of the questions below; kept."""
         run = read_json(self.folder / cell.name / FILE)  # a run that was repeated is evaluated again
-        file = self.kept / f"{cell.name}-{digest({'run': run, 'question': [ask.__name__, *question]})[:8]}.json"
+        file = self.kept / f"{cell.name}-{digest({'run': run, 'question': [question.__name__, *details]})[:8]}.json"
         found = read_json(file)
         if found is None:
+            if self._open is None or self._open[0] != cell.name:
+                method, stream = restore(self.folder / cell.name, cell)
+                self._open = cell.name, method, stream.excerpt(*self.cut) if self.cut else stream
             with torch.no_grad():
-                found = ask(*self.restored(cell), *question)
+                found = question(*self._open[1:], *details)
             self.kept.mkdir(parents=True, exist_ok=True)
             write_json(file, found)
         return found
 
 
-def _accuracy(method: Method, stream: Stream, answer: Mapping[str, Any]) -> dict[str, Any]:
+def accuracy(method: Method, stream: Stream, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Final accuracy with other settings of the answer, such as ``gamma``; nothing is trained."""
     before = method.settings
     values: dict[str, Any] = before.model_dump()
     values["answer"] |= answer
@@ -79,7 +63,8 @@ def _accuracy(method: Method, stream: Stream, answer: Mapping[str, Any]) -> dict
     return {"accuracy": torch.cat(right).double().mean().item() if right else None}
 
 
-def _weights(method: Method, stream: Stream) -> dict[str, Any]:
+def weights(method: Method, stream: Stream) -> dict[str, Any]:
+    """By class in the order of learning: mean aggregation weights, and the session that brought it."""
     sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
     counts = torch.zeros(len(method.classes))
     for images, targets in _tests(method, stream):
@@ -91,7 +76,8 @@ def _weights(method: Method, stream: Stream) -> dict[str, Any]:
     return {**means, "session": [session[label] for label in method.classes]}
 
 
-def _features(method: Method, stream: Stream, network: str) -> dict[str, Any]:
+def features(method: Method, stream: Stream, network: str) -> dict[str, Any]:
+    """Of pictures of a few seen and unseen classes; ``network``: backbone, or a key of the method's features."""
     (_, known), *others = stream.sessions
     turns = chain.from_iterable(zip_longest(*(classes for _, classes in others)))  # of each later session in turn
     first, later = known[:TSNE_CLASSES], [one for one in dict.fromkeys(turns) if one not in (None, *known)]

@@ -19,7 +19,7 @@ from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
 from safecl.experiments.reproduce.page import Made, write_index
 from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
-from safecl.experiments.reproduce.probe import Probe
+from safecl.experiments.reproduce.probe import Probe, accuracy
 from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
 from safecl.experiments.reproduce.targets import Preset, Row, Scale
 from safecl.experiments.sweep.local import Local
@@ -135,7 +135,9 @@ class Reproduction:
     def _make(self, job: Job, probe: Probe) -> Made:
         target, stem, files = job.target, self.place / job.target.name, []
         runs = {cell.name: run for cell, run in self._finished(job.cells)}
-        lines = fill(job, runs, probe.accuracy) if target.kind in TABLES else []
+        lines: list[Line] = []
+        if target.kind in TABLES:
+            lines = fill(job, runs, lambda cell, answer: probe.ask(cell, accuracy, answer)["accuracy"])
         columns = [column.label for column in job.columns]
         table, claims = target_table(columns, lines), [] if self.trial else judge(target, lines)
         drawing, reason = self._draw(job, lines, runs, probe)

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from safecl.experiments.reproduce.plan import Entry, Job
-from safecl.experiments.reproduce.targets import Claim, Measure, Target
+from safecl.experiments.reproduce.targets import Measure, Target
 from safecl.experiments.sweep import plan
 from safecl.lines import NBSP, counted
 from safecl.report import words
@@ -56,9 +56,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim of the paper here: the smallest margin over those it names. None where numbers are missing."""
+    """What the paper ``says``, here: the smallest margin over those it names. None where numbers are missing."""
 
-    claim: Claim
+    says: str
     rival: str = ""
     margin: Shown | None = None
 
@@ -68,14 +68,15 @@ class Outcome:
 
     def __str__(self) -> str:
         if self.margin is None or self.margin.mean is None:
-            return f"{self.claim.says}: not known, numbers are missing"
+            return f"{self.says}: not known, numbers are missing"
         mean, deviation, count = self.margin.mean, self.margin.deviation, len(self.margin.found)
         verdict = "holds" if self.holds else "does not hold" if mean else "is level"
         within = ", within the spread" if deviation is not None and 0 < abs(mean) <= deviation else ""
         spread = f" ± {deviation:.2f} over {count} seeds" if deviation is not None else f" ({counted(count, 'seed')})"
         ours, papers = (f"{value or 0.0:+.2f}".replace("-", "−") for value in (mean, self.margin.paper))
+        against = f" against {self.rival}" if self.rival else ""
         paper = "" if self.margin.paper is None else f"; in the paper by {papers}"
-        return f"{self.claim.says}: {verdict}{within}, by {ours} points{spread} against {self.rival}{paper}"
+        return f"{self.says}: {verdict}{within}, by {ours} points{spread}{against}{paper}"
 
 
 def fill(job: Job, runs: Mapping[str, Run], ask: Ask) -> list[Line]:
@@ -132,7 +133,7 @@ def judge(target: Target, lines: Sequence[Line]) -> list[Outcome]:
         margins = {rival: _margin(cells[claim.row], cells[rival]) for rival in rivals}
         known = {rival: margin.mean for rival, margin in margins.items() if margin.mean is not None}
         rival = min(known, key=lambda name: known[name], default="")
-        found.append(Outcome(claim, rival, margins.get(rival)))
+        found.append(Outcome(claim.says, rival, margins.get(rival)))
     return found
 
 
