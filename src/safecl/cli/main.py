@@ -89,9 +89,10 @@ def run(
     progress, given = make_progress("quiet" if quiet else "auto"), f"# {command}\n{given_text(config, words or [])}"
     launch(settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh)
     if first:
+        from safecl.report.page import write_page
         from safecl.report.sentences import results
 
-        page = _write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
+        page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
             say(line)
 
@@ -113,11 +114,12 @@ def report(
 
     Example:  safecl report runs/demo/safe runs/demo/ranpac --page compare.html --files figures
     """
-    say(str(_write_page(folders, page, "Runs compared" if len(folders) > 1 else folders[0].name, force)))
-    if files is not None:
-        from safecl.lines import counted
-        from safecl.report.page import write_files
+    from safecl.lines import counted
+    from safecl.report.page import write_files, write_page
 
+    title = "Runs compared" if len(folders) > 1 else folders[0].name
+    say(str(write_page(folders, page, title, force=force)))
+    if files is not None:
         say(f"{counted(len(write_files(folders, files)), 'file')} in {files}")
 
 
@@ -160,7 +162,9 @@ def compare(
     check_page(page, force)
     compare_runs(folders, make_console())
     if page is not None:
-        say(str(_write_page(folders, page, "Runs compared", force)))
+        from safecl.report.page import write_page
+
+        say(str(write_page(folders, page, "Runs compared", force=force)))
 
 
 @app.command()
@@ -206,12 +210,6 @@ VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show
 @app.callback()
 def _root(version: Annotated[bool, VERSION] = False) -> None:
     pass
-
-
-def _write_page(folders: list[Path], target: Path, title: str, force: bool | None = None) -> Path:
-    from safecl.report.page import write_page
-
-    return write_page(folders, target, title, force=force)
 
 
 def main() -> None:

@@ -66,5 +66,5 @@ def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tup
         expected = known[path.name].md5 if path.name in known else None
         if expected is not None and sums[path.name] != expected and not any_md5:
             why = f"its md5 is {sums[path.name]}, not {expected}"
-            raise SafeclError(f"{path} is not the published one: {why}; fetch it again, or pass --any-md5.")
+            raise SafeclError(f"{path} is not the published {path.name}: {why}; fetch it again, or pass --any-md5.")
     return [open_source(path) for path in paths], sums
