@@ -104,8 +104,8 @@ def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: fl
     if not waiting or work.trial:
         print_sentence(console, f"{start}.")
         return
-    there_is = next(place for place in (work.folder, *work.folder.parents) if place.exists())
-    found, free = work.estimate(waiting, jobs, gpus), shutil.disk_usage(there_is).free
+    nearest = next(place for place in (work.folder, *work.folder.parents) if place.exists())
+    found, free = work.estimate(waiting, jobs, gpus), shutil.disk_usage(nearest).free
     basis = "by the runs that are done" if found.measured else "by a timed forward pass"
     enough = "" if found.bytes < free else ", which is less: free some, or choose another --folder"
     print_sentence(

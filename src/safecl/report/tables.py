@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from safecl.report import sentences, words
 from safecl.report.answers import pairs, said
-from safecl.report.runs import Metrics, Run
+from safecl.report.runs import Run
 from safecl.report.series import Series, by_stream, display, run_names, stream_key
 from safecl.report.table import Cell, Column, Table, make_table, numbers
 from safecl.settings import flatten
@@ -79,34 +79,29 @@ def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
 
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
     """``kind`` of accuracy: pooled, seen or validation."""
-    runs = {id(one.run): one.run for one in series}
-    blocks = [[one for one in series if one.run is run] for run in runs.values()]
-    # The parts first, then what the method makes of them.
-    blocks = [sorted(block, key=lambda one: one.main) for block in blocks]
+    runs = list({id(one.run): one.run for one in series}.values())
+    measured = {line.session: line for run in runs for line in run.metrics}
+    measured = dict(sorted(measured.items()))
+    found = {id(one): dict(getattr(one, kind)) for one in series}
     columns = [Column("Session", words=True), Column("Classes")]
-    for block, name in zip(blocks, run_names(list(runs.values())), strict=True):  # told apart within this table
-        parts = [display(one.output) for one in block[:-1]]
-        whole = name.partition(" (")[0] if parts else "accuracy"
-        more = () if kind == "validation" else ("forgot", "time")
-        columns += [Column(head, name) for head in (*parts, whole, *more)]
-    measured = {line.session: line for run in runs.values() for line in run.metrics}
-    return Table(title, columns, [_session_row(line, blocks, kind) for _, line in sorted(measured.items())])
-
-
-def _session_row(session: Metrics, blocks: Sequence[Sequence[Series]], kind: str) -> list[Cell]:
-    name = f"{session.session}" + (f" · {session.name}" if session.name else "")
-    row = [Cell(name), Cell(str(session.classes_seen))]
-    values = [[dict(getattr(one, kind)).get(session.session) for one in block] for block in blocks]
-    best = max((block[-1] for block in values if block[-1] is not None), default=None)
-    for block, found in zip(blocks, values, strict=True):
-        for one, value in zip(block, found, strict=True):
-            first = one.main and len(blocks) > 1 and value is not None and value == best
-            row.append(Cell(words.bare_percent(value), best=first, value=value))
-        if kind == "validation":
-            continue
-        row += numbers(words.points, dict(block[-1].lost).get(session.session))
-        row += numbers(words.duration, dict(block[-1].seconds).get(session.session))
-    return row
+    cells = [[Cell(f"{i} · {line.name}" if line.name else str(i)) for i, line in measured.items()]]
+    cells.append([Cell(str(line.classes_seen)) for line in measured.values()])
+    for run, name in zip(runs, run_names(runs), strict=True):  # told apart within this table
+        # The parts first, then what the method makes of them.
+        block = sorted((one for one in series if one.run is run), key=lambda one: one.main)
+        for one in block:
+            whole = name.partition(" (")[0] if len(block) > 1 else "accuracy"
+            columns.append(Column(whole if one.main else display(one.output), name))
+            rivals = [found[id(other)] for other in series if other.main] if one.main and len(runs) > 1 else []
+            cells.append([])
+            for i in measured:
+                value, best = found[id(one)].get(i), max((rival[i] for rival in rivals if i in rival), default=None)
+                cells[-1].append(Cell(words.bare_percent(value), value is not None and value == best, value=value))
+        if kind != "validation":
+            columns += [Column("forgot", name), Column("time", name)]
+            cells.append(numbers(words.points, *map(dict(block[-1].lost).get, measured)))
+            cells.append(numbers(words.duration, *map(dict(block[-1].seconds).get, measured)))
+    return Table(title, columns, [list(row) for row in zip(*cells, strict=True)])
 
 
 def decisions(run: Run, name: str) -> Table | None:

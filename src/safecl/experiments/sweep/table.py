@@ -12,7 +12,7 @@ from safecl.report import words
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 from safecl.report.table import Cell as Text
-from safecl.report.table import Table, as_csv, make_table
+from safecl.report.table import Table, as_csv, make_table, numbers
 
 # Keys that have a column of their own, or none: seeds are what a row is a mean over.
 NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "backbone", "backbone.name", "seed"}
@@ -137,8 +137,8 @@ def results_csv(results: Results) -> str:
     heads = [f"{measure.name}_{kind}" for measure in results.measures for kind in ("mean", "std")]
     rows: list[list[Text | str]] = []
     for row in results.rows:
-        numbers = [value for one in results.measures for value in (row.mean(one.name), row.deviation(one.name))]
-        rows.append([*row.labels, str(row.runs), str(row.finished), *_numbers(*numbers), str(int(row.best))])
+        found = [value for one in results.measures for value in (row.mean(one.name), row.deviation(one.name))]
+        rows.append([*row.labels, str(row.runs), str(row.finished), *numbers(words.count, *found), str(int(row.best))])
     return as_csv(make_table("", [*map(str.lower, results.labels), "runs", "finished", *heads, "best"], rows))
 
 
@@ -148,10 +148,6 @@ def runs_csv(cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str
     rows: list[list[Text | str]] = []
     for cell in cells:
         series = all_series([runs[cell.name]])[0] if cell.name in runs else None
-        numbers = _numbers(*(measure.of(series) if series else None for measure in measures))
-        rows.append([*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name], *numbers])
+        found = numbers(words.count, *(measure.of(series) if series else None for measure in measures))
+        rows.append([*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name], *found])
     return as_csv(make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows))
-
-
-def _numbers(*values: float | None) -> list[Text]:
-    return [Text(words.NONE, value=value) for value in values]
