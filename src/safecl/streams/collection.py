@@ -92,7 +92,7 @@ def class_sessions(
 def domain_sessions(data: Collection, protocol: str, domains: Sequence[str] | None) -> list[Part]:
     if data.train_domains is None or data.test_domains is None:
         needed = "folders domain/class/picture, or a table with a domain column"
-        raise SafeclError(f"stream.protocol={protocol} needs {needed}; {data.name} has none.")
+        raise SafeclError(f"stream.protocol={protocol} needs domains ({needed}), and {data.name} has none.")
     known = data.domains or tuple(sorted(set(data.train_domains)))
     for domain in domains or ():
         if domain not in known:

@@ -95,7 +95,7 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
         # same everywhere, while the other one depends on a library that may be missing.
         return ImageFont.truetype(io.BytesIO(path.read_bytes()), _INK, layout_engine=ImageFont.Layout.BASIC)
     except OSError as error:
-        raise SafeclError(f"The font {path} of the glyphs is missing or unreadable; reinstall matplotlib.") from error
+        raise SafeclError(f"The stream needs the font {path} (missing or unreadable); reinstall matplotlib.") from error
 
 
 @lru_cache(maxsize=4096)
