@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import io
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-HOST = "http://127.0.0.1:8000"
 
 
 class Service:
@@ -86,21 +86,28 @@ def start(lesson: Any) -> Callable[..., Any]:
     """``start(path, access)``: a context in which a service runs."""
     for needed in ("fastapi", "uvicorn", "httpx"):
         pytest.importorskip(needed)
-    from starlette.testclient import TestClient
+    import httpx
 
     from safecl.serve.answering import Desk
     from safecl.serve.app import make_app
     from safecl.serve.jobs import Jobs
     from safecl.serve.limits import Access
+    from safecl.serve.run import make_server
 
     @contextlib.contextmanager
-    def begin(path: Path, access: Access | None = None, **headers: str) -> Iterator[Service]:
+    def begin(path: Path, access: Access | None = None, make_desk: Any = Desk) -> Iterator[Service]:
         paths = {"m": path}
-        desk = Desk(paths, "cpu")
+        desk = make_desk(paths, "cpu")
         jobs = Jobs(paths, "cpu", desk.reload)
-        app = make_app(desk, jobs, access or Access())
-        with TestClient(app, base_url=HOST, raise_server_exceptions=False, headers=headers) as client:
-            yield Service(client, path, lesson, desk, jobs)
+        server = make_server(make_app(desk, jobs, access or Access()))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+            thread.start()
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+                yield Service(client, path, lesson, desk, jobs)
+            server.should_exit = True
+            thread.join(60)
 
     return begin
 

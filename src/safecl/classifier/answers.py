@@ -44,6 +44,12 @@ class Snapshot(Answering):
         return cls(model, method.eval())
 
     @property
+    def file(self) -> ModelFile:
+        """What it was opened from."""
+        assert self.model.file is not None
+        return self.model.file
+
+    @property
     def known(self) -> list[Label]:
         return self.model.classes
 

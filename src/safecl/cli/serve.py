@@ -26,6 +26,8 @@ def serve(
     read_token: ReadToken = None,
     allow_host: Annotated[list[str] | None, typer.Option(help="Another name that it is reached by.")] = None,
     device: Device = "auto",
+    ray: Annotated[bool, typer.Option("--ray", help="Answer by replicas on a Ray cluster (RAY_ADDRESS).")] = False,
+    replicas: Annotated[int | None, typer.Option(min=1, help="With --ray: how many; 2 if not given.")] = None,
 ) -> None:
     """Answer over HTTP, and on a page on which anybody can teach the model.
 
@@ -38,6 +40,8 @@ def serve(
             raise SafeclError(f"Two models are called {path.stem}; give one of the files another name.")
     if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
         raise SafeclError(f"The service needs {' and '.join(missing)}: pip install 'safecl[serve]'.")
+    if replicas is not None and not ray:
+        raise SafeclError("--replicas has no effect without --ray; give both.")
     from safecl.serve.limits import Access
 
     access = Access.of(host, allow_host or [], token, read_token)
@@ -53,7 +57,8 @@ def serve(
 
     place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     shown = f"#token={access.token}" if access.token not in (None, token) else ""
-    run(paths, device, access, listening, lambda: say(f"Serving {', '.join(paths)} at {place}{shown}"))
+    said, count = f"Serving {', '.join(paths)} at {place}{shown}", (replicas or 2) if ray else None
+    run(paths, device, access, listening, lambda: say(said), count)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -1,7 +1,6 @@
 """Models that answer: one thread asks the networks, for all requests that arrive together; new files are swapped in."""
 
 import asyncio
-import os
 import queue
 import threading
 import time
@@ -27,16 +26,15 @@ from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
-from safecl.errors import SafeclError
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoded, Decoders
+from safecl.serve.jobs import watch
 from safecl.serve.limits import Refused, busy
 from safecl.streams.labels import Label
 from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
 MAX_WAITING = 1024  # requests
-LOOK = 1.0  # seconds between looks at the files
 CHUNK = 8  # pictures of a request that one process decodes
 MAX_SIDE = 1024  # pixels of a heat map
 Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
@@ -55,7 +53,7 @@ class Asked:
 class Desk:
     """The models by name. A request is answered by one state of its model, whatever is learned meanwhile."""
 
-    def __init__(self, paths: Mapping[str, Path], device: str = "auto") -> None:
+    def __init__(self, paths: Mapping[str, Path], device: str = "auto", watching: bool = True) -> None:
         self.paths, self.place = dict(paths), choose_device(device)
         self.batch = BATCH.get(self.place.type, 64)
         self._batches = self._answered = self._reloads = 0
@@ -66,12 +64,13 @@ class Desk:
         torch.set_num_threads(max(readers() // 2, 1))  # other cores decode, and learn
         for name in self.paths:
             self.reload(name)
-        for work in (self._run, self._watch):
-            threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
+        if watching:
+            threading.Thread(target=watch, args=(self.paths, self.reload, self._closed), daemon=True).start()
 
     def file(self, name: str) -> ModelFile:
         """The file that answers."""
-        return file_of(self._now[name])
+        return self._now[name].file
 
     def reload(self, name: str) -> str:
         """Have the file at its place answer, if it is another one now; gives its version."""
@@ -94,13 +93,13 @@ class Desk:
         def tell(now: Snapshot, rows: Rows) -> tuple[str, list[dict[str, Any]]]:
             answers = answers_of(now.method, rows, now.calibration, now.limits(unknown), True) if rows else ()
             told = iter([answer_of(one, detail) for one in answers])
-            return file_of(now).version, [{"error": one} if isinstance(one, str) else next(told) for one in views]
+            return now.file.version, [{"error": one} if isinstance(one, str) else next(told) for one in views]
 
         transform = self._now[name].model.transform
         views = await self.decode(pictures, transform.size, transform.resize)
         good = [one for one in views if not isinstance(one, str)]
-        found: tuple[str, list[dict[str, Any]]] = await self._wait(Asked(name, _stacked(good, transform.size), tell))
-        return found
+        stack = np.array(good, np.uint8).reshape(-1, transform.size, transform.size, 3)
+        return await self._wait(Asked(name, stack, tell))  # type: ignore[no-any-return]
 
     async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
         """See ``decoding.view``."""
@@ -186,25 +185,3 @@ class Desk:
             part = moved(images[at : at + self.batch], self.place).float() / 255
             parts.append(answered(now.method, now.method.embed(part)))
         return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
-
-    def _watch(self) -> None:
-        """Files that something else has changed are read; one that cannot be leaves the model that answers."""
-        seen: dict[str, Any] = {}
-        while not self._closed.wait(LOOK):
-            for name, path in self.paths.items():
-                try:
-                    mark = (found := os.stat(path)).st_ino, found.st_size, found.st_mtime_ns
-                    if seen.get(name) != mark:
-                        self.reload(name)
-                        seen[name] = mark
-                except (OSError, SafeclError):
-                    seen.pop(name, None)
-
-
-def file_of(now: Snapshot) -> ModelFile:
-    assert now.model.file is not None
-    return now.model.file
-
-
-def _stacked(views: Sequence[np.ndarray], size: int) -> np.ndarray:
-    return np.stack(views) if views else np.zeros((0, size, size, 3), np.uint8)

@@ -34,7 +34,11 @@ RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", 
 RAW = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}}
 OURS = "This failed for a reason that is safecl's own; the log of the service has it."
-SENTENCES = {404: "There is nothing here; GET /openapi.json lists what there is.", 405: "Not with this verb."}
+SENTENCES = {
+    400: "The body is no JSON that can be read.",
+    404: "There is nothing here; GET /openapi.json lists what there is.",
+    405: "Not with this verb.",
+}
 Unknown = Annotated[float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")]
 
 

@@ -91,8 +91,7 @@ class Decoders:
                     process = _start()
             if not future.cancelled():
                 future.set_result(found)
-        process.kill()
-        process.wait()
+        _end(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -112,9 +111,14 @@ def _ask(process: subprocess.Popen[bytes], data: bytes, size: int, resize: int) 
         reply = process.stdout.read(count)
         return np.frombuffer(reply, np.uint8).reshape(height, width, 3) if fine else reply.decode()
     except (OSError, ValueError, struct.error):  # it has died
-        process.kill()
-        process.wait()
+        _end(process)
         return KILLED
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    with contextlib.suppress(OSError):  # what was not sent yet
+        process.communicate()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ MAX_WAITING = 100
 MAX_ENDED = 100  # that are remembered of each model
 MAX_ATTEMPTS = 3  # of a job in which the process dies
 DIED = f"The process that learns has died {MAX_ATTEMPTS} times at this job; the log of the service may say why."
+LOOK = 1.0  # seconds between looks at the files
 STOP_SECONDS = 30.0  # for a job to save its place
 TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version")
 ENDED = ("done", "failed", "stopped")
@@ -147,14 +148,11 @@ class Jobs:
             ends = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
             end = next((end for end in ends if end is not None), {"end": "failed", "error": DIED})
             if not self.closing() or end["end"] == "done":  # otherwise it goes on when the service starts again
-                self._finish(job, end)
-
-    def _finish(self, job: dict[str, Any], end: dict[str, Any]) -> None:
-        facts = {key: end.get(key) for key in ("said", "error", "result")}
-        with contextlib.suppress(SafeclError):  # the model that answers stays where the file cannot be read
-            facts["version"] = self.changed(job["model"])
-        with self._news:
-            self._end(job, end["end"], **facts)
+                facts = {key: end.get(key) for key in ("said", "error", "result")}
+                with contextlib.suppress(SafeclError):  # where the file cannot be read, the model that answers stays
+                    facts["version"] = self.changed(job["model"])
+                with self._news:
+                    self._end(job, end["end"], **facts)
 
     def _do(self, job: dict[str, Any]) -> dict[str, Any] | None:
         """What came of a job; None: the process has died."""
@@ -168,7 +166,8 @@ class Jobs:
             if "end" in told:
                 return dict(told)
             job.update({key: value for key, value in told.items() if key in TOLD})
-        self._process.wait()
+        with contextlib.suppress(OSError):  # what was not sent yet
+            self._process.communicate()
         return None
 
     def _start(self) -> None:
@@ -181,3 +180,15 @@ class Jobs:
         with contextlib.suppress(OSError):  # it has died, which shows when it is read
             assert self._process is not None and self._process.stdin is not None
             print(json.dumps(order), file=self._process.stdin, flush=True)
+
+
+def watch(paths: Mapping[str, Path], reload: Callable[[str], str], closed: threading.Event) -> None:
+    """Have files read that something else has changed; one that cannot be leaves the model that answers."""
+    seen: dict[str, Any] = {}
+    while not closed.wait(LOOK):
+        for name, path in paths.items():
+            with contextlib.suppress(OSError, SafeclError):
+                mark = (found := path.stat()).st_ino, found.st_size, found.st_mtime_ns
+                if seen.get(name) != mark:
+                    reload(name)
+                    seen[name] = mark

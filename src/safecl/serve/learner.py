@@ -29,6 +29,8 @@ from safecl.lines import counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
 from safecl.streams.labels import Label
+from safecl.streams.pictures.files import FilePictures
+from safecl.streams.pictures.find import File
 from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
@@ -80,8 +82,9 @@ class Learner:
                 return done
             model = ContinualClassifier.load(file, device=self.device)
             model._loaded = self._loaded
-            pictures = [Path(job["folder"], f"{i:05d}") for i in range(job["pictures"])]
+            files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
             labels = [_label(model, label) for label in job["labels"]]
+            pictures = FilePictures(files, labels or [""] * len(files))  # type: ignore[arg-type]
             if what == "queue":
                 first = model.queue(pictures, job["count"])
                 found = [
@@ -99,7 +102,7 @@ class Learner:
         self,
         model: ContinualClassifier,
         job: dict[str, Any],
-        pictures: list[Path],
+        pictures: FilePictures,
         labels: list[Label | None],
         tell: Callable[..., None],
         stop: Callable[[], bool],
@@ -114,7 +117,7 @@ class Learner:
             said, result = model.correct(pictures, labels), {}
         else:
             work = Path(job["folder"], "work")
-            lesson = model.learn(pictures, labels, name=job["name"], progress=Told(tell), folder=work, stop=stop)
+            lesson = model.learn(pictures, name=job["name"], progress=Told(tell), folder=work, stop=stop)
             result = {key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")}
             said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
         return {"made": model.history_[-1]["id"], "said": said, "result": result}
@@ -142,8 +145,9 @@ def main(device: str) -> None:
             unwanted.add(order["stop"]) if "stop" in order else orders.put(order)
         os._exit(0)
 
-    def tell(**facts: Any) -> None:
-        print(json.dumps(facts), file=out, flush=True)
+    def tell(folder: str = "", **facts: Any) -> None:
+        text = json.dumps(facts)  # in which no path is of use to who reads it
+        print(text.replace(f"{folder}/", "picture ") if folder else text, file=out, flush=True)
 
     threading.Thread(target=hear, daemon=True).start()
     torch.set_num_threads(max(readers() - max(readers() // 2, 1), 1))  # beside those that answer
@@ -154,11 +158,11 @@ def main(device: str) -> None:
     while True:
         job = orders.get()
         try:
-            tell(end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
+            tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
         except Stopped:
             tell(end="stopped")
         except (SafeclError, OSError) as error:
-            tell(end="failed", error=str(error))
+            tell(job["folder"], end="failed", error=str(error))
         except Exception:
             traceback.print_exc()
             tell(end="failed", error=OURS)

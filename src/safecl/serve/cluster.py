@@ -1,0 +1,102 @@
+"""Replicas of the desk on a Ray cluster, behind one process that takes requests and one that learns. No torch here."""
+
+import contextlib
+import importlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+from safecl.serve.jobs import watch
+from safecl.serve.limits import Refused
+
+MAX_ONGOING = 256  # requests of a replica
+
+
+class Replica:
+    """A desk on one machine of the cluster; the files are on storage that all of its machines share."""
+
+    def __init__(self, paths: Mapping[str, Path], device: str) -> None:
+        from safecl.serve.answering import Desk
+
+        self.desk = Desk(paths, device, watching=False)
+
+    def reconfigure(self, versions: dict[str, str]) -> None:
+        """Ray calls it in one replica after the other; each answers meanwhile."""
+        for name in versions:
+            with contextlib.suppress(SafeclError):  # such a file leaves the model that answers
+                self.desk.reload(name)
+
+    async def call(self, what: str, *given: Any) -> Any:
+        """What a method of the desk gives, or the status and sentence of its refusal."""
+        try:
+            return True, await getattr(self.desk, what)(*given)
+        except SafeclError as error:
+            return False, (error.response.status_code if isinstance(error, Refused) else 422, str(error))
+
+
+class Replicas:
+    """As ``Desk``, by replicas on the cluster at RAY_ADDRESS, or on one that is started here."""
+
+    def __init__(self, paths: Mapping[str, Path], device: str, count: int) -> None:
+        try:
+            ray: Any = importlib.import_module("ray")
+            serve: Any = importlib.import_module("ray.serve")
+        except ImportError:
+            raise SafeclError("--ray needs Ray Serve: pip install 'safecl[ray]'.") from None
+        self.paths, self._ray, self._serve = dict(paths), ray, serve
+        self._files = {name: ModelFile(path) for name, path in self.paths.items()}
+        self._reloading, self._closed = threading.Lock(), threading.Event()
+        ray.init(os.environ.get("RAY_ADDRESS", "local"), log_to_driver=False, logging_level="ERROR")
+        serve.start(proxy_location="Disabled")  # requests come in here
+        gpus = min(1.0, ray.cluster_resources().get("GPU", 0) / count) if device in ("auto", "cuda") else 0
+        options = {"num_cpus": 1, "num_gpus": gpus}
+        self._deployment = serve.deployment(
+            Replica, name="safecl", num_replicas=count, max_ongoing_requests=MAX_ONGOING, ray_actor_options=options
+        )
+        self._given = self.paths, device
+        self._handle = self._run()
+        threading.Thread(target=watch, args=(self.paths, self.reload, self._closed), daemon=True).start()
+
+    def _run(self) -> Any:
+        versions = {name: file.version for name, file in self._files.items()}
+        bound = self._deployment.options(user_config=versions).bind(*self._given)
+        return self._serve.run(bound, name="safecl", route_prefix=None)
+
+    def file(self, name: str) -> ModelFile:
+        return self._files[name]
+
+    def reload(self, name: str) -> str:
+        """Have all replicas answer from the file at its place, if it is another one now; gives its version."""
+        with self._reloading:
+            file = ModelFile(self.paths[name])
+            if file.digest != self._files[name].digest:
+                self._files = {**self._files, name: file}
+                self._run()
+            return file.version
+
+    async def _call(self, *given: Any) -> Any:
+        fine, found = await self._handle.call.remote(*given)
+        if not fine:
+            raise Refused(*found)
+        return found
+
+    async def ask(self, name: str, pictures: Sequence[bytes], unknown: float, detail: bool) -> Any:
+        return await self._call("ask", name, pictures, unknown, detail)
+
+    async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> Any:
+        return await self._call("decode", pictures, size, resize) if pictures else []
+
+    async def heat_map(self, name: str, picture: bytes, label: Any) -> Any:
+        return await self._call("heat_map", name, picture, label)
+
+    def gauges(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        self._closed.set()
+        self._serve.shutdown()
+        self._ray.shutdown()
