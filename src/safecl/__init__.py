@@ -55,9 +55,8 @@ def load(path: "str | Path", *, device: "Device" = "auto") -> "ContinualClassifi
         from safecl.runtime.model import ExportedModel
 
         return ExportedModel(path, device=device)
-    from safecl.classifier.classifier import ContinualClassifier
-
-    return ContinualClassifier.load(path, device=device)
+    found: ContinualClassifier = __getattr__("ContinualClassifier").load(path, device=device)
+    return found
 
 
 def __getattr__(name: str) -> Any:
@@ -66,7 +65,12 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'safecl' has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        from safecl.errors import not_installed
+
+        raise not_installed(error) from None
 
 
 def __dir__() -> list[str]:

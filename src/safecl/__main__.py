@@ -1,6 +1,20 @@
-"""``python -m safecl``, which is also what a launcher of several processes starts."""
+"""``safecl`` and ``python -m safecl``, which is also what a launcher of several processes starts."""
 
-from safecl.cli.main import main
+import sys
+
+from safecl.errors import not_installed
+
+
+def main() -> None:
+    """Run a command, if what it imports is installed."""
+    try:
+        from safecl.cli.main import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        print(f"safecl: {not_installed(error)}", file=sys.stderr)
+        sys.exit(2)
+
 
 if __name__ == "__main__":
     main()

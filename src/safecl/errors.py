@@ -16,6 +16,14 @@ class Stopped(Exception):
     """The run was asked to stop and has saved its place."""
 
 
+def not_installed(error: ModuleNotFoundError) -> SafeclError:
+    """For a package that is missing; few are enough for answers from an exported file."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "safecl"):
+        raise error
+    return SafeclError(f"This needs {package}, which is not installed here; 'pip install safecl' installs it.")
+
+
 class UnknownName(SafeclError):
     """A name that is none of those known; ``near``: the one that may have been meant."""
 
