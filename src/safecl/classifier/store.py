@@ -115,6 +115,8 @@ class ModelFile:
         return found
 
     def _foreign(self, reason: str) -> SafeclError:
+        if self.path.suffix.lower() == ".onnx":
+            return SafeclError(f"{self.path} is exported, and can only predict; give the model that it was made from.")
         return SafeclError(f"{self.path} is no model file of safecl, or it is damaged ({reason}).")
 
 
