@@ -50,7 +50,7 @@ class Snapshot(Answering):
         return self.model.file
 
     @property
-    def known(self) -> list[Label]:
+    def known(self) -> list[Label]:  # type: ignore[override]
         return self.model.classes
 
     @property
@@ -58,7 +58,7 @@ class Snapshot(Answering):
         return self.method.outputs
 
     @property
-    def calibration(self) -> dict[str, Any] | None:
+    def calibration(self) -> dict[str, Any] | None:  # type: ignore[override]
         found: dict[str, Any] | None = self.model.header["calibration"]
         return found
 

@@ -47,16 +47,8 @@ class Answering(ABC):
     """Whatever answers: a model, or an exported file."""
 
     outputs: tuple[str, ...]  # what it gives an opinion by; its answer comes last
-
-    @property
-    @abstractmethod
-    def known(self) -> Sequence[Label]:
-        """The classes in the order of its logits."""
-
-    @property
-    @abstractmethod
-    def calibration(self) -> dict[str, Any] | None:
-        """What makes probabilities of logits, and what known pictures look like."""
+    known: list[Label]  # the classes in the order of its logits
+    calibration: dict[str, Any] | None  # what makes probabilities of logits, and what known pictures look like
 
     @abstractmethod
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:

@@ -14,7 +14,6 @@ from PIL import Image
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted
 from safecl.runtime.answer import Answer, Answering, as_array, cannot_tell, is_calibrated, make_answers, thresholds
-from safecl.streams.labels import Label
 from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 
@@ -33,21 +32,13 @@ class ExportedModel(Answering):
         self.path = Path(path).expanduser()
         self._session = _session(self.path, device)
         self.metadata = _metadata(self._session, self.path)
-        self.outputs = tuple(self.metadata["outputs"])
+        self.outputs, self.known = tuple(self.metadata["outputs"]), self.metadata["classes"]
+        self.calibration = self.metadata["calibration"]
         self._names = [output.name for output in self._session.get_outputs()]
 
     def __repr__(self) -> str:
         method, backbone = self.metadata["name"], self.metadata["backbone"]["name"]
         return f"<ExportedModel: {method} on {backbone}, {counted(len(self.metadata['classes']), 'class')}>"
-
-    @property
-    def known(self) -> list[Label]:
-        return list(self.metadata["classes"])
-
-    @property
-    def calibration(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.metadata["calibration"]
-        return found
 
     def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
