@@ -2,15 +2,19 @@
 
     python benchmarks/predict.py                    # ViT-B/16, 10,000 pictures of 256 × 256, two classes
     python benchmarks/predict.py --pictures 500 --backbone vit_tiny_patch16_224
-    python benchmarks/predict.py --folder photos --pictures 512     # files, with the embedded backbone
+    python benchmarks/predict.py --folder photos --pictures 128     # files, with the embedded backbone
+    python benchmarks/predict.py --folder photos --pictures 128 --side 3000     # the same photographs from a camera
 
 Random weights do not change the time. The pass of timm's network is in bfloat16 on CUDA, over inputs on the device.
-The plain loop decodes 64 files, each as a whole, and gives them to the same networks. They take turns; medians are
-compared. Beside other work the seconds of the processor tell more than those of the clock.
+The plain loop decodes 64 files, each as a whole, and gives them to the same networks, whose weights have the layout of
+torch's. They take turns; medians are compared. Beside other work the seconds of the processor tell more than those of
+the clock.
 """
 
 import argparse
+import copy
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,9 +24,11 @@ import torch
 from PIL import Image
 
 from safecl import ContinualClassifier
+from safecl.learner import Learner
+from safecl.methods.method import Method
 from safecl.streams.pictures.images import plain_view
 
-BATCH, ROUNDS = 64, 3
+BATCH, ROUNDS, LEARNED = 64, 3, 24
 
 
 def once(backbone: str, pictures: int, batch: int, device: torch.device) -> float:
@@ -47,14 +53,37 @@ def timed(call, device: torch.device) -> float:  # type: ignore[no-untyped-def]
     return time.monotonic() - began
 
 
-def files(folder: Path, count: int) -> None:
+def plain(method: Method) -> Method:
+    """A twin whose weights lie in memory as torch's layers make them."""
+    twin = copy.deepcopy(method)
+    for part in twin.modules():
+        if isinstance(part, Learner):
+            part.fuse()
+    for layer in twin.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.weight.data = layer.weight.data.contiguous()
+    return twin
+
+
+def enlarged(files: list[Path], side: int, folder: Path) -> list[Path]:
+    """The pictures as JPEG files with this shorter side."""
+    for path in files:
+        with Image.open(path) as image:
+            scale = side / min(image.size)
+            large = image.convert("RGB").resize([round(scale * each) for each in image.size])
+            large.save(folder / f"{len(list(folder.iterdir())):05d}.jpg", quality=90)
+    return sorted(folder.iterdir())
+
+
+def files(found: list[Path]) -> None:
     """Print what a picture costs in ``predict``, in the plain loop, and in the networks alone."""
-    paths = [str(path) for path in sorted(folder.rglob("*.jpg"))[: count + 24]]
-    model, asked = ContinualClassifier(epochs=1), paths[24:]
-    model.learn(paths[:12], ["a", "b"] * 6)
-    model.learn(paths[12:24], ["c", "d"] * 6)
+    paths = [str(path) for path in found]
+    model, asked = ContinualClassifier(epochs=1, settings={"method.policy.pilot": False}), paths[LEARNED:]
+    model.learn(paths[: LEARNED // 2], ["a", "b"] * (LEARNED // 4))
+    model.learn(paths[LEARNED // 2 : LEARNED], ["c", "d"] * (LEARNED // 4))
     now = model._snapshot()
     method, transform, views = now.method, now.model.transform, list[torch.Tensor]()
+    before = plain(method)
 
     def view(path: str) -> torch.Tensor:
         with Image.open(path) as image:
@@ -65,7 +94,7 @@ def files(folder: Path, count: int) -> None:
         views.clear()
         for at in range(0, len(asked), BATCH):
             views.append(torch.stack([view(path) for path in asked[at : at + BATCH]]))
-            method.logits(views[-1].to(method.backbone.device).float() / 255)
+            before.logits(views[-1].to(method.backbone.device).float() / 255)
 
     @torch.no_grad()
     def networks() -> None:
@@ -91,15 +120,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="vit_base_patch16_224")
     parser.add_argument("--pictures", type=int, default=10_000)
-    parser.add_argument("--side", type=int, default=256)
+    parser.add_argument("--side", type=int, help="of pictures in memory, 256; of files: their own")
     parser.add_argument("--folder", type=Path, help="predict the JPEG files in it, with the embedded backbone")
     chosen = parser.parse_args()
     if chosen.folder is not None:
-        files(chosen.folder, chosen.pictures)
+        found = sorted(chosen.folder.rglob("*.jpg"))[: chosen.pictures + LEARNED]
+        with tempfile.TemporaryDirectory() as folder:
+            files(enlarged(found, chosen.side, Path(folder)) if chosen.side else found)
         return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     random = np.random.default_rng(0)
-    images = random.integers(0, 256, (chosen.pictures, chosen.side, chosen.side, 3), dtype=np.uint8)
+    side = chosen.side or 256
+    images = random.integers(0, 256, (chosen.pictures, side, side, 3), dtype=np.uint8)
     model = ContinualClassifier(chosen.backbone, epochs=1, settings={"backbone.weights": "random"})
     model.learn(images[:8], ["a", "b"] * 4)
     model.learn(images[8:16], ["c", "d"] * 4)

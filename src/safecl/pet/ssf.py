@@ -57,7 +57,9 @@ class ScaledLayer(nn.Module):
             return self.ssf
         layer = cast("nn.Linear", self.layer)
         weight, bias = merged_weights(layer.weight, layer.bias, self.ssf.scale, self.ssf.shift)
-        layer.weight, layer.bias = (nn.Parameter(tensor.clone(), requires_grad=False) for tensor in (weight, bias))
+        # By columns, as products on ARM read it a quarter faster. ``weight`` may be that of the layer itself.
+        weight = weight.T.clone(memory_format=torch.contiguous_format).T if weight.ndim == 2 else weight.clone()
+        layer.weight, layer.bias = (nn.Parameter(tensor, requires_grad=False) for tensor in (weight, bias.clone()))
         return layer
 
 
