@@ -126,17 +126,57 @@ def test_the_graph_alone_prepares_pictures_of_any_size(both: Both) -> None:
         assert nearest.tolist() == model.predict(picture[None]).tolist() and classes.tolist() == list("abcdef")
 
 
+def test_the_plain_script_of_the_documents_answers_as_the_package(
+    exported: tuple[Path, Path],
+    both: Both,
+    odd: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = (Path(__file__).parents[2] / "docs/export.md").read_text(encoding="utf-8")
+    script = document.partition("## A plain script")[2].partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    for calibrated in (True, False):
+        trusted(exported[1], calibrated, tmp_path / "flowers.onnx")
+        names = [str(file) for file in sorted(odd.iterdir()) if file.stem != "broken"]
+        monkeypatch.setattr(sys, "argv", ["script.py", *names])
+        exec(compile(script, "script.py", "exec"), {})
+        for name, line in zip(names, capsys.readouterr().out.splitlines(), strict=True):
+            if "strip" in name:
+                assert line.endswith("is a strip, which no model has learned")
+                continue
+            (answer,) = both[1].explain(name)
+            words = answer.told.partition(" (most")[0].replace(" %", "%")
+            assert line == f"{name} {words if calibrated or answer.unknown else answer.label}"
+
+
+def trusted(path: Path, calibrated: bool, out: Path) -> None:
+    """Write what was exported as the file of a model that is calibrated or not."""
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load(path)
+    (trust,) = (tensor for tensor in proto.graph.initializer if tensor.name == "trust")
+    trust.CopyFrom(onnx.numpy_helper.from_array(np.array(calibrated), "trust"))
+    onnx.save(proto, out)
+
+
 HOOK = """
 import sys
 HEAVY = ("torch", "torchvision", "timm", "sklearn", "scipy", "pydantic", "accelerate", "rich", "typer", "onnx", "yaml")
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in HEAVY:
-            raise ImportError(f"{name} is not needed to answer")
+            raise ModuleNotFoundError(f"{name} is not needed to answer", name=name)
 sys.meta_path.insert(0, Refuse())
 import safecl, json
 model = safecl.load(sys.argv[1])
 print(json.dumps([[answer.label, answer.unknown] for answer in model.explain(sys.argv[2])]))
+try:
+    safecl.load(sys.argv[3])
+except safecl.SafeclError as error:
+    print(error)
+from safecl.__main__ import main
+main()
 """
 
 
@@ -146,10 +186,14 @@ def test_an_environment_without_torch_answers(
     for i, array in enumerate(lesson("abcdef", 1)[0]):
         Image.fromarray(array).save(tmp_path / f"{i}.png")
     ran = subprocess.run(
-        [sys.executable, "-c", HOOK, exported[1], tmp_path], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", HOOK, exported[1], tmp_path, exported[0]], capture_output=True, text=True, timeout=60
     )
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == [[a.label, a.unknown] for a in both[0].explain(tmp_path)]
+    assert ran.returncode == 2, ran.stderr
+    answers, refused = ran.stdout.splitlines()
+    assert json.loads(answers) == [[a.label, a.unknown] for a in both[0].explain(tmp_path)]
+    told = "which is not installed here; 'pip install safecl' installs it."
+    assert refused in (f"This needs sklearn, {told}", f"This needs torch, {told}")
+    assert ran.stderr == f"safecl: This needs typer, {told}\n", "the command line says it, too"
 
 
 @pytest.mark.slow

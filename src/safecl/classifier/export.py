@@ -29,9 +29,10 @@ from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.learner import Learner
+from safecl.lines import naming
 from safecl.methods.method import Method
 from safecl.outputs import check_output, write_output
-from safecl.runtime.answer import thresholds
+from safecl.runtime.answer import is_calibrated, thresholds
 from safecl.runtime.model import BATCH, FORMAT, ExportedModel
 from safecl.streams.pictures.images import Pictures, Transform
 from safecl.streams.pictures.load import batches
@@ -40,9 +41,10 @@ from safecl.streams.sources.arrays import Images
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 OPSET, IR = 18, 10  # LayerNormalization is one node since opset 17, Resize has antialias since 18
 UNKNOWN = 0.05  # the share of known pictures that ``unknown`` in the graph may say of
-MAX_BYTES = 2**31 - 1  # of a protobuf file
+MAX_BYTES = 2**31 - 2**26  # of weights: a protobuf file has less than 2**31, and names and metadata come on top
 MAX_DIFFERENCE = {"fp32": 1e-3, "fp16": 5e-2, "int8": 1.0}  # of probabilities, beyond which nothing is written
 MIN_AGREEMENT = 0.99  # of answers
+INSTEAD = {"fp32": "", "fp16": ": take --precision fp32", "int8": ": take --precision fp16"}
 ROUNDED = 1e-3  # relative error up to which a tensor is stored in float16
 PREPARE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
@@ -78,6 +80,7 @@ class Check:
     pictures: int
     difference: float
     agreement: float
+    otherwise: list[str]
     bytes: int
 
 
@@ -108,9 +111,6 @@ def export_onnx(
         if precision != "fp32":
             _store_half(onnx, proto)
         _describe(onnx, proto, model, network, precision)
-        if proto.ByteSize() > MAX_BYTES:
-            smaller = "" if precision == "fp16" else "; --precision fp16 halves it"
-            raise SafeclError(f"The ONNX file would have {proto.ByteSize() / 1e9:.1f} GB, and 2 is the most{smaller}.")
         data = proto.SerializeToString()
         file.write_bytes(data)
         judged = _drawn(model.transform) if pictures is None else pictures
@@ -118,8 +118,9 @@ def export_onnx(
     if found.difference > MAX_DIFFERENCE[precision] or found.agreement < MIN_AGREEMENT:
         raise SafeclError(
             f"The {precision} file answers otherwise than the model: {100 * found.agreement:.1f} % of the answers to "
-            f"{found.pictures} pictures are the same ({100 * MIN_AGREEMENT:.0f} % are needed), probabilities differ by "
-            f"up to {found.difference:.2g}; it was not written{'' if precision == 'fp32' else ': take fp32'}."
+            f"{found.pictures} pictures are the same ({100 * MIN_AGREEMENT:.0f} % are needed"
+            f"{'; not: ' * bool(found.otherwise)}{naming(found.otherwise)}), probabilities differ by up to "
+            f"{found.difference:.2g}; it was not written{INSTEAD[precision]}."
         )
     write_output(path, data, "onnx", force)
     return found
@@ -135,9 +136,7 @@ class Network(nn.Module):
         self.method, self.outputs, self.calibration = method, tuple(outputs), calibration
         self.register_buffer("limits", torch.from_numpy(thresholds(calibration, UNKNOWN, len(method.classes))))
         side = method.backbone.size
-        self.example = torch.zeros(
-            2, 3, side, side, dtype=torch.uint8
-        )  # one picture alone would be taken for a constant
+        self.example = torch.zeros(2, 3, side, side, dtype=torch.uint8)  # one alone would be taken for a constant
         with torch.no_grad():
             self.weighed = list(self._weights(method.all_logits(self.example.float())))
         others = [f"probabilities_{name}" for name in self.outputs[:-1]]
@@ -203,18 +202,16 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise SafeclError(f"{network.method.settings.title} cannot be exported as ONNX here ({reason}).") from error
     assert program is not None
-    core = program.model
+    core, title = program.model, network.method.settings.title
     if any(isinstance(value.shape[0], int) for value in core.graph.outputs):  # type: ignore[index]
-        raise SafeclError(
-            f"{network.method.settings.title} cannot be exported as ONNX: it fixes how many pictures come."
-        )
+        raise SafeclError(f"{title} cannot be exported as ONNX: it fixes how many pictures come.")
     optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
-    for each in (
-        common.DeduplicateInitializersPass(),
-        common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
-    ):
+    once = common.DeduplicateInitializersPass(), common.CommonSubexpressionEliminationPass()
+    for each in (*once, common.RemoveUnusedNodesPass()):
         each(core)  # what the learners share, tensors and nodes, becomes one
+    if (size := sum(value.const_value.nbytes for value in core.graph.initializers.values())) > MAX_BYTES:
+        most = f"An ONNX file is made from less than 2.1 GB of float32 weights, and these are {size / 1e9:.1f}"
+        raise SafeclError(f"{most}; export one learner of several (--learner), or a model on a smaller backbone.")
     proto = serde.serialize_model(core)
     proto.ir_version = IR
     for node in proto.graph.node:
@@ -236,14 +233,17 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
 
     header, graph = model.header, proto.graph
     names: list[Any] = [str(label).encode() for label in model.classes]
-    graph.initializer.append(helper.make_tensor("labels", TensorProto.STRING, [len(names)], names))
+    text, boolean, info = TensorProto.STRING, TensorProto.BOOL, helper.make_tensor_value_info
+    graph.initializer.append(helper.make_tensor("labels", text, [len(names)], names))
+    graph.initializer.append(helper.make_tensor("trust", boolean, [], [is_calibrated(network.calibration)]))
     graph.node.extend([
         helper.make_node("Identity", ["labels"], ["classes"], "classes"),
+        helper.make_node("Identity", ["trust"], ["calibrated"], "calibrated"),
         helper.make_node("ArgMax", ["probabilities"], ["best"], "best", axis=1, keepdims=0),
         helper.make_node("Gather", ["labels", "best"], ["nearest"], "nearest"),
     ])  # fmt: skip
-    for name, shape in (("nearest", ["N"]), ("classes", [len(names)])):
-        graph.output.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
+    graph.output.extend([info("nearest", text, ["N"]), info("classes", text, [len(names)])])
+    graph.output.append(info("calibrated", boolean, []))
     proto.producer_name, proto.producer_version = "safecl", safecl.__version__
     known = licence(network.method.backbone, model.settings)
     facts = {
@@ -307,14 +307,15 @@ def _quantised(onnx: Any, proto: Any, file: Path) -> Any:
 @torch.no_grad()
 def _check(file: ExportedModel, network: Network, pictures: Pictures, transform: Transform, size: int) -> Check:
     """What the file answers beside what the network does."""
-    difference, same, names = 0.0, 0, ["probabilities", "unknown"]
+    difference, otherwise, names = 0.0, list[str](), ["probabilities", "unknown"]
     for batch in batches(pictures, range(len(pictures)), BATCH, "plain", transform):
         p, _, strange = network(batch.pictures)[:3]
         found = list(file.run([pictures.reduced(i, transform.enough) for i in batch.indices], names))
         q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
         difference = max(difference, float((p - q).abs().nan_to_num(nan=torch.inf).max()))  # max(0.0, NaN) is 0.0
-        same += int(((p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)).sum())
-    return Check(len(pictures), difference, same / len(pictures), size)
+        same = (p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)
+        otherwise += [pictures.where(batch.indices[i]) for i in (~same).nonzero()[:, 0].tolist()]
+    return Check(len(pictures), difference, 1 - len(otherwise) / len(pictures), otherwise, size)
 
 
 def _drawn(transform: Transform) -> Pictures:
