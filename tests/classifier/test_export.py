@@ -28,13 +28,14 @@ New, Lesson = Callable[..., ContinualClassifier], Callable[..., Any]
 
 
 def same(ours: list[Answer], theirs: list[Answer], within: float) -> None:
-    """The same answers, and probabilities within a tolerance."""
+    """The same answers, and probabilities within a tolerance; ten times it for single learners, not calibrated."""
     assert [(a.label, a.unknown) for a in ours] == [(a.label, a.unknown) for a in theirs]
     for a, b in zip(ours, theirs, strict=True):
+        assert dict(a.nearest) == pytest.approx(dict(b.nearest), abs=within)
         assert a.weights == pytest.approx(b.weights, abs=max(within, 1e-3))
         assert a.opinions.keys() == b.opinions.keys()
         for name in b.opinions:
-            assert dict(a.opinions[name]) == pytest.approx(dict(b.opinions[name]), abs=within), name
+            assert dict(a.opinions[name]) == pytest.approx(dict(b.opinions[name]), abs=10 * within), name
 
 
 def changed(path: Path, out: Path, change: Callable[[Any], Any]) -> ExportedModel:
@@ -137,8 +138,11 @@ def test_weights_beyond_what_a_file_holds_get_a_sentence(
     """Before anything is made a protobuf of them, which would fail with an error of its own."""
     from onnx_ir import serde
 
+    proto = onnx.load(exported[1])
+    del proto.graph.output[1:]
+
     class Program:
-        model = serde.deserialize_model(onnx.load(exported[1]))
+        model = serde.deserialize_model(proto)
 
     model = Model.open(exported[0])
     network = export._network(model, ContinualClassifier.of(model, device="cpu"), None)
