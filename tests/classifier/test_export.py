@@ -4,6 +4,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,27 +133,20 @@ def test_what_cannot_be_exported_gets_a_sentence(
     assert Path("there.onnx").read_bytes() == b"mine"
 
 
-def test_weights_beyond_what_a_file_holds_get_a_sentence(
-    exported: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is made a protobuf of them, which would fail with an error of its own."""
+def test_weights_beyond_what_a_file_holds_get_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before they become a protobuf, which would fail with an error of its own."""
     from onnx_ir import serde
 
-    proto = onnx.load(exported[1])
-    del proto.graph.output[1:]
-
-    class Program:
-        model = serde.deserialize_model(proto)
-
-    model = Model.open(exported[0])
-    network = export._network(model, ContinualClassifier.of(model, device="cpu"), None)
-    monkeypatch.setattr("torch.onnx.export", lambda *_, **__: Program)
-    monkeypatch.setattr(export, "MAX_BYTES", 100_000)
+    head = '<ir_version: 10, opset_import: ["": 18]> g (float[N, 1] x) => (float[N, 50000] y)'
+    proto = onnx.parser.parse_model(f"{head} {{ y = Add (x, w) }}")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(50_000, np.float32), "w"))
+    program = SimpleNamespace(model=serde.deserialize_model(proto))
+    network = SimpleNamespace(method=SimpleNamespace(settings=SimpleNamespace(title="SAFE")), example=None, names=["y"])
+    monkeypatch.setattr("torch.onnx.export", lambda *_, **__: program)
     monkeypatch.setattr(serde, "serialize_model", None)
-    with pytest.raises(
-        SafeclError, match=r"less than 2\.1 GB of float32 weights, and these are 0\.0; export one learner"
-    ):
-        export._graph(onnx, network, model.transform)
+    monkeypatch.setattr(export, "MAX_BYTES", 199_999)
+    with pytest.raises(SafeclError, match=r"less than 2\.1 GB of float32 weights, and these are 0\.0; export one"):
+        export._graph(onnx, network, None)  # type: ignore[arg-type]
 
 
 def test_other_commands_say_that_an_exported_model_only_predicts(exported: tuple[Path, Path], tmp_path: Path) -> None:
