@@ -209,7 +209,8 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
     once = common.DeduplicateInitializersPass(), common.CommonSubexpressionEliminationPass()
     for each in (*once, common.RemoveUnusedNodesPass()):
         each(core)  # what the learners share, tensors and nodes, becomes one
-    if (size := sum(value.const_value.nbytes for value in core.graph.initializers.values())) > MAX_BYTES:
+    tensors = [value.const_value for value in core.graph.initializers.values()]
+    if (size := sum(tensor.nbytes for tensor in tensors if tensor is not None)) > MAX_BYTES:
         most = f"An ONNX file is made from less than 2.1 GB of float32 weights, and these are {size / 1e9:.1f}"
         raise SafeclError(f"{most}; export one learner of several (--learner), or a model on a smaller backbone.")
     proto = serde.serialize_model(core)
