@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
          "--remote-debugging-pipe")  # fmt: skip
+CODES = {"Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+CONTROL, SHIFT = 2, 8
 
 
 def find_chromium() -> str | None:
@@ -67,6 +70,21 @@ class Page:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
 
+    def wait(self, script: str, seconds: float = 60) -> None:
+        """Until an expression in the page is true."""
+        until = time.monotonic() + seconds
+        while not self.evaluate(f"Boolean({script})"):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{script}: {self.evaluate('document.body.innerText')}")
+            time.sleep(0.05)
+
+    def press(self, key: str, held: int = 0) -> None:
+        """A key; ``held``: CONTROL or SHIFT."""
+        text = "\r" if key == "Enter" else key if len(key) == 1 and not held & CONTROL else ""
+        told = {"key": key, "modifiers": held, "windowsVirtualKeyCode": CODES.get(key, 0)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+
     def requests(self, own: str = "file:") -> list[str]:
         """Addresses that were asked for since the page was opened, but for those that begin with ``own`` or data."""
         sent = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
@@ -106,15 +124,15 @@ class Page:
 
 
 @contextmanager
-def browser(command: str) -> Iterator[Page]:
-    """Start the browser with a profile of its own; it ends with the block."""
+def browser(command: str, *flags: str) -> Iterator[Page]:
+    """Start the browser with a profile of its own, and with more ``flags``; it ends with the block."""
     to_read, send = os.pipe()
     receive, to_write = os.pipe()
     profile = tempfile.mkdtemp()
     # The browser reads commands from descriptor 3 and answers on descriptor 4.
     start = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
     process = subprocess.Popen(
-        ["bash", "-c", start, command, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+        ["bash", "-c", start, command, *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     os.close(to_read)

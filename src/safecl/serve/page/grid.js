@@ -3,7 +3,7 @@ import { firstOf, follow, data, ofModel, predict, refresh, state } from "./api.j
 import { give, mayChange, undo } from "./change.js";
 import { $, announce, fail, make, toast } from "./dom.js";
 import { look } from "./look.js";
-import { openNaming } from "./naming.js";
+import { nearest, openNaming } from "./naming.js";
 import { percent, say, told } from "./words.js";
 
 export const pictures = [];
@@ -171,7 +171,7 @@ const columns = () => {
 function pressed(event) {
   if (!event.target.closest(".photo, .answer, .check")) return;
   const { key, shiftKey: extend } = event, plain = !event.ctrlKey && !event.metaKey && !event.altKey;
-  const near = targets()[0]?.answer?.nearest || [], known = state.info.classes.map((one) => String(one.label));
+  const known = state.info.classes.map((one) => String(one.label));
   const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns(), Home: -1e9, End: 1e9 };
   const onPhoto = event.target.matches(".photo");
   if (plain && key in moves) go(current + moves[key], extend);
@@ -184,7 +184,8 @@ function pressed(event) {
   else if (!plain || key.length > 1 || key === " ") return;
   else if (key === "0" && !known.includes(key)) look(pictures[current], () => name(targets()));
   else if (key >= "1" && key <= "9" && !known.includes(key)) {
-    if (near[key - 1]) label(targets(), near[key - 1][0]);
+    const [group, near] = [targets(), nearest(targets()[0])[key - 1]];
+    if (near) label(group, near[0]);
   } else name(targets(), key);
   event.preventDefault();
 }

@@ -3,11 +3,15 @@ import { state } from "./api.js";
 import { $, make } from "./dom.js";
 import { percent, say } from "./words.js";
 
-let shown = [], active = 0, chosen = null, left = null, nearest = [];
+let shown = [], active = 0, chosen = null, left = null, best = [];
+
+// An answer may be older than the classes of today, for a moment.
+export const nearest = ({ answer }) =>
+  (answer?.nearest || []).filter(([label]) => state.info.classes.some((one) => one.label === label));
 
 // done(label): once it is chosen; back(): where focus goes otherwise.
 export function openNaming(group, text, done, back) {
-  nearest = group[0].answer?.nearest || [];
+  best = nearest(group[0]);
   [chosen, left] = [done, back];
   $("naming_head").textContent = group.length > 1 ? say("naming_many", { n: group.length }) : say("naming_one");
   $("naming_text").value = text;
@@ -27,7 +31,7 @@ function place(node) {
 
 function list() {
   const text = $("naming_text").value.trim(), low = text.toLowerCase();
-  const near = nearest.map(([label, share], i) => ({ label, share, key: i + 1 }));
+  const near = best.map(([label, share], i) => ({ label, share, key: i + 1 }));
   const others = state.info.classes.map(({ label }) => ({ label })).filter((one) => !near.some((n) => n.label === one.label));
   others.sort((a, b) => String(a.label).localeCompare(String(b.label), undefined, { numeric: true }));
   const spelled = (one) => String(one.label).toLowerCase();

@@ -1,0 +1,291 @@
+"""Headless Chromium teaches, asks, corrects and undoes on the page of a running service. With PAGE_SHOTS: screenshots.
+
+axe-core is looked for in NODE_PATH (npm install axe-core); the rest is tested without it, too.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..report.browser import CONTROL, SHIFT, Page, browser, find_chromium
+from .conftest import png, text
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_chromium() is None or os.name != "posix", reason="no Chromium is installed here"),
+]
+ROOT = Path(__file__).parents[2]
+AXE = Path(os.environ.get("NODE_PATH", ROOT / "node_modules")) / "axe-core" / "axe.min.js"
+SHOTS = os.environ.get("PAGE_SHOTS")
+CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+LOOKS = {"desktop-light": (1280, False), "phone-dark": (360, True), "desktop-dark": (1280, True),
+         "phone-light": (360, False)}  # fmt: skip
+GIVE = """((files) => {
+  const given = new DataTransfer(), input = document.getElementById("files");
+  for (const [name, data] of files) {
+    given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type: "image/png" }));
+  }
+  input.files = given.files;
+  input.dispatchEvent(new Event("change"));
+})(%s)"""
+SERIOUS = """axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violations
+  .filter(({ impact }) => ["serious", "critical"].includes(impact))
+  .map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html).join(" ").slice(0, 500)))"""
+
+
+class Visit:
+    """A page of the service in the browser, and the service asked beside it."""
+
+    def __init__(self, tab: Page, address: str, look: str) -> None:
+        self.tab, self.address, self.look = tab, address, look
+        width, dark = LOOKS[look]
+        tab.open("about:blank")  # the same address again would not be loaded anew
+        tab.open(f"{address}#pictures", width, 900 if width > 400 else 740, dark)
+        tab.wait("document.getElementById('version').textContent")
+
+    def api(self, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.address}api/{path}", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    @property
+    def classes(self) -> list[str]:
+        return [one["label"] for one in self.api("models/m")["classes"]]
+
+    def give(self, pictures: list[bytes], name: str = "p") -> None:
+        files = [(f"{name}{i}.png", base64.b64encode(one).decode()) for i, one in enumerate(pictures)]
+        self.tab.evaluate(GIVE % json.dumps(files))
+
+    def click(self, selector: str, place: int = 0) -> None:
+        self.tab.evaluate(f"document.querySelectorAll({selector!r})[{place}].click()")
+
+    def type(self, words: str) -> None:
+        for character in words:
+            self.tab.press(character)
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.tab.evaluate(f"[...document.querySelectorAll({selector!r})].map((n) => n.textContent)")
+        return found
+
+    def view(self, name: str) -> None:
+        self.tab.evaluate(f"location.hash = {name!r}")
+        self.tab.wait(f"!document.getElementById('view_{name}').hidden")
+
+    def answered(self, count: int) -> None:
+        self.tab.wait(f"document.querySelectorAll('.card').length === {count}")
+        self.tab.wait("![...document.querySelectorAll('.answer')].some((one) => one.disabled)")
+
+    def posted(self, what: str) -> int:
+        sent = [e["params"]["request"] for e in self.tab.events if e.get("method") == "Network.requestWillBeSent"]
+        return sum(one["method"] == "POST" and one["url"].endswith(f"/{what}") for one in sent)
+
+    def check(self, name: str) -> None:
+        """Nothing is wrong with what is shown now; a screenshot is kept where one is wanted."""
+        time.sleep(0.4)  # what moves has arrived
+        if SHOTS:
+            Path(SHOTS).mkdir(parents=True, exist_ok=True)
+            self.tab.screenshot(Path(SHOTS) / f"{self.look}-{name}.png", whole=False)
+        assert self.tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, f"{name} is too wide"
+        if AXE.is_file():
+            self.tab.evaluate(f"{AXE.read_text('utf-8')};0")
+            assert self.tab.evaluate(SERIOUS) == [], name
+
+    def end(self) -> None:
+        assert self.tab.complaints() == []
+        assert [url for url in self.tab.requests(self.address) if not url.startswith(f"blob:{self.address}")] == []
+
+
+@pytest.fixture(scope="module")
+def address(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a service of a copy of the model is."""
+    pytest.importorskip("fastapi")
+    path = tmp_path_factory.mktemp("page") / "m.safecl"
+    path.write_bytes(model_file.read_bytes())
+    command = [sys.executable, "-m", "safecl", "serve", str(path), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            found = re.search(r"http://\S+", said)
+            assert found, said
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Page]:
+    with browser(str(find_chromium()), *CAMERA) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def pictures(lesson: Callable[..., Any]) -> Callable[..., list[bytes]]:
+    """``pictures("ab", 2, seed)``: PNG files of classes."""
+    return lambda classes, each, seed: [png(image) for image in lesson(classes, each, seed)[0]]
+
+
+@pytest.mark.parametrize("look", list(LOOKS)[:2])
+def test_pictures_are_asked_corrected_and_undone(tab: Page, address: str, look: str, pictures: Any) -> None:
+    visit, seed = Visit(tab, address, look), 20 + list(LOOKS).index(look)
+    visit.check("empty")
+    given = pictures("abcd", 2, seed)
+    visit.give(given)
+    visit.answered(8)
+    expected = visit.api("models/m/predict?detail=1", {"pictures": [text(one) for one in given]})["answers"]
+    names = ["Unknown" if one["unknown"] else one["label"] for one in expected]
+    assert visit.texts(".answer .name") == names
+    for one, more in zip(expected, visit.texts(".answer .more"), strict=True):
+        assert more == (f"most like {one['label']}" if one["unknown"] else f"{round(100 * one['probability'])} % sure")
+    visit.check("answers")
+
+    before = visit.classes
+    visit.click(".answer")
+    visit.check("naming")
+    visit.type("zebra")
+    assert visit.texts("#naming_list li") == ["New class “zebra”"]
+    tab.press("Enter")
+    tab.wait("document.querySelector('.card.learned')")
+    assert visit.texts(".answer .name")[0] == "zebra"
+    assert visit.classes == [*before, "zebra"]
+    visit.check("corrected")
+    tab.press("z", CONTROL)
+    tab.wait("!document.querySelector('.card.learned')")
+    assert visit.classes == before
+    tab.wait(f"document.querySelector('.answer .name').textContent === {names[0]!r}")
+
+    sent = visit.posted("correct")
+    tab.evaluate("document.querySelector('.card .photo').focus()")
+    tab.press("ArrowRight", SHIFT)
+    assert visit.texts("#count") == ["2 of 8 selected"]
+    tab.press("2")  # the second nearest class of the first picture
+    tab.press("1")  # of the third picture, at once
+    tab.wait("document.querySelectorAll('.card.learned').length === 3")
+    assert visit.posted("correct") == sent + 1
+    second = expected[0]["nearest"][1][0]
+    assert visit.texts(".answer .name")[:3] == [second, second, expected[2]["nearest"][0][0]]
+
+    tab.press("0")
+    tab.wait("document.getElementById('look').open")
+    visit.click("#heat")
+    tab.wait("document.getElementById('heat').ariaPressed === 'true'")
+    tab.wait("document.getElementById('look_picture').complete")
+    assert len(visit.texts("#opinions tr")) == 3
+    visit.check("closer")
+    tab.press("Escape")
+    visit.click("#next")
+    tab.wait("document.querySelector('.rank:not([hidden])')")
+    assert visit.texts(".rank")[:5] == ["1", "2", "3", "4", "5"]  # the other three are learned
+    visit.check("next")
+    visit.end()
+
+
+@pytest.mark.parametrize("look", list(LOOKS)[:2])
+def test_a_session_is_taught_and_rolled_back(tab: Page, address: str, look: str, pictures: Any) -> None:
+    visit, seed = Visit(tab, address, look), 30 + list(LOOKS).index(look)
+    before = visit.classes
+    visit.view("teach")
+    for label in "xy":
+        visit.click("#group_new")
+        visit.type(label)
+        visit.give(pictures(label, 4, seed), label)
+        tab.wait(f"document.querySelector('.group.active').querySelectorAll('.strip button').length === 4 && '{label}'")
+    assert visit.texts("#learn") == ["Learn 8 pictures of 2 classes"]
+    visit.check("teach")
+    visit.click("#learn")
+    tab.wait("document.querySelector('.toast') && !document.querySelector('.group')", 120)
+    assert visit.classes == [*before, "x", "y"]
+    visit.view("knows")
+    assert len(visit.texts("#class_table tbody tr")) == len(before) + 2
+    visit.check("knows")
+    visit.view("history")
+    assert visit.texts("#steps strong")[0] == "learned"
+    visit.check("history")
+    visit.click("#steps button")
+    visit.check("sure")
+    tab.evaluate("document.querySelector('#sure button[value=yes]').click()")
+    tab.wait(f"document.querySelectorAll('#class_table tbody tr').length === {len(before)}")
+    assert visit.classes == before
+    visit.end()
+
+
+def test_the_camera_gives_pictures_and_the_sheet_is_read_while_drawing(tab: Page, address: str) -> None:
+    visit = Visit(tab, address, "phone-dark")
+    visit.click("#camera_open")
+    tab.wait("document.getElementById('video').videoWidth")
+    visit.check("camera")
+    visit.click("#shoot")
+    visit.answered(1)
+    visit.click("#camera_close")
+    assert tab.evaluate("document.getElementById('video').srcObject.active") is False
+    visit.click("#draw_open")
+    stroke(tab, [(0.2, 0.2), (0.8, 0.8)])
+    tab.wait("document.getElementById('draw_said').textContent !== 'Draw a character.'")
+    tab.evaluate("document.getElementById('draw_name').focus()")
+    visit.type("my sign")
+    visit.check("draw")
+    before = visit.classes
+    tab.press("Enter")
+    tab.wait("document.querySelector('.card.learned')")
+    assert visit.classes == [*before, "my sign"]
+    tab.press("z", CONTROL)  # in a text field it is the field's own
+    tab.evaluate("document.querySelector('.toast button').click()")
+    tab.wait("!document.querySelector('.card.learned')")
+    assert visit.classes == before
+    visit.end()
+
+
+def stroke(tab: Page, points: list[tuple[float, float]]) -> None:
+    """Draw a line on the sheet with the mouse; in shares of its sides."""
+    tab.evaluate("document.getElementById('sheet').scrollIntoView()")
+    box = tab.evaluate("(({ x, y, width }) => [x, y, width])(document.getElementById('sheet').getBoundingClientRect())")
+    for i, (x, y) in enumerate(points):
+        at = {"x": box[0] + x * box[2], "y": box[1] + y * box[2], "button": "left", "buttons": 1, "clickCount": 1}
+        tab.call("Input.dispatchMouseEvent", type="mouseMoved" if i else "mousePressed", **at)
+    tab.call("Input.dispatchMouseEvent", type="mouseReleased", **{**at, "buttons": 0})
+
+
+@pytest.mark.parametrize("look", list(LOOKS)[2:])
+def test_every_view_is_sound_in_the_other_theme(tab: Page, address: str, look: str, pictures: Any) -> None:
+    visit = Visit(tab, address, look)
+    visit.give(pictures("ab", 2, 40))
+    visit.answered(4)
+    visit.check("answers")
+    visit.click(".answer")
+    visit.check("naming")
+    tab.press("Escape")
+    for name in ("teach", "knows", "history"):
+        visit.view(name)
+        visit.check(name)
+    visit.click("#help_open")
+    visit.check("keys")
+    tab.press("Escape")
+    visit.click("#theme")
+    assert tab.evaluate("document.documentElement.dataset.theme") == ("light" if LOOKS[look][1] else "dark")
+    visit.click("#theme")
+    visit.end()
+
+
+def test_a_fault_is_shown_as_its_sentence(tab: Page, address: str, pictures: Any) -> None:
+    visit = Visit(tab, address, "desktop-light")
+    visit.give([*pictures("a", 1, 50), b"no picture"])
+    visit.answered(2)
+    assert visit.texts(".answer .name")[1] == "–"
+    assert visit.texts(".answer .more")[1]
+    visit.click(".answer")
+    visit.type("a\u202eb")
+    tab.press("Enter")
+    tab.wait("document.querySelector('.toast.bad')")
+    assert "learned" not in visit.texts(".answer .more")[0]
+    visit.check("fault")
