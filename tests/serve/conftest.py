@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 
@@ -89,14 +90,13 @@ def start(lesson: Any) -> Callable[..., Any]:
     import httpx
 
     from safecl.serve.answering import Desk
-    from safecl.serve.app import make_app
+    from safecl.serve.app import make_app, make_server
     from safecl.serve.jobs import Jobs
     from safecl.serve.limits import Access
-    from safecl.serve.run import make_server
 
     @contextlib.contextmanager
     def begin(path: Path, access: Access | None = None, make_desk: Any = Desk) -> Iterator[Service]:
-        paths = {"m": path}
+        paths, threads = {"m": path}, torch.get_num_threads()
         desk = make_desk(paths, "cpu")
         jobs = Jobs(paths, "cpu", desk.reload)
         server = make_server(make_app(desk, jobs, access or Access()))
@@ -108,6 +108,7 @@ def start(lesson: Any) -> Callable[..., Any]:
                 yield Service(client, path, lesson, desk, jobs)
             server.should_exit = True
             thread.join(60)
+        torch.set_num_threads(threads)
 
     return begin
 

@@ -144,10 +144,10 @@ def talk(service: Service, data: bytes, wait: float = 5) -> bytes:
 
 
 def test_half_a_request_and_a_slow_one_are_ended(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    from safecl.serve import limits, run
+    from safecl.serve import app, limits
 
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
-    monkeypatch.setattr(run, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(app, "HEAD_SECONDS", 0.3)
     head = f"POST {M}/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\n"
     assert b" 408 " in talk(service, f"{head}Content-Length: 1000\r\n\r\nabc".encode())
     assert talk(service, head[:40].encode()) == b""  # closed, before it has asked anything

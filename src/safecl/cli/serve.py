@@ -53,7 +53,7 @@ def serve(
         listening.listen(1024)
     except OSError as error:
         raise SafeclError(f"The service cannot listen on {host}, port {port} ({error.strerror or error}).") from None
-    from safecl.serve.run import run
+    from safecl.serve.app import run
 
     place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     shown = f"#token={access.token}" if access.token not in (None, token) else ""

@@ -61,7 +61,7 @@ class Desk:
         self._reloading, self._closed = threading.Lock(), threading.Event()
         self._queue: queue.Queue[Asked | None] = queue.Queue(MAX_WAITING)
         self._decoders = Decoders(readers())
-        torch.set_num_threads(max(readers() // 2, 1))  # other cores decode, and learn
+        torch.set_num_threads(readers())  # once: what learns has a lower priority
         for name in self.paths:
             self.reload(name)
         threading.Thread(target=self._run, daemon=True).start()

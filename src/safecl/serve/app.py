@@ -1,18 +1,23 @@
 """The routes of the service, thin: what they call is in the other files of this folder."""
 
 import asyncio
+import pkgutil
+import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+import uvicorn
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import safecl
 from safecl.classifier.history import check_labels, check_not_frozen, check_rollback
@@ -21,13 +26,14 @@ from safecl.errors import SafeclError
 from safecl.serve import protocol
 from safecl.serve.about import brief, describe
 from safecl.serve.jobs import ENDED, Jobs
-from safecl.serve.limits import Access, Gate, Refused, busy, check_size, pictures_of
+from safecl.serve.limits import Access, Gate, Refused, check_size, pictures_of
 from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing
 from safecl.streams.labels import check_name
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
          ".png": "image/png", ".json": "application/json"}  # fmt: skip
-MAX_EVENTS = 64  # streams of events at a time
+HEAD_SECONDS = 15.0  # for the head of the first request of a connection to arrive
+STOP_SECONDS = 10  # for requests that are being answered when the service stops
 EVERY = 0.1  # seconds between looks at a job
 SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
 RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", "content": SAID}}
@@ -46,7 +52,7 @@ class Service:
     """What the routes share. ``desk``: answers (``answering.Desk``, or replicas of it)."""
 
     def __init__(self, desk: Any, jobs: Jobs) -> None:
-        self.desk, self.jobs, self.streams, self.answered, self.seconds = desk, jobs, 0, 0, 0.0
+        self.desk, self.jobs, self.answered, self.seconds = desk, jobs, 0, 0.0
 
     def file(self, model: str, version: str | None = None) -> ModelFile:
         """The file that answers, if it is of this version."""
@@ -97,8 +103,8 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
         description="Models that answer, and keep learning.", redirect_slashes=False,
     )  # fmt: skip
     service, gate = Service(desk, jobs), Gate(app, access)
-    for router in (models(service), work(service), protocol.routes(service), page()):
-        app.include_router(router)
+    for add in (add_models, add_jobs, protocol.add_routes, add_page):
+        add(app, service)
     for kind in (SafeclError, RequestValidationError, ValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, explained)
 
@@ -117,19 +123,20 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
     return gate
 
 
-def models(service: Service) -> APIRouter:
+def add_models(app: FastAPI, service: Service) -> None:
     """What models say."""
-    router = APIRouter(prefix="/api/models")
 
-    @router.get("")
+    @app.get("/api/models")
     async def every() -> dict[str, Any]:
         return {"models": [brief(name, service.file(name)) for name in service.desk.paths]}
 
-    @router.get("/{model}")
+    @app.get("/api/models/{model}")
     async def one(request: Request, model: str) -> dict[str, Any]:
         return await asyncio.to_thread(describe, model, service.file(model), request.state.may_change)
 
-    @router.post("/{model}/predict", openapi_extra={"requestBody": {"required": True, "content": {**RAW, **ASKED}}})
+    @app.post(
+        "/api/models/{model}/predict", openapi_extra={"requestBody": {"required": True, "content": {**RAW, **ASKED}}}
+    )
     async def predict(request: Request, model: str, unknown: Unknown = 0.05, detail: bool = False) -> dict[str, Any]:
         service.file(model)
         if _kind(request) == "application/json":
@@ -139,36 +146,34 @@ def models(service: Service) -> APIRouter:
         version, answers = await service.answers(model, pictures, unknown, detail)
         return {"version": version, "answers": answers}
 
-    @router.post("/{model}/heat_map", response_class=Response, responses={200: {"content": {"image/png": {}}}},
+    @app.post("/api/models/{model}/heat_map", response_class=Response, responses={200: {"content": {"image/png": {}}}},
                  openapi_extra={"requestBody": {"required": True, "content": RAW}})  # fmt: skip
     async def heat_map(request: Request, model: str, label: str | None = None) -> Response:
         service.file(model)
         png = await service.desk.heat_map(model, await _picture(request), label)
         return Response(png, media_type="image/png")
 
-    return router
 
-
-def work(service: Service) -> APIRouter:
+def add_jobs(app: FastAPI, service: Service) -> None:
     """What changes models, and takes its time."""
-    router, jobs = APIRouter(prefix="/api"), service.jobs
+    jobs = service.jobs
 
-    @router.post("/models/{model}/learn", status_code=202)
+    @app.post("/api/models/{model}/learn", status_code=202)
     async def learn(model: str, given: Learning) -> Any:
         check_name(given.name, "session")
         texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
         return await service.teach(model, "learn", texts, labels, name=given.name)
 
-    @router.post("/models/{model}/correct", status_code=202)
+    @app.post("/api/models/{model}/correct", status_code=202)
     async def correct(model: str, given: Correcting) -> Any:
         texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
         return await service.teach(model, "correct", texts, labels)
 
-    @router.post("/models/{model}/rollback", status_code=202)
+    @app.post("/api/models/{model}/rollback", status_code=202)
     async def rollback(model: str) -> Any:
         return await service.teach(model, "rollback")
 
-    @router.post("/models/{model}/queue", status_code=202)
+    @app.post("/api/models/{model}/queue", status_code=202)
     async def queue(model: str, given: Queueing) -> Any:
         return await service.teach(model, "queue", given.pictures, count=given.count)
 
@@ -177,30 +182,21 @@ def work(service: Service) -> APIRouter:
 
     Job = Annotated[dict[str, Any], Depends(found)]
 
-    @router.get("/jobs")
+    @app.get("/api/jobs")
     async def every() -> dict[str, Any]:
         return {"jobs": [jobs.told(job) for job in list(jobs.all.values())]}
 
-    @router.get("/jobs/{job}")
+    @app.get("/api/jobs/{job}")
     async def one(job: Job) -> dict[str, Any]:
         return jobs.told(job)
 
-    @router.delete("/jobs/{job}")
+    @app.delete("/api/jobs/{job}")
     async def stop(job: Job) -> dict[str, Any]:
         await asyncio.to_thread(jobs.stop, job)
         return jobs.told(job)
 
-    async def watched(job: Job) -> AsyncIterator[dict[str, Any]]:
-        if service.streams >= MAX_EVENTS:
-            raise busy()
-        service.streams += 1
-        try:
-            yield job
-        finally:
-            service.streams -= 1
-
-    @router.get("/jobs/{job}/events", response_class=EventSourceResponse)
-    async def events(job: Annotated[dict[str, Any], Depends(watched)]) -> AsyncIterator[ServerSentEvent]:
+    @app.get("/api/jobs/{job}/events", response_class=EventSourceResponse)
+    async def events(job: Job) -> AsyncIterator[ServerSentEvent]:
         last = None
         while job["state"] not in ENDED and not jobs.closing():
             if (now := jobs.told(job)) != last:
@@ -210,24 +206,20 @@ def work(service: Service) -> APIRouter:
         if job["state"] in ENDED:
             yield ServerSentEvent(event="end", data=jobs.told(job))
 
-    return router
 
-
-def page() -> APIRouter:
+def add_page(app: FastAPI, service: Service) -> None:
     """The files of the page, read once: no path comes from a request."""
-    router, folder = APIRouter(include_in_schema=False), resources.files("safecl.serve") / "page"
+    folder = resources.files("safecl.serve") / "page"
     names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     kinds = {name: KINDS[suffix] for name in names if (suffix := name[name.rfind(".") :]) in KINDS}
     files = {name: ((folder / name).read_bytes(), kind) for name, kind in kinds.items()}
 
-    @router.get("/")
-    @router.get("/page/{file}")
+    @app.get("/", include_in_schema=False)
+    @app.get("/page/{file}", include_in_schema=False)
     async def read(file: str = "index.html") -> Response:
         if file not in files:
             raise Refused(404, "There is no such file of the page.")
         return Response(files[file][0], media_type=files[file][1])
-
-    return router
 
 
 async def explained(request: Request, error: Exception) -> Response:
@@ -257,3 +249,39 @@ async def _picture(request: Request) -> bytes:
     data = await request.body()
     check_size(data, "The body")
     return data
+
+
+class Patient(H11Protocol):
+    """HTTP/1.1; a connection on which nothing is asked is closed."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_SECONDS, lambda: None if self.cycle is not None else transport.close())
+
+
+def run(
+    paths: Mapping[str, Path],
+    device: str,
+    access: Access,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    replicas: int | None = None,
+) -> None:
+    """Answer, and learn, until SIGINT or SIGTERM; ``ready`` is called when requests are taken.
+
+    ``replicas``: answer by so many on a Ray cluster.
+    """
+    name = "answering:Desk" if replicas is None else "cluster:Replicas"  # which does without torch
+    desk = pkgutil.resolve_name(f"safecl.serve.{name}")(paths, device, *([] if replicas is None else [replicas]))
+    server = make_server(make_app(desk, Jobs(paths, device, desk.reload), access))
+    ready()
+    server.run(sockets=[listening])
+
+
+def make_server(app: Gate) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, http=Patient, ws="none", log_level="warning", access_log=False, server_header=False,
+            timeout_graceful_shutdown=STOP_SECONDS, h11_max_incomplete_event_size=32768,
+        )
+    )  # fmt: skip

@@ -23,6 +23,7 @@ DIED = f"The process that learns has died {MAX_ATTEMPTS} times at this job; the 
 LOOK = 1.0  # seconds between looks at the files
 STOP_SECONDS = 30.0  # for a job to save its place
 TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version")
+KEPT = (*TOLD, "created", "pictures", "labels")
 ENDED = ("done", "failed", "stopped")
 
 
@@ -115,21 +116,22 @@ class Jobs:
         if folder.is_symlink():
             raise SafeclError(f"{folder} is a link, and would be followed to another folder; delete it.")
         for path in folder.glob("*.json"):
-            with contextlib.suppress(ValueError, KeyError, OSError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
                 job = json.loads(path.read_bytes())
-                job |= {"model": name, "state": job["state"] if job["state"] in ENDED else "waiting"}
-                self.all[job["id"]] = job
+                job |= {"id": path.stem, "model": name, "state": job["state"] if job["state"] in ENDED else "waiting"}
+                self.all[path.stem] = {key: job[key] for key in KEPT} | job
         for path in folder.glob("*/"):
             if path.name not in self.all or self.all[path.name]["state"] in ENDED:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _end(self, job: dict[str, Any], state: str, **facts: Any) -> None:
-        job.update(facts, seconds_left=None, labels=[], progress=1.0 if state == "done" else job["progress"])
-        job["state"] = state
-        folder = self.folder(job["model"]) / job["id"]
+        """Who sees that it has ended sees that its pictures are gone."""
+        progress, folder = 1.0 if state == "done" else job["progress"], self.folder(job["model"]) / job["id"]
+        end = {**job, **facts, "state": state, "seconds_left": None, "labels": [], "progress": progress}
         with contextlib.suppress(OSError, SafeclError):  # a full disk: the effect says what was done
-            write_json(folder.with_suffix(".json"), job)
+            write_json(folder.with_suffix(".json"), end)
             shutil.rmtree(folder, ignore_errors=True)
+        job.update(end)
         ended = [one for one in self.all.values() if one["model"] == job["model"] and one["state"] in ENDED]
         for old in ended[:-MAX_ENDED]:
             self.all.pop(old["id"])

@@ -28,7 +28,6 @@ from safecl.errors import SafeclError, Stopped
 from safecl.lines import counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
-from safecl.streams.labels import Label
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
 from safecl.streams.pictures.load import readers
@@ -43,7 +42,7 @@ class Told(Progress):
     """Progress that is told to the service. What a phase adds is a share of what was left before it."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
-        self.tell, self.done, self.last, self.began = tell, 0.0, 0.0, time.monotonic()
+        self.tell, self.done, self.last = tell, 0.0, 0.0
 
     def say(self, text: str) -> None:
         self.tell(said=text)
@@ -73,65 +72,53 @@ class Learner:
     def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
         """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
 
-        Before the model is written, what the job is about to make of it is: the number of the step that it adds or
-        takes back. So a job that was killed in between is not done twice.
+        Before the model is written, what the job is about to make of it is: the id of the step that it adds or takes
+        back. So a job that was killed in between is not done twice.
         """
+        folder = Path(job["folder"])
         with locked(job["path"]) as file:
-            effect, what = Path(job["folder"], EFFECT), job["what"]
-            if effect.exists() and (done := _done(json.loads(effect.read_bytes()), file)) is not None:
-                return done
+            header = ModelFile(file).header
+            if (effect := folder / EFFECT).exists():
+                outcome, steps = json.loads(effect.read_bytes()), [entry["id"] for entry in header["history"]]
+                if outcome.get("made") in steps or outcome.get("gone", steps[0]) not in steps:
+                    return dict(outcome)
             model = ContinualClassifier.load(file, device=self.device)
             model._loaded = self._loaded
-            files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
-            labels = [_label(model, label) for label in job["labels"]]
-            pictures = FilePictures(files, labels or [""] * len(files))  # type: ignore[arg-type]
-            if what == "queue":
-                first = model.queue(pictures, job["count"])
-                found = [
-                    {"index": one.index, "worth": one.worth, "answer": answer_of(one.answer, False)} for one in first
-                ]
-                outcome: dict[str, Any] = {"said": None, "result": {"first": found}}
-            else:
-                outcome = self._change(model, job, pictures, labels, tell, stop)
+            files = [File.at(folder / f"{i:05d}") for i in range(job["pictures"])]
+            labels: list[Any] = [as_label(header, one) if isinstance(one, str) else one for one in job["labels"]]
+            outcome = dict(self._done(model, job, FilePictures(files, labels or [""] * len(files)), tell, stop))
+            if job["what"] != "queue":
                 write_json(effect, outcome)
                 model.save(file)
             self._loaded = model._loaded
             return outcome
 
-    def _change(
-        self,
-        model: ContinualClassifier,
-        job: dict[str, Any],
-        pictures: FilePictures,
-        labels: list[Label | None],
-        tell: Callable[..., None],
-        stop: Callable[[], bool],
-    ) -> dict[str, Any]:
-        if job["what"] == "rollback":
-            steps = [one for one in model.history_ if one["what"] in ("learn", *CORRECTIONS)]
+    def _done(
+        self, model: ContinualClassifier, job: dict[str, Any], pictures: FilePictures, tell: Any, stop: Any
+    ) -> Any:
+        what, told = job["what"], dict[str, Any](said=None, result={})
+        if what == "queue":
+            first = [
+                (one.index, one.worth, answer_of(one.answer, False)) for one in model.queue(pictures, job["count"])
+            ]
+            keys = ("index", "worth", "answer")
+            return {**told, "result": {"first": [dict(zip(keys, one, strict=True)) for one in first]}}
+        if what == "rollback":
+            last = [one for one in model.history_ if one["what"] in ("learn", *CORRECTIONS)][-1]
             model.rollback()
             known = counted(len(model.classes_), "class")
-            said = f"The model is as it was before {steps[-1]['name']!r}; it knows {known}."
-            return {"gone": steps[-1]["id"], "said": said, "result": {}}
-        if job["what"] == "correct":
-            said, result = model.correct(pictures, labels), {}
+            said = f"The model is as it was before {last['name']!r}; it knows {known}."
+            return {**told, "gone": last["id"], "said": said}
+        if what == "correct":
+            told["said"] = model.correct(pictures, pictures.labels)
         else:
             work = Path(job["folder"], "work")
             lesson = model.learn(pictures, name=job["name"], progress=Told(tell), folder=work, stop=stop)
-            result = {key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")}
-            said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
-        return {"made": model.history_[-1]["id"], "said": said, "result": result}
-
-
-def _done(effect: dict[str, Any], file: Path) -> dict[str, Any] | None:
-    """What a job was about to do, if that is what the model says."""
-    steps = {entry["id"] for entry in ModelFile(file).header["history"]}
-    there = effect["made"] in steps if "made" in effect else effect["gone"] not in steps
-    return effect if there else None
-
-
-def _label(model: ContinualClassifier, label: Label | None) -> Label | None:
-    return as_label(model._fitted.header, label) if isinstance(label, str) else label
+            told["result"] = {
+                key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")
+            }
+            told["said"] = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
+        return {**told, "made": model.history_[-1]["id"]}
 
 
 def main(device: str) -> None:
@@ -150,9 +137,9 @@ def main(device: str) -> None:
         print(text.replace(f"{folder}/", "picture ") if folder else text, file=out, flush=True)
 
     threading.Thread(target=hear, daemon=True).start()
-    torch.set_num_threads(max(readers() - max(readers() // 2, 1), 1))  # beside those that answer
+    torch.set_num_threads(max(readers() // 2, 1))
     with suppress(OSError, AttributeError):
-        os.nice(5)  # answers come first
+        os.nice(10)  # answers come first
     learner = Learner(device)
     tell(ready=True)
     while True:

@@ -169,7 +169,8 @@ def needed(method: str, path: str) -> str:
     """The right that a request needs."""
     if path in OPEN or path.startswith("/page/"):
         return "none"
-    return "read" if method in ("GET", "HEAD") or path.rpartition("/")[2] in ASKING else "change"
+    asks = method == "POST" and path.rpartition("/")[2] in ASKING
+    return "read" if asks or method in ("GET", "HEAD") else "change"
 
 
 def pictures_of(texts: Sequence[str]) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 import safecl
@@ -27,14 +27,13 @@ class Queueing(Body):
     count: int = Field(20, ge=1, le=MAX_TAUGHT)
 
 
-class Taught(Body):
-    data: str = Field(examples=[PICTURE])
-    label: str | int = Field(examples=["cat"])
-
-
 class Corrected(Body):
     data: str = Field(examples=[PICTURE])
     label: str | int | None = Field(examples=["cat", None])
+
+
+class Taught(Corrected):
+    label: str | int = Field(examples=["cat"])
 
 
 class Learning(Body):
@@ -61,31 +60,30 @@ class Inference(Body):
     outputs: list[dict[str, Any]] = Field(default_factory=list, examples=[[{"name": "label"}]])
 
 
-def routes(service: Any) -> APIRouter:
+def add_routes(app: FastAPI, service: Any) -> None:
     """The routes of the protocol; ``service``: see ``app.Service``."""
-    router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"])
 
-    @router.get("/health/live")
-    @router.get("/health/ready")
+    @app.get("/v2/health/live")
+    @app.get("/v2/health/ready")
     async def health() -> dict[str, bool]:
         return {"live": True, "ready": True}
 
-    @router.get("")
+    @app.get("/v2")
     async def server() -> dict[str, Any]:
         return {"name": "safecl", "version": safecl.__version__, "extensions": []}
 
-    @router.get("/models/{model}")
-    @router.get("/models/{model}/versions/{version}")
-    @router.get("/models/{model}/ready")
-    @router.get("/models/{model}/versions/{version}/ready")
+    @app.get("/v2/models/{model}")
+    @app.get("/v2/models/{model}/versions/{version}")
+    @app.get("/v2/models/{model}/ready")
+    @app.get("/v2/models/{model}/versions/{version}/ready")
     async def metadata(model: str, version: str | None = None) -> dict[str, Any]:
         now = service.file(model, version).version
         outputs = [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in OUTPUTS.items()]
         said = {"name": model, "versions": [now], "platform": "safecl", "ready": True}
         return {**said, "inputs": [INPUT], "outputs": outputs}
 
-    @router.post("/models/{model}/infer")
-    @router.post("/models/{model}/versions/{version}/infer")
+    @app.post("/v2/models/{model}/infer")
+    @app.post("/v2/models/{model}/versions/{version}/infer")
     async def infer(model: str, asked: Inference, version: str | None = None) -> dict[str, Any]:
         service.file(model, version)
         given, unknown = asked.inputs[0], asked.parameters.get("unknown", 0.05)
@@ -106,5 +104,3 @@ def routes(service: Any) -> APIRouter:
         outputs = [{"name": n, "datatype": OUTPUTS[n], "shape": [len(given.data)], "data": found[n]} for n in wanted]
         more = {} if asked.id is None else {"id": asked.id}
         return {"model_name": model, "model_version": now, **more, "outputs": outputs}
-
-    return router
