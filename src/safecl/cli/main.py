@@ -106,9 +106,7 @@ def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     force: Force = False,
-    files: Annotated[
-        Path | None, typer.Option(help="Also write figures (SVG, PNG) and tables (CSV, LaTeX) into this folder.")
-    ] = None,
+    files: Annotated[Path | None, typer.Option(help="A folder for figures (SVG, PNG) and tables (CSV, LaTeX).")] = None,
 ) -> None:
     """Draw one page from one or several runs; those that differ in the seed alone become one, with its spread.
 
@@ -185,9 +183,7 @@ def info(
 
 @app.command()
 def methods(
-    backbone: Annotated[
-        str | None, typer.Option(help="Also count learnable numbers and bytes kept on this timm ViT or safecl_micro.")
-    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="Also count learnable numbers and bytes on this ViT.")] = None,
 ) -> None:
     """List the methods: kind, protocols, what they keep between sessions, paper.
 

@@ -173,10 +173,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """finished, failed or unfinished."""
-        if self.ended and self.done == self.total:
-            return "finished"
-        return "failed" if self.failed else "unfinished"
+        finished = self.ended and self.done == self.total
+        return "finished" if finished else "failed" if self.failed else "unfinished"
 
     @property
     def parameters(self) -> ParameterFacts:

@@ -112,9 +112,8 @@ def as_latex(table: Table, comment: str = "") -> str:
     lines += [rf"\begin{{tabular}}{{{''.join('l' if one.words else 'r' for one in table.columns)}}}", r"\toprule"]
     if table.grouped:
         spans = [
-            cell
+            rf"\multicolumn{{{len(columns)}}}{{c}}{{{escaped(name)}}}" if name else " & " * (len(columns) - 1)
             for name, columns in table.groups
-            for cell in ([rf"\multicolumn{{{len(columns)}}}{{c}}{{{escaped(name)}}}"] if name else [""] * len(columns))
         ]
         lines.append(" & ".join(spans) + r" \\")
     lines += [" & ".join(escaped(column.name) for column in table.columns) + r" \\", r"\midrule"]

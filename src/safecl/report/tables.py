@@ -71,9 +71,8 @@ def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
     """A row for each run, its own answer alone; a column for each session."""
     mains = [one for one in series if one.main]
     sessions = sorted({line.session for one in mains for line in one.run.metrics})
-    rows = [
-        [Cell(one.name), *numbers(words.bare_percent, *map(dict(getattr(one, kind)).get, sessions))] for one in mains
-    ]
+    curves = {one.name: dict(getattr(one, kind)) for one in mains}
+    rows = [[Cell(name), *numbers(words.bare_percent, *map(curve.get, sessions))] for name, curve in curves.items()]
     return make_table(title, ["Session", *map(str, sessions)], rows)
 
 
@@ -106,14 +105,11 @@ def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
 
 def decisions(run: Run, name: str) -> Table | None:
     """What the method noted of its decisions in each session; None if it noted nothing."""
-    noted = [flatten(line.notes) for line in run.metrics]
-    keys = list(dict.fromkeys(key for notes in noted for key in notes))
+    noted = [(str(line.session), flatten(line.notes)) for line in run.metrics]
+    keys = list(dict.fromkeys(key for _, notes in noted for key in notes))
     # Of keys that are not known here, their own words.
     heads = [DECISIONS[key][0] if key in DECISIONS else key.replace("_", " ").replace(".", ": ") for key in keys]
-    rows = [
-        [Cell(str(line.session)), *(_decision(key, notes.get(key)) for key in keys)]
-        for line, notes in zip(run.metrics, noted, strict=True)
-    ]
+    rows = [[Cell(session), *(_decision(key, notes.get(key)) for key in keys)] for session, notes in noted]
     return make_table(name, ["Session", *map(words.upper_first, heads)], rows) if keys else None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple, get_args
@@ -23,10 +24,7 @@ METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
 TEST = ("final", "average", "average_seen", "final_task_mean", "forgetting", "bwt", "fwt", "pooled", "accuracy", "seen")
 # From the accuracies on the held-out pictures after each session.
-OBJECTIVES: dict[str, Callable[[Sequence[float]], float]] = {
-    "validation.final": lambda values: values[-1],
-    "validation.average": mean,
-}
+OBJECTIVES: dict[str, Callable[..., float]] = {"validation.final": itemgetter(-1), "validation.average": mean}
 
 
 @dataclass(frozen=True)

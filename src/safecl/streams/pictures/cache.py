@@ -32,9 +32,7 @@ class Store:
 
     def __init__(self, sides: dict[str, int], count: int, folder: Path | None = None) -> None:
         def array(name: str, dtype: type, *shape: int) -> np.ndarray:
-            if folder is None:
-                return np.zeros(shape, dtype)
-            return np.memmap(folder / name, dtype, "r+", shape=shape)
+            return np.zeros(shape, dtype) if folder is None else np.memmap(folder / name, dtype, "r+", shape=shape)
 
         self.sides, self.count, self.folder, self.broken = sides, count, folder, False
         # One checksum per view (0: missing) of the view and of the picture's shape on its canvas.

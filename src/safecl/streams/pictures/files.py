@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from PIL import Image
 
@@ -13,24 +14,20 @@ from safecl.streams.pictures.images import Label, Pictures, spread
 MAX_TRACED, TRACED_BYTES = 4096, 65536  # files whose ends are part of a fingerprint, and bytes of each
 
 
+@dataclass(eq=False, repr=False)
 class FilePictures(Pictures):
     """Labelled files. ``upright`` and ``forgiving``: see ``decode``.
 
     ``notes``: where each file was named, for messages. ``skippable``: whether stream.unreadable=skip applies to them.
     """
 
-    def __init__(
-        self,
-        files: Sequence[File],
-        labels: Sequence[Label],
-        *,
-        upright: bool = True,
-        forgiving: bool = False,
-        notes: Sequence[str] = (),
-        skippable: bool = False,
-    ) -> None:
-        self.files, self.labels, self.upright, self.forgiving = files, labels, upright, forgiving
-        self.notes, self.skippable = notes, skippable
+    files: Sequence[File]
+    labels: Sequence[Label]
+    _: KW_ONLY
+    upright: bool = True
+    forgiving: bool = False
+    notes: Sequence[str] = ()
+    skippable: bool = False
 
     def where(self, index: int) -> str:
         path = printable(self.files[index].path)

@@ -1,6 +1,7 @@
 """Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging Face dataset."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -65,6 +66,7 @@ def _drawn(options: dict[str, Any]) -> Rules:
     return cast(Rules, {key: options.pop(key) for key in keys if key in options})
 
 
+@dataclass(eq=False, repr=False)
 class Images(Pictures):
     """Images, arrays or tensors, each of its own size: each of ``items``, or what it has at ``key``.
 
@@ -72,18 +74,15 @@ class Images(Pictures):
     fingerprint of all items, where there is one.
     """
 
-    def __init__(
-        self,
-        items: Any,
-        labels: Sequence[Label],
-        *,
-        key: str | int | None = None,
-        word: str = "picture",
-        classes: tuple[Label, ...] = (),
-        known: str | None = None,
-    ) -> None:
-        self.items, self.labels, self.key, self.word = items, labels, key, word
-        self.classes, self.known = classes, known
+    items: Any
+    labels: Sequence[Label]
+    _: KW_ONLY
+    key: str | int | None = None
+    word: str = "picture"
+    classes: tuple[Label, ...] = ()
+    known: str | None = None
+
+    def __post_init__(self) -> None:
         self._digests: dict[int, bytes] = {}
 
     def where(self, index: int) -> str:
