@@ -28,6 +28,8 @@ Command = Callable[..., tuple[int, str, str]]
         ),
         (["run", "safe", "stream=folder:x", "stream.step=abc"], "stream.step=abc is wrong: a whole number is needed."),
         (["run", "safe", "stream=csv:nothing.csv"], "There is no table nothing.csv"),
+        (["demo", "--serve", "seed=1"], "Settings have no effect with --serve; omit them."),
+        (["demo", "--port", "9000"], "--port has no effect without --serve; give both."),
         (["show"], "RUN"),
         (["compare"], "RUN"),
         (["run", "safe", "--nosuch"], "--nosuch"),

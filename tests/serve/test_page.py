@@ -55,3 +55,9 @@ def test_every_id_that_is_used_exists() -> None:
     used = set(re.findall(r'\$\("(\w+)"\)', CODE)) | set(re.findall(r"#([a-z]\w+)", re.sub(r"\{[^{}]*\}", "", CSS)))
     used |= set(re.findall(r'(?:for|aria-controls|aria-labelledby|list)="(\w+)"', HTML))
     assert used - set(ids) == set()
+
+
+def test_a_model_of_the_demo_is_met_with_the_sheet_to_draw_on() -> None:
+    from safecl.cli.demo import DRAWN
+
+    assert f'DRAWN = "{DRAWN}"' in SCRIPTS["page.js"]

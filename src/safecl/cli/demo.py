@@ -1,7 +1,9 @@
-"""The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream, a table, and a page."""
+"""The demo: SAFE beside RanPAC and plain fine-tuning on the embedded stream; or a page on which a model is taught."""
 
 import shlex
 from pathlib import Path
+
+import numpy as np
 
 from safecl.cli.terminal import make_console
 from safecl.configure.layers import method_groups
@@ -16,9 +18,13 @@ from safecl.report.sentences import results
 from safecl.report.series import all_series
 from safecl.report.table import print_table
 from safecl.report.tables import after_each_session
+from safecl.streams.drawn.drawing import Difficulty, draw
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 PLACE = Path("runs/demo")
+DRAWN = "drawn characters"  # the page offers its sheet to draw on where the first session is called so
+CHARACTERS, STYLES, EACH = "0123456789ABCX", ("print", "sketch", "chalk", "scene"), 4
+PLAIN = Difficulty(rotation=20, shear=20, size=(0.45, 0.9), perspective=0.15, noise=0.08, blur=1.5, clutter=0)
 NEXT = """
 Next, on your own pictures (PATH holds one folder of pictures per class):
   safecl data check folder:PATH                    is every picture readable?
@@ -43,6 +49,23 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     for text in (*(results(each)[0] for each in folders), f"\nThe page with curves and pictures: {page}", NEXT):
         print_sentence(console, text)
     return page
+
+
+def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, port: int = 8000) -> None:
+    """Teach a model drawn characters, unless it is below ``folder`` already, and open its page."""
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.cli.serve import check_installed, serve
+
+    check_installed()
+    path = folder / "characters.safecl"
+    if fresh or not path.exists():
+        random = np.random.default_rng(0)
+        drawn = [(c, draw(c, random, style, PLAIN)) for c in CHARACTERS for style in STYLES * EACH]
+        model = ContinualClassifier(epochs=1, show=show)
+        model.learn(np.stack([picture for _, picture in drawn]), [c for c, _ in drawn], name=DRAWN)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path, force=True)
+    serve([path], port=port, open_=True)
 
 
 def fitting(words: list[str], method: str) -> list[str]:

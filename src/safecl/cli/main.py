@@ -49,12 +49,21 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where the three runs and the page are kept.")] = Path("runs/demo"),
     quiet: Quiet = False,
     fresh: Fresh = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Draw on a page, be recognised, teach your own sign.")] = False,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --serve; 8000 if not given.")] = None,
 ) -> None:
     """See continual learning happen: SAFE, RanPAC and fine-tuning on pictures drawn on the fly. Needs nothing.
 
-    Example:  safecl demo   or   safecl demo seed=1 stream.classes=30
+    Example:  safecl demo   or   safecl demo seed=1 stream.classes=30   or   safecl demo --serve
     """
-    from safecl.cli.demo import run_demo
+    if serve and words:
+        raise SafeclError("Settings have no effect with --serve; omit them.")
+    if port is not None and not serve:
+        raise SafeclError("--port has no effect without --serve; give both.")
+    from safecl.cli.demo import run_demo, serve_demo
+
+    if serve:
+        return serve_demo(folder, "quiet" if quiet else "auto", fresh, 8000 if port is None else port)
 
     run_demo(words or [], folder, "quiet" if quiet else "auto", fresh)
 

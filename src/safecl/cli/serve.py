@@ -1,6 +1,7 @@
 """``safecl serve``: models that answer, learn and are taught over HTTP, and a page."""
 
 import socket
+import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,7 @@ def serve(
     device: Device = "auto",
     ray: Annotated[bool, typer.Option("--ray", help="Answer by replicas on a Ray cluster (RAY_ADDRESS).")] = False,
     replicas: Annotated[int | None, typer.Option(min=1, help="With --ray: how many; 2 if not given.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Answer over HTTP, and on a page on which anybody can teach the model.
 
@@ -38,8 +40,7 @@ def serve(
         file = ModelFile(path).path.resolve()
         if paths.setdefault(path.stem, file) != file:
             raise SafeclError(f"Two models are called {path.stem}; give one of the files another name.")
-    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
-        raise SafeclError(f"The service needs {' and '.join(missing)}: pip install 'safecl[serve]'.")
+    check_installed()
     if replicas is not None and not ray:
         raise SafeclError("--replicas has no effect without --ray; give both.")
     from safecl.serve.limits import Access
@@ -58,7 +59,19 @@ def serve(
     place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     shown = f"#token={access.token}" if access.token not in (None, token) else ""
     said, count = f"Serving {', '.join(paths)} at {place}{shown}", (replicas or 2) if ray else None
-    run(paths, device, access, listening, lambda: say(said), count)
+
+    def ready() -> None:
+        say(said)
+        if open_:
+            webbrowser.open(place + shown)
+
+    run(paths, device, access, listening, ready, count)
+
+
+def check_installed() -> None:
+    """What the extra brings is there."""
+    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
+        raise SafeclError(f"The service needs {' and '.join(missing)}: pip install 'safecl[serve]'.")
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -57,7 +57,7 @@ function sentence(group) {
 function settled(job, group, text) {
   done.push({ version: job.version, group });
   const more = state.info.can_roll_back ? { action: say("undo"), does: undo } : {};
-  toast([text, job.said].filter(Boolean).join(" "), more);
+  toast(text, more);
 }
 
 export async function undo() {
@@ -86,5 +86,6 @@ export async function rollBack() {
 export async function learn(pictures, name) {
   const sent = await Promise.all(pictures.map(async ({ file, label }) => ({ data: await data(file), label })));
   const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent });
-  settled(await follow(job), [], say("change_learned", { n: pictures.length }));
+  const end = await follow(job);
+  settled(end, [], end.said || say("change_learned", { n: pictures.length }));
 }

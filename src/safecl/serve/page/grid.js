@@ -54,6 +54,7 @@ function paint(picture) {
   node.classList.toggle("unknown", !given && Boolean(answer?.unknown));
   node.classList.toggle("bad", !given && Boolean(answer?.error));
   node.classList.toggle("learned", given?.state === "learned");
+  node.classList.toggle("differs", given?.state === "learned" && !agrees(answer, given));
   const [main, more] = lines(answer, given);
   line.replaceChildren(make("span", { className: "name" }, main), " ", make("span", { className: "more" }, more));
   line.append(make("span", { className: "unseen" }, say("answer_wrong")));
@@ -67,13 +68,14 @@ function paint(picture) {
   Object.assign(rank, { hidden: !picture.rank, textContent: picture.rank || "" });
 }
 
+const agrees = (answer, { label }) => label === null || !answer || answer.error || String(answer.label) === String(label);
+
 // What the card says: a name, and how far to trust it.
 function lines(answer, given) {
   if (given?.state === "waiting") return [given.label ?? say("taken_out"), say("waiting")];
   if (given?.label === null) return [say("taken_out"), answer ? told(answer) : ""];
   if (given) {
-    const agrees = !answer || answer.error || String(answer.label) === String(given.label);
-    return [given.label, agrees ? say("learned") : say("still_says", answer)];
+    return [given.label, agrees(answer, given) ? say("learned") : say("still_says", answer)];
   }
   if (!answer) return [say("asking"), ""];
   if (answer.error) return ["–", answer.error];

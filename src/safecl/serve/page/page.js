@@ -10,6 +10,7 @@ import { startNaming } from "./naming.js";
 import { addLesson, startTeach } from "./teach.js";
 import { say } from "./words.js";
 
+const DRAWN = "drawn characters"; // the first session of a model that was taught to read drawings
 const VIEWS = ["pictures", "teach", "knows", "history"];
 const KEYS = [["key_arrows", "key_arrows_do"], ["key_enter", "key_enter_do"], ["key_digits", "key_digits_do"],
   ["key_zero", "key_zero_do"], ["key_space", "key_space_do"], ["key_delete", "key_delete_do"], ["key_undo", "key_undo_do"]];
@@ -21,6 +22,7 @@ function showView() {
     if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  document.body.dataset.view = view;
   $("give").hidden = view === "knows" || view === "history";
   $("give_lead").lastElementChild.textContent = view === "teach" ? say("teach_to") : say("drop_more");
   nameDrawing();
@@ -80,7 +82,7 @@ async function start() {
   $("models").replaceChildren(...models.map(({ name }) => make("option", {}, name)));
   $("models").onchange = () => openModel($("models").value).catch(fail);
   await openModel(models[0].name);
-  if (given.has("draw")) openDraw();
+  if (given.has("draw") || state.info.history[0]?.name === DRAWN) openDraw();
 }
 
 start().catch(fail);
