@@ -114,3 +114,20 @@ def test_a_class_of_one_picture_is_solved_as_well_as_one_of_thousands() -> None:
     gram, sums = h.T @ h, h.T @ targets
     residual = sums.double() - gram.double() @ solve(gram, sums, 1e-3).double()
     assert (residual.norm(dim=0) <= 1e-5 * sums.norm(dim=0)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gram_matrix_of_few_pictures_is_solved_by_some_of_its_columns(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram, sums = statistics(20, 700, dtype)
+    exact, real, tried = explicit(gram, sums, 5.0), module._cholesky, []
+    monkeypatch.setattr(module, "_cholesky", lambda *given: tried.append(1) or real(*given))
+    assert torch.allclose(solve(gram, sums, 5.0, 20).double(), exact, atol=1e-5 * float(exact.abs().max()))
+    assert not tried
+    none = solve(torch.zeros(700, 700, dtype=dtype), torch.zeros(700, 2, dtype=dtype), 1.0, 1)
+    assert none.shape == (700, 2) and not none.any()
+    gram, sums = statistics(300, 700, dtype)  # of more than was said
+    exact = explicit(gram, sums, 0.1)
+    assert torch.allclose(solve(gram, sums, 0.1, 3).double(), exact, atol=1e-4 * float(exact.abs().max()))
+    assert tried

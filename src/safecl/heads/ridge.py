@@ -98,8 +98,11 @@ class RidgeHead(PerClass):
             z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
-    def add(self, features: Tensor, targets: Tensor) -> None:
-        """Add a session's features (N, d) and class indices (N,) to the evidence for β, and to statistics if kept."""
+    def add(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Add a session's features (N, d) and class indices (N,) to the evidence for β, and to statistics if kept.
+
+        Gives the features that were added.
+        """
         if self.before_add is not None:
             features = self.before_add(features, targets)
         if self.statistics.kept:
@@ -108,6 +111,7 @@ class RidgeHead(PerClass):
         errors = self.evidence(features, targets)
         if errors is not None:
             self.errors = self.errors + errors if self.settings.evidence == "all" else errors
+        return features
 
     def evidence(self, features: Tensor, targets: Tensor) -> Tensor | None:
         """What a session's features (N, d) and class indices (N,) say of every β: (B,); None of too few pictures."""
@@ -128,7 +132,7 @@ class RidgeHead(PerClass):
 
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
-        self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta)
+        self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, int(self.statistics.count))
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Move features (n, d) from the class sums ``old`` to ``new``; weights, G and evidence are computed after."""

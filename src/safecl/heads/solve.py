@@ -1,27 +1,48 @@
 """(G + βI)⁻¹ W̃ to float64 residuals, with half a matrix and a few thin ones beside G.
 
-A Cholesky factor in the precision of G preconditions conjugate gradients; no float64 copy of G is made.
+A Cholesky factor in the precision of G preconditions conjugate gradients, or, where G is of few pictures, some of its
+columns do; no float64 copy of G is made.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
-MAX_STEPS = 100  # of the refinement; two are usual
+MAX_STEPS, MAX_FEW_STEPS = 100, 8  # of the refinement, and of that by some columns; two to four are usual
+MAX_PART = 0.15  # of the columns, up to which they are quicker than a factor
 
 Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
+Inverse = Callable[[Tensor], Tensor]  # of nearly G + βI, times R (M, C) in the precision of G
 
 
-def solve(gram: Tensor, sums: Tensor, beta: float) -> Tensor:
-    """(G + βI)⁻¹ W̃ for G (M, M) and W̃ (M, C): (M, C). A β below ``smallest_beta`` is raised to it."""
+def solve(gram: Tensor, sums: Tensor, beta: float, pictures: int | None = None) -> Tensor:
+    """(G + βI)⁻¹ W̃ for G (M, M) of ``pictures``, and W̃ (M, C): (M, C). A β below ``smallest_beta`` is raised to it."""
     if gram.device.type == "mps":  # has no float64
-        return solve(gram.cpu(), sums.cpu(), beta).to(gram.device)
-    beta = max(beta, smallest_beta(gram))
-    factor = _factor(gram, beta)
-    return torch.cat([_refined(gram, factor, part, beta) for part in torch.split(sums, CLASSES, dim=1)], dim=1)
+        return solve(gram.cpu(), sums.cpu(), beta, pictures).to(gram.device)
+    beta, parts = max(beta, smallest_beta(gram)), torch.split(sums, CLASSES, dim=1)
+    columns = len(gram) if pictures is None else pictures * 3 // 2 + 64
+    if columns <= MAX_PART * len(gram) and (few := _low_rank(gram, columns, beta)) is not None:
+        found = [_refined(gram, few, part, beta, MAX_FEW_STEPS) for part in parts]
+        if all(part is not None for part in found):
+            return torch.cat(found, dim=1)  # type: ignore[arg-type]
+    near = partial(_substitute, _factor(gram, beta))
+    return torch.cat([_refined(gram, near, part, beta) for part in parts], dim=1)  # type: ignore[misc]
+
+
+def _low_rank(gram: Tensor, columns: int, beta: float) -> Inverse | None:
+    """The inverse of C Q⁻¹ Cᵀ + βI, with C (M, n) the first columns of G, Q (n, n) their top: that of a G of rank n."""
+    c, unit = gram[:, :columns].double(), torch.eye(columns).to(gram.device).double()
+    top, failed = torch.linalg.cholesky_ex(c[:columns] + smallest_beta(gram[:columns, :columns]) * unit)
+    root = torch.linalg.solve_triangular(top.mT, c, upper=True, left=False)
+    inner, worse = torch.linalg.cholesky_ex(root.T @ root + beta * unit)
+    if failed or worse:
+        return None
+    return lambda r: ((r.double() - root @ torch.cholesky_solve(root.T @ r.double(), inner)) / beta).to(r)
 
 
 def whitened(gram: Tensor, rows: Tensor, beta: float) -> Tensor:
@@ -37,15 +58,15 @@ def smallest_beta(gram: Tensor) -> float:
     return max(finfo.eps * float(gram.diagonal().sum()), finfo.tiny)
 
 
-def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
-    """Conjugate gradients for (G + βI) W = W̃, preconditioned with a factor of nearly that matrix."""
+def _refined(gram: Tensor, inverse: Inverse, sums: Tensor, beta: float, most: int | None = None) -> Tensor | None:
+    """Conjugate gradients for (G + βI) W = W̃, preconditioned with nearly the inverse; None: not in ``most`` steps."""
     finfo, residual = torch.finfo(gram.dtype), sums.to(torch.float64, copy=True)
     enough = 10 * finfo.eps * residual.norm(dim=0)
     weight, direction, before = torch.zeros_like(residual), torch.zeros_like(residual), torch.ones_like(residual[0])
-    for _ in range(MAX_STEPS):
+    for _ in range((most or MAX_STEPS) + 1):
         if (residual.norm(dim=0) <= enough).all():
-            break
-        near = _substitute(factor, residual.to(gram.dtype, copy=True)).double()
+            return weight.to(gram.dtype)
+        near = inverse(residual.to(gram.dtype, copy=True)).double()
         size = (residual * near).sum(dim=0)
         direction = near.addcmul_(direction, size / before)
         image = _times(gram, direction, beta)
@@ -53,7 +74,7 @@ def _refined(gram: Tensor, factor: Factor, sums: Tensor, beta: float) -> Tensor:
         weight.addcmul_(direction, length)
         residual.addcmul_(image, length, value=-1)
         before = size.clamp(min=finfo.tiny)
-    return weight.to(gram.dtype)
+    return None if most else weight.to(gram.dtype)
 
 
 def _factor(gram: Tensor, beta: float) -> Factor:
