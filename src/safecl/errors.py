@@ -5,7 +5,15 @@ from collections.abc import Iterable
 
 
 class SafeclError(Exception):
-    """Printed by the command line as it is, without a traceback; exit code 2."""
+    """Printed by the command line as it is, without a traceback; ``code``: its exit code."""
+
+    code = 2
+
+
+class NothingNew(SafeclError):
+    """There is nothing to do, and nothing is wrong."""
+
+    code = 0
 
 
 class NotCorrectable(SafeclError):

@@ -285,3 +285,23 @@ def test_a_picture_that_was_learned_again_is_left_out_with_its_twin(
     if name == "simplecil":  # leaves them out of their own class alone
         found, wanted = found.diagonal(dim1=1, dim2=2), wanted.diagonal(dim1=1, dim2=2)
     assert torch.allclose(found, wanted, atol=0.02 if name == "ranpac" else 1e-3)
+
+
+def test_a_picture_that_was_learned_as_two_classes_is_left_out_of_both(
+    new_model: Callable[..., Any], lesson: Callable[..., Any]
+) -> None:
+    """Its own answers are then those of a head that was given neither."""
+    model, (images, labels) = (
+        new_model("ranpac", settings={"method.ridge": {"size": 60, "betas": (0.1,)}}),
+        lesson("ab", 8),
+    )
+    model.learn(images, labels)
+    model.learn(images[:1], ["b"], again=True)
+    state, method = model._fitted.state, model._fitted.method(model._backbone(), learning=True)
+    features, targets = recalled(method, state.kept, torch.arange(17)), state.kept["targets"]
+    logits = left_out_answers(method, features, targets)[0]
+    h = method.ridge.project(features["learner"].float()).double()
+    rest = [row for row in range(17) if row % 8]  # every first one of a class, and the twin of one, is left out
+    y = F.one_hot(targets).double()
+    dual = torch.linalg.solve(h[rest] @ h[rest].T + method.ridge.beta * torch.eye(len(rest)).double(), y[rest])
+    assert torch.allclose((h[[0, 8, 16]] @ h[rest].T @ dual).float(), logits[[0, 8, 16]], atol=1e-4)

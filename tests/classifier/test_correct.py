@@ -82,8 +82,8 @@ def check_same(
         ):
             continue  # with shared statistics, learning solves it before the slow learner's features are added
         solved = name.startswith(("ridge", "joint")) and name.endswith("weight")
-        # That of the fast head follows from points whose covariance has a root, which magnifies rounding.
-        near = 2e-2 if name == "ridge_fast.weight" else 1e-3 if solved else 1e-4 if name.endswith("scatter") else 1e-5
+        # That of the fast head follows from points drawn by the root of a covariance, which magnifies rounding.
+        near = 5e-3 if name == "ridge_fast.weight" else 1e-3 if solved else 1e-4 if name.endswith("scatter") else 1e-5
         assert ours[name].shape == value.shape, name
         apart = (ours[name].double() - value.double()).abs().max() if value.numel() else 0
         assert apart <= near * max(float(value.abs().max()), 1e-3) if value.numel() else True, (name, float(apart))
@@ -165,7 +165,7 @@ def test_correcting_labels_equals_never_having_made_the_mistakes(
 def test_pictures_of_sessions_that_are_part_of_the_gram_matrix_are_corrected(
     memory: str, keep: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the features of the session are gone, the evidence for β is as it was, and the sentence says so."""
+    """Where the features of the session are gone, the evidence for β is as it was."""
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     models = [new_model("ranpac", memory=memory, keep=keep, settings=BETAS) for _ in range(2)]
     images, labels = lesson("abc", 6)
@@ -177,8 +177,7 @@ def test_pictures_of_sessions_that_are_part_of_the_gram_matrix_are_corrected(
     models[0].save(tmp_path / "m.safecl")
     models[0] = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
     assert models[0]._fitted.state.base
-    said = models[0].correct(images[:1], "a")
-    assert ("1 picture as they were" in said) is (memory == "statistics")
+    models[0].correct(images[:1], "a")
     models[0].correct(images[-1:], remove=True)
     check_same(*models, evidence=memory == "features")
     assert keep or not any(one.taken for added in models[0]._fitted.state.records.values() for one in added)
@@ -407,7 +406,8 @@ def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New,
     for model, one in zip(models, ("b", "a"), strict=True):
         model.learn(images, [one if label == "b" else label for label in labels])
         model.learn(more, [one if label == "b" else label for label in theirs])
-    assert "a and b are one class now: a." in models[0].join("a", "b")
+    said = models[0].join("a", "b")
+    assert said.startswith("a and b are one class now: a.") and "No picture is left" not in said
     check_same(*models)
     models[0].join("c", "a", "ac")
     assert models[0].classes_.tolist() == ["ac", "d"] and counts(models[0]._fitted.header) == {"ac": 16, "d": 4}
@@ -420,6 +420,10 @@ def test_a_split_class_is_as_two_from_the_start(new_model: New, lesson: Lesson) 
     models[0].split("c", images[10:], "d")
     check_same(*models)
     assert models[0].history_[-1]["what"] == "split"
+    told = [models[0].correct(images[:1], label) for label in ("b", "c", "b")]
+    assert ["3 steps can be rolled back, so the oldest one no longer can" in said for said in told] == [
+        False, False, True,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["safe", "simplecil"])
@@ -501,7 +505,10 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     if name == "safe":
         settings = {"method.policy.average": False, **settings}
     models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
-    first, (more, right) = lesson("abc", 6), lesson("daz", 2, seed=3)
+    first, (more, right) = (
+        lesson("abc", 12),
+        lesson("daz", 2, seed=3),
+    )  # more than a feature has numbers: see check_same
     for model in models:
         model.learn(*first)
     if name == "safe":
@@ -513,15 +520,15 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     models[0].save(tmp_path / "m.safecl")
     models[0] = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
     said = models[0].correct(more, right)
-    assert said.startswith("Added 6 pictures to a, d, z.")
+    assert said.startswith("Added 6 pictures to a, x, z.")
     step = models[0].history_[-1]
-    assert (step["what"], step["pictures"], step["moved"], step["new"]) == ("correct", 6, 0, ["d", "z"])
-    assert step["classes"] == [["a", 2], ["d", 2], ["z", 2]] and step["touched"] == []
+    assert (step["what"], step["pictures"], step["moved"], step["new"]) == ("correct", 6, 0, ["x", "z"])
+    assert step["classes"] == [["a", 2], ["x", 2], ["z", 2]] and step["touched"] == []
     check_same(*models, rows=name != "safe", evidence=name != "safe", sessions=name != "safe")
     for model in models:
         model.learn(*lesson("ef", seed=1))
-    models[0].correct(more[[0, 2]], ["a", "d"])  # they are learned pictures now
-    models[0].correct(more[[0, 2]], ["d", "a"])
+    models[0].correct(more[[0, 2]], ["a", "x"])  # they are learned pictures now
+    models[0].correct(more[[0, 2]], ["x", "a"])
     models[0].correct(more[1:2], "n")
     models[1].correct(more[1:2], "n")
     check_same(*models, rows=name != "safe", evidence=name != "safe", sessions=name != "safe")

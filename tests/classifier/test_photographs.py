@@ -150,6 +150,18 @@ def test_a_merged_model_has_those_of_both(place: Path, tmp_path: Path, write_fol
         assert set(found[label]) <= {*mine[label], *more[label]} and len(found[label]) == 2
 
 
+def test_a_model_that_may_keep_none_merges_with_one_that_may(place: Path, tmp_path: Path, new_model: New) -> None:
+    models = [new_model("simplecil", thumbnails=allowed) for allowed in (True, False)]
+    for model, folder in zip(models, ("one", "two"), strict=True):
+        model.learn(place / folder)
+    for number, (one, other) in enumerate((models, models[::-1])):
+        one.merged(other).save(tmp_path / f"{number}.safecl")
+        found = ModelFile(tmp_path / f"{number}.safecl").thumbnails()
+        both = ContinualClassifier.load(tmp_path / f"{number}.safecl", device="cpu")
+        assert {both._fitted.classes[one.place] for one in found} == ({*"abc"} if both.thumbnails else set())
+        assert both.classes_.tolist() == list("abcd")
+
+
 def test_nothing_but_pixels_is_kept(tmp_path: Path) -> None:
     Image.effect_noise((80, 60), 50).convert("RGB").save(tmp_path / "a.jpg", comment=b"x" * 60000)
     address = thumbnail(Image.open(tmp_path / "a.jpg"), 64)

@@ -130,7 +130,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             self._model = model
             return Lesson(name, 0, fresh.skipped, {}, [], 0.0, 0, None, None, [], [], fresh.note())
         if not len(fresh.pictures):
-            raise SafeclError(" ".join([nothing_new(source, len(pictures)), *fresh.note()]))
+            nothing = nothing_new(source, len(pictures))
+            raise SafeclError(" ".join([str(nothing), *fresh.note()])) if fresh.relabelled else nothing
         shown = progress or make_progress(self.show)
         model = model or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else
@@ -308,9 +309,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
         if (label is None) is not remove:
             raise SafeclError("Give the pictures' label, or remove=True: one of the two.")
-        found, each = unlabelled(pictures), listed(label)
-        if isinstance(each, str) or not getattr(each, "shape", hasattr(each, "__len__")):
-            each = [each] * len(found)
+        found = unlabelled(pictures)
+        each: Any = listed(label) if np.ndim(label) else [label] * len(found)  # type: ignore[arg-type]
         if len(each) != len(found):
             raise SafeclError(f"There are {len(found)} pictures and {len(each)} labels; give one label per picture.")
         labels = [None if one is None else plain_label(one, f"picture {i}") for i, one in enumerate(each)]

@@ -11,6 +11,7 @@ from safecl.classifier.data import hashes
 from safecl.classifier.history import check_labels, check_not_frozen, find, step
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
+from safecl.classifier.seen import check_wanted, learned_as
 from safecl.classifier.teach import embed
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
@@ -32,14 +33,9 @@ def correct(
     place, wanted = {mark: i for i, mark in enumerate(marks)}, dict(zip(marks, labels, strict=True))
     if twice := [pictures.where(i) for i, mark in enumerate(marks) if labels[i] != wanted[mark]]:
         raise SafeclError(f"A picture is given with two labels: {naming(twice)}; give each picture once.")
-    learned = seen["hashes"].tolist() if seen else []
-    known = set(learned)
+    learned, known = seen["hashes"].tolist() if seen else [], learned_as(seen, model.classes)
     fresh = [mark for mark in wanted if mark not in known]
-    if strange := [pictures.where(place[mark]) for mark in fresh if of is not None or wanted[mark] is None]:
-        raise SafeclError(
-            f"{counted(len(strange), 'picture was', 'pictures were')} never learned by this model: {naming(strange)}; "
-            "only learned pictures can be removed, or split from a class."
-        )
+    check_wanted(wanted, {mark: pictures.where(i) for mark, i in place.items()}, known, of is not None)
     method = model.method(backbone, learning=True)
     method.summed()
     classes = [model.classes[c] for c in seen["classes"].tolist()] if seen else []
@@ -47,9 +43,6 @@ def correct(
     if of is not None and (others := sorted({str(classes[row]) for row in rows} - {str(of)})):
         raise SafeclError(f"Some of the pictures were not learned as {of!r} but as {naming(others)}; omit them.")
     rows = [row for row in rows if classes[row] != wanted[learned[row]]]
-    if not rows and not fresh:
-        these = "the picture was" if len(wanted) == 1 else f"all {len(wanted)} pictures were"
-        raise SafeclError(f"There is nothing to correct: {these} learned as that already.")
     every = [*(learned[row] for row in rows), *fresh]
     now = [wanted[mark] for mark in every]
     method.register_classes(_given(now))
@@ -91,7 +84,8 @@ def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label
 @torch.no_grad()
 def _features(model: Model, method: Method, pictures: Pictures, which: Sequence[int]) -> dict[str, Tensor]:
     """By network, what it gives today for the pictures at ``which``: (n, d)."""
-    names, each = {name for networks in method.reads.values() for name in networks}, sorted(set(which))
+    names = {name for networks in method.reads.values() for name in networks} & method.networks.keys()
+    each = sorted(set(which))
 
     def forward(images: Tensor) -> dict[str, Tensor]:
         return {name: method.networks[name].features(images) for name in names}

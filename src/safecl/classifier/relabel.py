@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.streams.labels import Label, sorted_classes
 
-MIN_EVIDENCE = 5  # pictures of a session from which β is chosen
+Numbers: TypeAlias = Sequence[int]
 
 
 class Change:
@@ -36,13 +36,7 @@ class Change:
     """
 
     def __init__(
-        self,
-        model: Model,
-        method: Method,
-        rows: Tensor,
-        new: Tensor,
-        gone: Sequence[int] = (),
-        marks: Sequence[int] = (),
+        self, model: Model, method: Method, rows: Tensor, new: Tensor, gone: Numbers = (), marks: Numbers = ()
     ) -> None:
         self.model, self.method, self.rows, self.new, self.id = model, method, rows, new, uuid.uuid4().hex[:12]
         self.features: Mapping[str, Tensor] = {}
@@ -54,8 +48,8 @@ class Change:
         whole = [n for n, entry in enumerate(said) if entry["what"] in ("learn", "merge")]  # these move networks
         self.still = {self.id, *(entry["id"] for entry in said[max(whole, default=0) :])}  # steps since then
         sizes = [sum(count for _, count in entry["classes"]) for entry in past]
-        large = [entry["id"] for entry, count in zip(past, sizes, strict=True) if count >= MIN_EVIDENCE]
-        self.judged = large[-1] if large else None  # the last session that says anything of β
+        # The last session that says anything of β, which takes five pictures.
+        self.judged = [None, *(entry["id"] for entry, count in zip(past, sizes, strict=True) if count >= 5)][-1]
         self.ends = torch.tensor([0, *sizes, len(marks)]).cumsum(dim=0)
         sessions = torch.searchsorted(self.ends, rows, right=True) - 1
         # By session, which of ``rows`` are its pictures, and their positions there.
@@ -69,7 +63,7 @@ class Change:
         left = set(self.classes.tolist())
         for entry in model.header["history"]:  # how many pictures of a class a run had is not known
             left |= {model.classes.index(label) for label, _ in entry["classes"] if entry["what"] == "run"}
-        self.gone = sorted({c for c in self.old.tolist() if c >= 0 and c not in left} | set(gone))
+        self.joined, self.gone = gone, sorted({c for c in self.old.tolist() if c >= 0 and c not in left} | set(gone))
         if len(self.gone) == len(method.classes):
             raise SafeclError("These are all pictures that the model has learned; delete its file to start over.")
         # Of a class after the change; −1: none, which is also that of −1.
@@ -80,13 +74,16 @@ class Change:
         """Correct the sums of the method, given by network the features (n, d) that it has today of the pictures."""
         method, heads = self.method, ridge_heads(self.method)
         reads = {**{head: (name,) for name, head in method.heads.items()}, **method.reads}
-        given = {part: torch.cat([features[name] for name in names], 1) for part, names in reads.items()}
+        given = {
+            part: method.side_by_side([features[name] for name in reads.get(names[0], names)])
+            for part, names in reads.items()
+        }
         for name in heads.keys() & given.keys():
             given[name] = self._learned(name, given[name])
-        for part, networks in method.reads.items():  # features computed once more differ in their last digits
-            same = next((name for name in given.keys() & heads.keys() if reads[name] == networks), None)
-            if same is not None and same not in self.rounded and not set(networks) & set(method.moving):
-                given[part] = given[same]
+        for part, names in method.reads.items():  # features computed once more differ in their last digits
+            for head in heads.keys() & given.keys():
+                same = reads[head] == names and head not in self.rounded and not {*names} & {*method.moving}
+                given[part] = given[head] if same or names == (head,) else given[part]
         given = {part: given[part] for part in method.reads}
         method.correct(given, self.old.to(method.backbone.device), self.new.to(method.backbone.device))
         self.features = {**features, **{name: given[head] for name, head in method.heads.items() if head in given}}
@@ -94,8 +91,7 @@ class Change:
     def _learned(self, name: str, today: Tensor) -> Tensor:
         """The features (n, d) that the pictures had when they were added to a ridge head.
 
-        Pictures that come in are noted, to be added; and those that leave a session which is part of the Gram matrix
-        for good, to be subtracted.
+        Noted are pictures that come in, and those that leave a session which is part of the Gram matrix for good.
         """
         state, found = self.model.state, today.clone()
         moved = set(self.method.reads.get(name, ())) & set(self.method.moving)
@@ -156,6 +152,7 @@ class Change:
         entry = {**history.pop(), "touched": [session for session in self.touched if session != self.id]}
         header = after({**model.header, "history": history}, entry, method.classes, calibration)
         self.header = header if name is None else renamed(header, *name, told=False)
+        self.lost = sum(one.whole for one in state.undo) <= sum(one.whole for one in before.undo)
         return Model(self.header, state)
 
     def _records(self) -> tuple[dict[str, list[Added]], Table]:
@@ -194,10 +191,9 @@ class Change:
         there = set(kept["hashes"].tolist())
         pairs = zip(kept["hashes"].tolist(), kept["targets"].tolist(), strict=True)
         kept, was = edited(kept, "targets", self.index[[new.get((mark, c), c) for mark, c in pairs]])
-        known, more = kept["targets"].bincount(minlength=len(self.index)), list[int]()
-        fresh = torch.zeros_like(known)  # as many of a class as in a session
+        count, more = Counter[int](), list[int]()
         for i, mark in enumerate(marks):
-            c, count = int(self.index[self.new[i]]), fresh if self.old[i] < 0 else known
+            c = int(self.index[self.new[i]])
             if mark not in there and c >= 0 and count[c] < KEPT_PER_CLASS:
                 more.append(i)
                 there.add(mark)
@@ -244,17 +240,9 @@ class Change:
     @property
     def said(self) -> str:
         """What else a person should know of what is done, behind a space."""
-        told, betas = "", any(len(head.errors) > 1 for head in ridge_heads(self.method).values())
-        if self.gone:
-            names = naming(str(self.model.classes[c]) for c in self.gone)
-            told += f" No picture is left of {names}, so {'it is' if len(self.gone) == 1 else 'they are'} gone."
-        known = {*self.model.state.records, self.id}
-        stay = sum(len(here) for session, (here, _) in self.touched.items() if session not in known)
-        if stay and betas:
-            told += (
-                f" How strongly the head is smoothed was chosen with {counted(stay, 'picture')} as they were, because "
-                "their session is kept as sums alone; a model made with --memory features corrects that, too."
-            )
+        told = ""
+        if left := [str(self.model.classes[c]) for c in self.gone if c not in self.joined]:
+            told += f" No picture is left of {naming(left)}, so {'it is' if len(left) == 1 else 'they are'} gone."
         told += "" if self.method.anchor == "backbone" else " The tuning of the network stays as it is."
         calibration, pictures = self.header["calibration"], counts(self.header)
         if calibration and len(pictures) > 1:
@@ -262,4 +250,6 @@ class Change:
         single = [self.labels[c] for c in {*self.new.tolist()} if c >= 0 and pictures.get(self.labels[c]) == 1]
         if single and self.method.leaves_out:
             told += f" With one picture a class has no leave-one-out accuracy: {naming(map(str, single))}."
+        if self.lost:
+            told += f" {counted(self.model.settings.keep, 'step')} can be rolled back, so the oldest one no longer can."
         return told

@@ -30,6 +30,7 @@ from safecl.classifier.calibrate import (
 from safecl.classifier.data import ready
 from safecl.classifier.history import after, counts, step
 from safecl.classifier.model import Model
+from safecl.classifier.seen import learned_as
 from safecl.classifier.state import State, advance, recording, sizes_of
 from safecl.engine.device import make_accelerator
 from safecl.engine.device_loader import DeviceLoader
@@ -95,10 +96,7 @@ class Fresh:
 
 def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
     """What is new of ``pictures``, whose hashes are ``marks``."""
-    known, numbers = dict[int, set[Label]](), marks.tolist()
-    if model is not None and (seen := model.state.seen):
-        for mark, c in zip(seen["hashes"].tolist(), seen["classes"].tolist(), strict=True):
-            known.setdefault(mark, set()).add(model.header["classes"][c])
+    known, numbers = {} if model is None else learned_as(model.state.seen, model.classes), marks.tolist()
     rows = [i for i, mark in enumerate(numbers) if mark not in known]
     moved = [i for i, mark in enumerate(numbers) if mark in known and pictures.labels[i] not in known[mark]]
     others, twice = pictures.subset(moved), {numbers[i] for i in moved}
@@ -163,7 +161,7 @@ def teach(
     per_class, seconds = {label: learned_now[label] for label in classes}, time.monotonic() - began
     lesson = Lesson(name, len(pictures), fresh.skipped, per_class, new, seconds, train.epochs, **told)
     same = {key: getattr(lesson, key) for key in ("pictures", "new", "epochs", "accuracy")}
-    lists = {"classes": list(map(list, per_class.items())), "confused": list(map(list, lesson.confused))}
+    lists = {"classes": list(map(list, per_class.items())), "confused": list(map(list, lesson.confused[:MAX_LISTED]))}
     entry = step("learn", name, id=identity, seconds=round(seconds, 1), notes=method.notes, **same, **lists)
     header = after(model.header, entry, method.classes, calibration, statistics=sizes_of(method))
     return Model(header, state), lesson
@@ -247,7 +245,7 @@ def confused(answers: Tensor, targets: Tensor, classes: Sequence[Label]) -> list
     """The pairs (true class, answer) that are most often mixed up, with the number of pictures."""
     wrong = answers != targets
     pairs = Counter(zip(targets[wrong].tolist(), answers[wrong].tolist(), strict=True))
-    return [(classes[a], classes[b], n) for (a, b), n in pairs.most_common(MAX_LISTED)]
+    return [(classes[a], classes[b], n) for (a, b), n in pairs.most_common()]
 
 
 def suspects(

@@ -193,8 +193,13 @@ class Method(nn.Module, ABC):
 
     @property
     def reads(self) -> Mapping[str, tuple[str, ...]]:
-        """By module, the ``networks`` whose features, side by side, it has learned: what ``correct`` must give it."""
+        """By module, the ``networks`` whose features, side by side, it has learned, or the ridge head that gave it its
+        own: what ``correct`` must give it."""
         return {}
+
+    def side_by_side(self, features: Sequence[Tensor]) -> Tensor:
+        """Features (n, d) of several ``networks`` as a module that reads them has learned them."""
+        return torch.cat(list(features), dim=1)
 
     @torch.no_grad()
     def correct(self, features: Mapping[str, Tensor], old: Tensor, new: Tensor) -> None:

@@ -1,7 +1,7 @@
 """SAFE: Slow And Fast parameter-Efficient tuning (NeurIPS 2024). ``SAFE.learn`` is the paper's Algorithm 1."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -155,10 +155,10 @@ class SAFE(Method):
         if self.joint is not None:
             self.joint.add(concatenate(f_slow, f_fast), targets)
             self.joint.solve()
-        self.ridge_slow.add(f_slow, targets)
+        given = self.ridge_slow.add(f_slow, targets)
         self.ridge_slow.solve()
         if self.following is not None and self.nearest is not None:
-            self.following.kept.add(f_slow, targets)
+            self.following.kept.add(given, targets)
             self.nearest.follow(self.following.kept)
             if self.sessions:
                 self.following.map.fit(f_slow, f_fast, targets)
@@ -177,8 +177,11 @@ class SAFE(Method):
     def reads(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {"w_slow": ("slow",), "w_fast": ("fast",), "ridge_slow": ("slow",)}
         found |= {"w_ptm": ("backbone",)} if self.w_ptm.classes else {}
-        found |= {"ridge_fast": ("fast",)} if self.following is None else {"following.kept": ("slow",)}
+        found |= {"ridge_fast": ("fast",)} if self.following is None else {"following.kept": ("ridge_slow",)}
         return found if self.joint is None else {**found, "joint": ("slow", "fast")}
+
+    def side_by_side(self, features: Sequence[Tensor]) -> Tensor:
+        return concatenate(*features) if len(features) == 2 else features[0]
 
     def correct(self, features: Mapping[str, Tensor], old: Tensor, new: Tensor) -> None:
         """As every method, and new classes get rows in the cosine heads, as in ``expand``."""
