@@ -49,9 +49,11 @@ def test_what_is_cut_off_is_cold_and_dark() -> None:
     assert (seen[:, 45:] == 0).all()
     grey = Image.new("RGB", (60, 30), (200, 200, 200))
     drawn = np.asarray(overlay(grey, torch.zeros(30, 60), Transform(32, margin=1.0)))
-    assert (drawn[:, 20:40] == 200).all() and (drawn[:, :15] == 70).all()
+    assert drawn.shape == (31, 60, 3)  # a scale of a twentieth below
+    assert (drawn[:30, 20:40] == 200).all() and (drawn[:30, :15] == 70).all()
+    assert (drawn[30, 0] == 128).all() and drawn[30, -1, 0] > 230 and drawn[30, -1, 2] < 150
     hot = np.asarray(overlay(grey, seen, Transform(32, margin=1.0)))
-    assert (hot[:, 20:40, 2] < 150).all() and (hot[:, 20:40, 0] > 230).all()
+    assert (hot[:30, 20:40, 2] < 150).all() and (hot[:30, 20:40, 0] > 230).all()
 
 
 class Probe(Method):
@@ -161,7 +163,7 @@ def test_maps_are_files_of_their_own_and_cards_on_a_page(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "_b_&.png.png", "index.html", "x.png-2.png", "x.png.png"
     ]  # fmt: skip
-    assert Image.open(tmp_path / "out/x.png.png").size == (30, 20)
+    assert Image.open(tmp_path / "out/x.png.png").size == (768, 512 + 25)  # with the scale
     assert page.count("<img ") == 4 and "1 further pictures" not in page and "<b>" not in page
     assert "1 more is in the folder" in page
     with pytest.raises(SafeclError, match="give a new or empty folder"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from safecl.atomic import write_bytes
@@ -23,14 +23,13 @@ from safecl.streams.pictures.decode import decode
 from safecl.streams.pictures.find import File, printable
 from safecl.streams.pictures.images import Transform, plain_view
 
-MAX_SIDE = 1024  # pixels of a PNG
-THUMBNAIL = 240  # pixels of a picture on the page
+SIDE, THUMBNAIL = 768, 360  # pixels of the longer side of a PNG, and of a picture on the page
 MAX_ON_PAGE = 500  # pictures; two of about 10 kB each
-COLOURS = np.array([[0, 0, 0], [120, 30, 110], [225, 90, 45], [255, 235, 120]])  # from little to much
-OPAQUE, UNSEEN = 0.75, 0.35  # share of the colour where the heat is 1; brightness of what the model does not see
+COLOURS = np.array([[40, 20, 110], [170, 30, 120], [240, 95, 45], [255, 235, 90]])  # from little to much
+OPAQUE, UNSEEN = 0.9, 0.35  # share of the colour where the heat is 1; brightness of what the model does not see
 ABOUT = (
-    "Left the picture, right what speaks for the answer: the brighter, the more. What is dark around it is cut off "
-    "before the model looks."
+    "Left the picture, right what speaks for the answer: grey is nothing, else by the scale below, from little "
+    "to much. What is dark around it is cut off before the model looks."
 )
 
 
@@ -78,12 +77,14 @@ def placed(heat: Tensor, size: tuple[int, int], transform: Transform) -> Tensor:
 
 
 def overlay(image: Image.Image, heat: Tensor, transform: Transform) -> Image.Image:
-    """The picture, coloured by its heat (H, W), and dark where the model does not see it."""
-    h, places = heat.numpy()[:, :, None], np.linspace(0, 1, len(COLOURS))
-    colour = np.concatenate([np.interp(h, places, channel) for channel in COLOURS.T], axis=2)
-    seen = placed(torch.ones(1, 1), image.size, transform).numpy()[:, :, None]
-    pixels = np.asarray(image) * (UNSEEN + (1 - UNSEEN) * seen)
-    return Image.fromarray((pixels + OPAQUE * h * (colour - pixels)).round().clip(0, 255).astype(np.uint8))
+    """The picture in grey, coloured by its heat (H, W), dark where the model does not see it; below it the scale."""
+    seen = placed(torch.ones(1, 1), image.size, transform).numpy()
+    grey = np.asarray(image.convert("L")) * (UNSEEN + (1 - UNSEEN) * seen)
+    scale = np.broadcast_to(np.linspace(0, 1, image.width), (max(image.height // 20, 1), image.width))
+    h, under = np.concatenate([heat.numpy(), scale]), np.concatenate([grey, np.full(scale.shape, 128.0)])
+    colour = [np.interp(h, np.linspace(0, 1, len(COLOURS)), channel) for channel in COLOURS.T]
+    mixed = np.stack([under + OPAQUE * h * (channel - under) for channel in colour], axis=2)
+    return Image.fromarray(mixed.round().clip(0, 255).astype(np.uint8))
 
 
 class Explanations:
@@ -95,8 +96,7 @@ class Explanations:
 
     def add(self, file: File, answer: Answer) -> None:
         """Explain the answer to a picture."""
-        name, image = printable(file.path), decode(file.read(), file.path)
-        image.thumbnail((MAX_SIDE, MAX_SIDE))
+        name, image = printable(file.path), ImageOps.contain(decode(file.read(), file.path), (SIDE, SIDE))
         now = self.now
         heat = heat_map(now.method, now.model.transform, image, now.method.classes.index(answer.label))
         drawn, png = overlay(image, heat, now.model.transform), io.BytesIO()
