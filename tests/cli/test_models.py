@@ -86,14 +86,15 @@ BAD: list[tuple[str, str]] = [
     ("inspect m.safecl --page nowhere/page.html", "There is no folder nowhere"),
     ("rollback newer.safecl", "newer safecl"),
     ("learn nowhere --model m.safecl", "There is no folder nowhere"),
-    ("learn one --model m.safecl", "nothing new in one"),
+    ("correct one/a/000.png m.safecl --label b", "one/a/000.png is no model, which comes first: safecl correct MODEL"),
+    ("queue one m.safecl", "one is no model, which comes first: safecl queue MODEL"),
     ("learn one/a/000.png --model m.safecl", "is a picture; give a folder"),
     ("learn text.safecl --model m.safecl", "neither a folder of class folders nor a CSV"),
     ("learn empty --model m.safecl", "There is no picture in a class folder"),
     ("learn loose --model m.safecl", "is in no class folder"),
     ("learn rubbish --model m.safecl", "No picture of rubbish can be read"),
     ("learn twice --model m.safecl", "delete the wrong one and try again"),
-    ("correct m.safecl two/e/000.png --label a", "1 picture was never learned by this model: two/e/000.png"),
+    ("correct m.safecl two/e/000.png --remove", "1 picture was never learned by this model: two/e/000.png"),
     ("correct m.safecl one/a/000.png --label a", "the picture was learned as that already"),
     ("correct m.safecl one/a/000.png --label A", "differ only in spelling"),
     ("correct m.safecl one/a/000.png", "Give --label NAME, or --remove: one of the two."),
@@ -241,6 +242,8 @@ def test_the_usual_way(
     for wanted in ("abdc", "abd", "abcd"):
         code, said, _ = say("rollback", model)
         assert code == 0 and ModelFile(model).header["classes"] == list(wanted), said
+    code, _, said = say("learn", "moved", "--model", model)
+    assert code == 0 and "There is nothing new in moved" in said
     code, said, _ = say("freeze", model, "-o", str(tmp_path / "f.safecl"))
     assert code == 0 and ModelFile(tmp_path / "f.safecl").header["frozen"]
     code, said, _ = say("forget", model, "b")

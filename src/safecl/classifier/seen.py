@@ -44,7 +44,7 @@ def nothing_new(name: str, count: int) -> NothingNew:
 
 def check_files(files: Sequence[File], file: ModelFile, label: Label | None, split: bool = False) -> None:
     """Refuse what ``correct`` would refuse of these pictures, for which a ``label`` was given."""
-    check_not_frozen(file.header)
+    check_not_frozen(file.header, steps=1)
     check_labels(file.header["classes"], [] if label is None else [label], "the model")
     places = {mark_of(one.digest()): printable(one.path) for one in files}
     check_wanted(dict.fromkeys(places, label), places, _learned_by(file), split)

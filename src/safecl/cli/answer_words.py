@@ -141,10 +141,12 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
     else:
         sure = f"{NONE:>6}" if answer.probability is None else f"{100 * answer.probability:>4.0f} %"
         yield f"{answer.label!s:<24} {sure}  {name}"
+    every: dict[str, list[str]] = {}  # after one session all say the same
     for output, top in answer.opinions.items():
-        weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
         said = (f"{label}" if answer.probability is None else f"{label} {100 * p:.0f} %" for label, p in top[:3])
-        yield f"    {output}{weight}: {', '.join(said)}"
+        weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
+        every.setdefault(", ".join(said), []).append(output + weight)
+    yield from (f"    {', '.join(outputs)}: {said}" for said, outputs in every.items())
 
 
 def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:

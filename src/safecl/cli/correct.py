@@ -15,6 +15,7 @@ from safecl.streams.labels import Label
 
 if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
+    from safecl.streams.pictures.find import File
 
 Files = Annotated[list[Path], typer.Argument(metavar="PICTURE…", help="Pictures, or folders of them.")]
 
@@ -32,7 +33,8 @@ def correct(
     if (label is None) is not remove:
         raise SafeclError("Give --label NAME, or --remove: one of the two.")
     word = _label(model, label)
-    _change(model, lambda classifier: classifier.correct(_files(pictures), word, remove=remove))
+    files = _files(model, pictures, word)
+    _change(model, lambda classifier: classifier.correct(files, word, remove=remove))
 
 
 def split(
@@ -46,7 +48,8 @@ def split(
     Example:  safecl split pets.safecl cat photos/tabbies --into tabby
     """
     word = as_label(ModelFile(model).header, into)
-    _change(model, lambda classifier: classifier.split(old, _files(pictures), word))
+    files = _files(model, pictures, word, split=True)
+    _change(model, lambda classifier: classifier.split(old, files, word))
 
 
 def join(
@@ -76,10 +79,14 @@ def _label(model: Path, word: str | None) -> Label | None:
     return None if word is None else as_label(header, word)
 
 
-def _files(paths: list[Path]) -> list[str]:
+def _files(model: Path, paths: list[Path], label: Label | None, split: bool = False) -> list["File"]:
+    """The pictures; what cannot be done with them is said before torch is imported."""
+    from safecl.classifier.seen import check_files
     from safecl.streams.pictures.find import picture_files
 
-    return [file.path for path in paths for file in picture_files(path)]
+    files = [file for path in paths for file in picture_files(path)]
+    check_files(files, ModelFile(model), label, split)
+    return files
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -228,7 +228,7 @@ def main() -> None:
     except SafeclError as error:
         names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too
         say(f"safecl: {reduce(lambda text, name: text.replace(name, shown(name)), names, str(error))}", err=True)
-        code = 2
+        code = error.code
     except USAGE as error:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
         if code:

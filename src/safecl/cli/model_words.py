@@ -8,6 +8,8 @@ from safecl.classifier.enough import range_text
 from safecl.classifier.teach import Lesson
 from safecl.lines import counted
 
+MAX_PAIRS = 3  # of confused classes that are named
+
 
 def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iterator[str]:
     """What a person wants to know after a session."""
@@ -25,8 +27,10 @@ def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iter
         if lesson.interval is not None:
             told += f" (new pictures: {range_text(*lesson.interval)})"
         yield f"{told}, the mean over all classes so far that have two pictures."
-    for true, said, count in lesson.confused[:3]:
+    for true, said, count in lesson.confused[:MAX_PAIRS]:
         yield f"  {true} is confused with {said} ({counted(count, 'picture')})."
+    if rest := len(lesson.confused[MAX_PAIRS:]):
+        yield f"  {counted(rest, 'more pair')} of classes, rarer, too."
     for where, label, said, sure in lesson.suspects:
         yield f"  {where} is labelled {label} and looks like {said} ({100 * sure:.0f} %): is the label right?"
     for warning in lesson.warnings:

@@ -1,5 +1,6 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
+import mimetypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,16 @@ from safecl.outputs import locked
 if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
 
+
+def _model_first(context: typer.Context, model: Path) -> Path:
+    """Refuse pictures in the place of the model."""
+    if model.is_dir() or (mimetypes.guess_type(model.name)[0] or "").startswith("image"):
+        raise SafeclError(f"{model} is no model, which comes first: {context.command_path} MODEL …")
+    return model
+
+
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.", callback=_model_first)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: the best there is.")]
@@ -266,10 +275,7 @@ def changed(
         classifier.save(file)
 
 
-def forget(
-    model: ModelArgument,
-    label: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")],
-) -> None:
+def forget(model: ModelArgument, label: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]) -> None:
     """Remove a class from a model, and say what stays of it. Earlier sessions cannot be rolled back after that.
 
     Example:  safecl forget pets.safecl hamster
@@ -286,13 +292,13 @@ def rollback(model: ModelArgument) -> None:
 
     Example:  safecl rollback pets.safecl
     """
-    from safecl.classifier.history import CORRECTIONS, check_rollback
+    from safecl.classifier.history import CORRECTIONS, WHAT, check_rollback
 
     with changed(model, lambda header: check_rollback(header, sum(one["whole"] for one in header["undo"]))) as now:
         last = [entry for entry in now.history_ if entry["what"] in ("learn", *CORRECTIONS)][-1]
         now.rollback()
-    session = f"{last['name']!r}" + (f" ({counted(last['pictures'], 'picture')})" if last["what"] == "learn" else "")
-    say(f"{model} is as it was before {session}; it knows {counted(len(now.classes_), 'class')}.")
+    done, known = f"{WHAT[last['what']]}: {last['name']}", counted(len(now.classes_), "class")
+    say(f"Took back what was {done}; {model} knows {known} now.")
 
 
 def merge(

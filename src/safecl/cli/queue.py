@@ -1,6 +1,5 @@
 """``safecl queue`` and ``sort``: which pictures to label next, and pictures in folders by answer."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,17 +30,19 @@ def queue(
     Pictures that the model has learned are omitted.
     Example:  safecl queue pets.safecl new/ --page next.html   or   safecl queue pets.safecl new/ -n 50 --links next
     """
-    file = ModelFile(model)
+    from safecl.streams.pictures.find import File, picture_files, printable
+
+    file, files = ModelFile(model), list(picture_files(folder))  # before torch is imported
     check_page(page, force)
+    if links is not None:
+        from safecl.classifier.sort import new_folder
+
+        new_folder(links)
     from safecl.classifier.answers import Snapshot
     from safecl.classifier.data import unlabelled
     from safecl.classifier.queue import Looking, write_links, write_page
-    from safecl.classifier.sort import new_folder
     from safecl.cli.answer_words import CHUNK, asked, printer, tell_bad
-    from safecl.streams.pictures.find import File, picture_files, printable
 
-    if links is not None:
-        new_folder(links)
     looking, bad = Looking(Snapshot.open(file, device), unknown), []
 
     seen: list[File] = []
@@ -51,8 +52,8 @@ def queue(
         seen.extend(files)
         return [None] * len(files)
 
-    files = picture_files(folder)
-    while chunk := list(islice(files, CHUNK)):
+    for start in range(0, len(files), CHUNK):
+        chunk = files[start : start + CHUNK]
         reasons = zip(chunk, asked(chunk, look), strict=True)
         bad += [f"{printable(file.path)} ({reason})" for file, reason in reasons if reason is not None]
     first = looking.first(count)
