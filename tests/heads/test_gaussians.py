@@ -71,7 +71,7 @@ def test_batches_sessions_and_models_add_up_in_any_order(sizes: list[int], rando
         random.choice(models).add(*batch)
     random.shuffle(models)
     for other in models[1:]:
-        models[0].merge(other)
+        models[0].merge(other, ClassGaussians(WIDTH), torch.arange(3))
     assert torch.equal(models[0].counts, whole.counts)
     assert torch.allclose(models[0].means, whole.means, rtol=1e-6, atol=1e-5)
     for c in range(whole.classes):
@@ -82,7 +82,7 @@ def test_batches_sessions_and_models_add_up_in_any_order(sizes: list[int], rando
 def test_merging_leaves_the_other_one_alone() -> None:
     one, other = gaussians_of(draw(9)), gaussians_of(draw(12, seed=1))
     before = {name: value.clone() for name, value in other.state_dict().items()}
-    one.merge(other)
+    one.merge(other, ClassGaussians(WIDTH), torch.arange(3))
     one.add(*draw(5))
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
 

@@ -53,7 +53,7 @@ def test_what_another_model_has_learned_since_is_added_class_by_class(kind: Any)
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_without_a_place_are_left_out(kind: Any) -> None:
     own, now = made(kind, draw(30, 2, 0)), made(kind, draw(30, 3, 1))
-    own.merge(now, None, torch.tensor([-1, 2, -1]))
+    own.merge(now, made(kind), torch.tensor([-1, 2, -1]))
     assert own.counts.tolist() == [*made(kind, draw(30, 2, 0)).counts.tolist(), int(now.counts[1])]
     assert torch.allclose(own.means[2], now.means[1])
 
@@ -62,7 +62,7 @@ def test_classes_without_a_place_are_left_out(kind: Any) -> None:
 def test_what_was_there_before_is_subtracted(kind: Any) -> None:
     first, second = draw(40, 3, 0), draw(25, 3, 1)
     found = made(kind)
-    found.merge(made(kind, first, second), made(kind, second))
+    found.merge(made(kind, first, second), made(kind, second), torch.arange(3))
     assert same(found, made(kind, first))
 
 

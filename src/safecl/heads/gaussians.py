@@ -55,20 +55,17 @@ class ClassMoments(PerClass, ABC):
             mean = own.mean(dim=0)
             self._combine(c, len(own), mean, _scatter(own - mean))
 
-    def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
-        """Add the pictures that ``now`` has and ``before`` had not; its class i is class ``index[i]`` here, −1: none.
-
-        Without ``before`` all are added; without ``index`` the same index stands for the same class.
-        """
-        places = list(range(now.classes)) if index is None else index[: now.classes].tolist()
+    def merge(self, now: Self, before: Self, index: Tensor) -> None:
+        """Add the pictures that ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
+        places = index[: now.classes].tolist()
         self._grow(max(places, default=-1) + 1)
         for c, place in enumerate(places):
-            old = int(before.counts[c]) if before is not None and c < before.classes else 0
+            old = int(before.counts[c]) if c < before.classes else 0
             count, mean = int(now.counts[c]) - old, now._mean(c)
             if count <= 0 or place < 0:
                 continue
             spread = now._spread(c)
-            if before is not None and old:
+            if old:
                 mean, spread = _less(old + count, mean, spread, old, before._mean(c), before._spread(c))
             self._combine(place, count, mean, spread)
 
@@ -188,9 +185,9 @@ class SharedGaussians(ClassMoments):
 
     rows = ("counts", "means", "remainders")
 
-    def merge(self, now: Self, before: Self | None = None, index: Tensor | None = None) -> None:
+    def merge(self, now: Self, before: Self, index: Tensor) -> None:
         super().merge(now, before, index)
-        self._put(0, precise(now.scatter) - (0 if before is None else precise(before.scatter)))
+        self._put(0, precise(now.scatter) - precise(before.scatter))
 
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one. The covariance is what it was."""
