@@ -85,6 +85,7 @@ class Watched(Trainer):
         self.after_fit: Callable[[str, Any, Any], None] = lambda name, module, data: None
         self.around: Callable[[Loss], Loss] = lambda loss: loss
 
+    @torch.enable_grad()  # for what is looked at beside the steps
     def __call__(self, name: str, module: nn.Module, data: Any, loss: Loss, **options: Any) -> None:
         self.calls.append((self.session, name))
         self.on_fit(name, module, data)
