@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-CLASSES, EACH = 20, 6
+CLASSES, EACH = 20, 6  # pictures of a class that are learned first; as many are asked about, and learned later
 
 
 def drawn(label: int, seed: int, side: int) -> bytes:
@@ -47,7 +47,7 @@ def pictures_of(folder: Path | None, side: int) -> dict[str, list[bytes]]:
 class Clients:
     """``count`` clients that ask again and again."""
 
-    def __init__(self, port: int, path: str, bodies: list[bytes], kind: str, count: int, token: str = "") -> None:
+    def __init__(self, port: int, path: str, bodies: list[bytes], kind: str, count: int) -> None:
         self.port, self.path, self.bodies, self.kind, self.count = port, path, bodies, kind, count
         self.took: list[float] = []
         self.failed, self.answers = 0, list[tuple[str, frozenset[Any]]]()
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--side", type=int, default=256)
+    parser.add_argument("--each", type=int, default=EACH, help="pictures of a class that are learned first")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--plain", default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -173,7 +174,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path, files, labels = Path(folder, "m.safecl"), list[Path](), list[str]()
         for label in known:
-            for i, data in enumerate(taught[label][:EACH]):
+            for i, data in enumerate(taught[label][: given.each]):
                 files.append(Path(folder, f"{label} {i}.jpg"))
                 files[-1].write_bytes(data)
                 labels.append(label)

@@ -126,20 +126,30 @@ def begin(path: Path) -> Iterator[Callable[[], Process]]:
 def test_killed_at_ten_instants_it_has_the_old_model_or_the_new_one_and_goes_on(
     what: str, path: Path, begin: Callable[[], Process], lesson: Any
 ) -> None:
-    asking, instants = Service(None, path, lesson, None, None), random.Random(7)
-    service, seconds = begin(), 2.0 if what == "learn" else 0.4
-    for number in range(10):
-        before = steps(path)
-        body = asking.taught("efghijklmn"[number], 6, seed=4)
-        job = service.client.post(f"/api/models/m/{what}", json=body).json()["job"]["id"]
-        time.sleep(instants.uniform(0, seconds))
-        service.end(signal.SIGKILL)
-        assert steps(path) in (before, [*before, what])  # and it can be opened
-        service = begin()
-        until = time.monotonic() + 120
+    asking, instants, known = Service(None, path, lesson, None, None), random.Random(7), steps(path)
+
+    def ended(service: Process, job: str) -> dict[str, Any]:
+        until = time.monotonic() + 240
         while (found := service.client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
             assert time.monotonic() < until
             time.sleep(0.1)
-        assert found["state"] == "done" and steps(path) == [*before, what], (number, found)
-        assert {p.suffix for p in path.with_name(".m.safecl.jobs").iterdir()} == {".json"}
-    assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
+        return dict(found)
+
+    def post(service: Process, what: str, body: Any) -> str:
+        return str(service.client.post(f"/api/models/m/{what}", json=body).json()["job"]["id"])
+
+    service, torn = begin(), 0
+    for number in range(10):
+        body = asking.taught("efghijklmn"[number], 6, seed=4)
+        pictures = [one["data"] for one in body["pictures"]]
+        ended(service, post(service, "queue", {"pictures": pictures}))  # the process that learns has started
+        job = post(service, what, body)
+        time.sleep(instants.uniform(0, 3.0 if what == "learn" else 0.8))
+        service.end(signal.SIGKILL)
+        assert steps(path) in (known, [*known, what])  # and it can be opened
+        torn += json.loads(path.with_name(".m.safecl.jobs").joinpath(f"{job}.json").read_bytes())["state"] == "waiting"
+        service, known = begin(), [*known, what]
+        found = ended(service, job)
+        assert found["state"] == "done" and steps(path) == known, (number, found)
+        assert {one.suffix for one in path.with_name(".m.safecl.jobs").iterdir()} == {".json"}
+    assert torn and service.end(signal.SIGTERM) in (0, -signal.SIGTERM)

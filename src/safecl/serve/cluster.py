@@ -63,7 +63,9 @@ class Replicas:
 
     def _run(self) -> Any:
         versions = {name: file.version for name, file in self._files.items()}
-        bound = self._deployment.options(user_config=versions).bind(*self._given)
+        # The same version of the code: Ray then calls ``reconfigure``, and starts no replica anew.
+        same = self._deployment.options(user_config=versions, version="safecl", _internal=True)
+        bound = same.bind(*self._given)
         return self._serve.run(bound, name="safecl", route_prefix=None)
 
     def file(self, name: str) -> ModelFile:
