@@ -26,6 +26,7 @@ from safecl.streams.stream import Part, Stream
 SIZE = 16  # pixels a side
 
 torch.set_num_threads(1)  # nothing here is large enough for two
+os.environ["OMP_NUM_THREADS"] = "1"  # nor in the processes that tests start
 
 
 def scramble(module: nn.Module, seed: int = 0, deviation: float = 0.2) -> None:
@@ -209,7 +210,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 TINY_MODEL = {
-    "backbone.weights": "random",
     "method.ridge": {"size": 60, "betas": (0.01,)},
     "method.policy.pilot": False,
     "train.lr": 0.02,
@@ -217,7 +217,7 @@ TINY_MODEL = {
 
 
 @pytest.fixture(scope="session")
-def new_model() -> Callable[..., Any]:
+def new_model(two_blocks: Path) -> Callable[..., Any]:
     """``new_model(method, **options)``: a ContinualClassifier on a tiny random backbone, which learns in a moment."""
     from safecl.classifier.classifier import ContinualClassifier
     from safecl.methods.catalog import method_settings
@@ -225,7 +225,7 @@ def new_model() -> Callable[..., Any]:
     def make(method: str = "safe", **options: Any) -> ContinualClassifier:
         has = {f"method.{name}" for name in method_settings()[method].model_fields}
         settings = {key: v for key, v in TINY_MODEL.items() if not key.startswith("method.") or key in has}
-        settings |= options.pop("settings", {})
+        settings = {"backbone.weights": str(two_blocks), **settings, **options.pop("settings", {})}
         given = {"epochs": 1, "image_size": 16, "device": "cpu", **options}
         return ContinualClassifier("test_vit", method, settings=settings, **given)
 
@@ -259,7 +259,7 @@ def write_folder() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A weight file of a ViT of two blocks: what is exported is traced node by node, and that takes its time."""
+    """A weight file of a ViT of two blocks: much of what is learned here is building and copying networks."""
     import timm
     from safetensors.torch import save_file
 
@@ -277,7 +277,6 @@ def exported(
     tmp_path_factory: pytest.TempPathFactory,
     new_model: Callable[..., Any],
     lesson: Callable[..., Any],
-    two_blocks: Path,
 ) -> tuple[Path, Path]:
     """A model of SAFE that has learned two sessions, and what was exported of it as ONNX."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
@@ -288,7 +287,7 @@ def exported(
     from safecl.classifier.model import Model
 
     folder = tmp_path_factory.mktemp("exported")
-    model = new_model(settings={"backbone.weights": str(two_blocks)})
+    model = new_model()
     model.learn(*lesson("abcd", 6))
     model.learn(*lesson("ef", 6))
     model.save(folder / "m.safecl")

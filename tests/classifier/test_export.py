@@ -188,11 +188,10 @@ def test_one_learner_alone_is_one_pass_calibrated_by_itself(
 
 
 @pytest.mark.slow
-def test_learners_that_are_one_are_one_pass(new_model: New, lesson: Lesson, two_blocks: Path, tmp_path: Path) -> None:
+def test_learners_that_are_one_are_one_pass(new_model: New, lesson: Lesson, tmp_path: Path) -> None:
     """After one session; and where nothing is kept of what the fast learner has learned."""
-    weights = {"backbone.weights": str(two_blocks)}
     for number, sessions in enumerate((("abcd",), ("abcd", "ef"))):
-        model = new_model(settings=weights)
+        model = new_model()
         kept = taught(model, lesson, tmp_path / f"{number}.safecl", sessions)
         if len(sessions) > 1:
             tensors = kept.state.tensors
@@ -274,11 +273,9 @@ def test_200_photographs_get_the_answers_of_the_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", method_settings())
-def test_every_method_is_exported_or_says_why_not(
-    method: str, new_model: New, lesson: Lesson, two_blocks: Path, tmp_path: Path
-) -> None:
+def test_every_method_is_exported_or_says_why_not(method: str, new_model: New, lesson: Lesson, tmp_path: Path) -> None:
     quick = {"slca": {"method.align_epochs": 1, "method.align_samples": 4}}.get(method, {})
-    model = new_model(method, settings={"backbone.weights": str(two_blocks), **quick})
+    model = new_model(method, settings=quick)
     kept = taught(model, lesson, tmp_path / "m.safecl")
     export_onnx(kept, tmp_path / "m.onnx")
     pictures = lesson("abcdef", 3, seed=5)[0]

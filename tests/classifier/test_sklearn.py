@@ -5,7 +5,7 @@ import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -29,7 +29,11 @@ from safecl.classifier.model import Model
 from safecl.errors import SafeclError
 from safecl.methods.catalog import method_settings
 
-TINY = {"backbone.weights": "random"}
+
+@pytest.fixture(scope="module", autouse=True)
+def weights(two_blocks: Path) -> None:
+    """scikit-learn makes and clones the estimators, which have no parameter for it."""
+    OnRows.tiny = {"backbone.weights": str(two_blocks)}
 
 
 def as_pictures(rows: np.ndarray) -> np.ndarray:
@@ -42,8 +46,12 @@ def as_pictures(rows: np.ndarray) -> np.ndarray:
 class OnRows(ContinualClassifier):
     """Takes the rows of numbers that scikit-learn's checks give for pictures."""
 
+    tiny: ClassVar[dict[str, str]] = {}
+
     def __init__(self, epochs: int = 1, seed: int = 0) -> None:
-        super().__init__("test_vit", "simplecil", epochs=epochs, seed=seed, image_size=16, device="cpu", settings=TINY)
+        super().__init__(
+            "test_vit", "simplecil", epochs=epochs, seed=seed, image_size=16, device="cpu", settings=self.tiny
+        )
 
     def fit(self, X: Any, y: Any = None) -> "OnRows":
         X, y = validate_data(self, X, y)

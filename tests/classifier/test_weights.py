@@ -54,7 +54,7 @@ def test_timm_gives_the_features_of_the_learner(
 ) -> None:
     model, path = Model.open(taught(method, pet)), tmp_path / "tuned.safetensors"
     assert export_timm(model, path, learner) < 1e-5
-    vit = timm.create_model("test_vit", num_classes=0, img_size=16)
+    vit = timm.create_model("test_vit", num_classes=0, img_size=16, depth=2)
     vit.load_state_dict(load_file(path))
     backbone = load_backbone(str(path))  # it is a weight file of safecl, too
     images = torch.rand(3, 3, 16, 16)
@@ -86,7 +86,7 @@ def test_safetensors_hold_all_that_answers(taught: Callable[..., Path], lesson: 
     path = tmp_path / "all.safetensors"
     export_safetensors(Model.open(taught("ranpac", "ssf")), path)
     tensors, arrays = load_file(path), lesson("abc", 2, seed=3)[0]
-    vit = timm.create_model("test_vit", num_classes=0, img_size=16).eval()
+    vit = timm.create_model("test_vit", num_classes=0, img_size=16, depth=2).eval()
     own = {name.removeprefix("learner."): value for name, value in tensors.items() if name.startswith("learner.")}
     vit.load_state_dict(own)
     with safe_open(path, "pt") as file:

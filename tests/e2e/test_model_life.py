@@ -36,7 +36,7 @@ class Commands:
 
 @pytest.fixture
 def server(tmp_path: Path, fork_server: Any) -> Iterator[Commands]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     started = fork_server(str(SCRIPT), env=environment, cwd=tmp_path)
     yield Commands(started)
     started.close()

@@ -1,7 +1,6 @@
 """SIGKILL at random instants: a real signal, a real process, a real folder."""
 
 import json
-import os
 import random
 import signal
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ SCRIPT = Path(__file__).parent / "tiny_run.py"
 
 @pytest.fixture(scope="module")
 def server(fork_server: Any) -> Iterator[Any]:
-    started = fork_server(str(SCRIPT), ".", "--serve", env={**os.environ, "OMP_NUM_THREADS": "1"})
+    started = fork_server(str(SCRIPT), ".", "--serve")
     yield started
     started.close()
 

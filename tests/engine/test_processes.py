@@ -1,7 +1,6 @@
 """Several processes give the answer of one: shares, gathering, and whole runs that a launcher has started."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,12 +119,10 @@ def test_two_processes_are_one(rest: bool, tmp_path: Path) -> None:
     """Class- and domain-incremental runs under ``torchrun``, against the same in one process; slow: of every method."""
     options = ["--rest"] if rest else []
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name, command in (("one", [sys.executable]), ("two", launcher)):
         (tmp_path / name).mkdir()
         ran = subprocess.run(
             [*command, str(SCRIPT), str(tmp_path / name), *options],
-            env=environment,
             capture_output=True,
             text=True,
             timeout=400,
