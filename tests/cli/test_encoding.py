@@ -17,7 +17,8 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 PROGRAM = """
 import sys
 from safecl.cli.main import main
-for words in (["run", "simplecil", "stream=folder:data", "--folder", "run"], ["show", "run"], ["show", "made"],
+tiny = ["backbone=test_vit", "backbone.weights=random", "backbone.image_size=16"]
+for words in (["run", "simplecil", "stream=folder:data", *tiny, "--folder", "run"], ["show", "run"], ["show", "made"],
               ["compare", "run", "made"], ["runs", "."], ["data", "list"], ["data", "check", "folder:data"], ["info"],
               ["--help"], ["run", "--help"]):
     sys.argv = ["safecl", *words]

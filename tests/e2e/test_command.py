@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-TINY = ["backbone=vit_tiny_patch16_224", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
+TINY = ["backbone=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=4", "stream.test=2", "ridge.size=50"]
 FAST = ["train.epochs=1", "train.batch_size=8"]
 
@@ -41,7 +41,7 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
     assert {"given.yaml", "resolved.yaml", "facts.json", "metrics.jsonl", "losses.jsonl", "summary.json"} <= made
     assert {"report.html", "examples", "state"} <= made
     given = (tmp_path / "runs/ranpac/given.yaml").read_text()
-    assert given.startswith("# safecl run ranpac backbone=vit_tiny") and given.count("--folder runs/ranpac\n") == 1
+    assert given.startswith("# safecl run ranpac backbone=test_vit") and given.count("--folder runs/ranpac\n") == 1
     assert yaml.safe_load(given)["method"] == {"name": "ranpac", "ridge": {"size": 50}}
     (tmp_path / "runs/broken").mkdir()
     (tmp_path / "runs/broken/resolved.yaml").write_text("seed: 1\n")

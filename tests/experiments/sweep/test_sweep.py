@@ -32,9 +32,12 @@ from safecl.experiments.sweep.table import Results, collect, results_csv
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run
 
-SMALL = {"stream": {"classes": 4, "sessions": 2, "train": 2, "test": 3}, "device": "cpu"}
+TINY = {"name": "test_vit", "weights": "random", "image_size": 16}
+STREAM = {"classes": 4, "sessions": 2, "train": 2, "test": 3}
+SMALL = {"stream": STREAM, "backbone": TINY, "device": "cpu"}
 SEEDS = {"seed": [0, 1]}
-BASE = {**SMALL, "preset": "ranpac", "ridge.size": 50, "train.epochs": 1}
+# On the embedded backbone: a run that lasts long enough to be killed while it trains.
+BASE = {"stream": STREAM, "device": "cpu", "preset": "ranpac", "ridge.size": 50, "train.epochs": 1}
 
 
 def plan(tmp_path: Path, **parts: Any) -> Plan:
@@ -254,7 +257,7 @@ def test_a_finished_run_of_other_settings_is_not_taken_for_done(tmp_path: Path) 
 def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, class_folder: Any, paint: Any) -> None:
     folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
     stream = {"kind": "folder", "path": str(folder), "step": 1, "cache": False}
-    base = {"stream": stream, "device": "cpu", "preset": "simplecil"}
+    base = {"stream": stream, "backbone": TINY, "device": "cpu", "preset": "simplecil"}
     (first,) = plan(tmp_path, base=base, grid={"seed": [0]}).cells
     launch(first.settings, tmp_path / "all" / first.name)
     both = plan(tmp_path, base=base, grid={"seed": [0, 1]})
@@ -270,12 +273,13 @@ def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, 
 def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, class_folder: Any, paint: Any) -> None:
     folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
     stream = {"kind": "folder", "path": str(folder), "step": 1, "order_seed": 1993, "split_seed": 0, "cache": False}
-    both = plan(tmp_path, base={"stream": stream, "device": "cpu", "preset": "simplecil"}, grid={"seed": [0, 1]})
+    base = {"backbone": TINY, "device": "cpu", "preset": "simplecil"}
+    both = plan(tmp_path, base={"stream": stream, **base}, grid={"seed": [0, 1]})
     for cell in both.cells:
         launch(cell.settings, tmp_path / "all" / cell.name)
     check_rows(both.cells, tmp_path / "all")
     free = {**stream, "order_seed": "seed"}  # then the classes of a session differ with the seed, and may
-    drawn = plan(tmp_path, base={"stream": free, "device": "cpu", "preset": "simplecil"}, grid={"seed": [0, 1]})
+    drawn = plan(tmp_path, base={"stream": free, **base}, grid={"seed": [0, 1]})
     for cell in drawn.cells:
         launch(cell.settings, tmp_path / "free" / cell.name)
     check_rows(drawn.cells, tmp_path / "free")
