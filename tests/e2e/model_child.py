@@ -1,6 +1,7 @@
-"""A process that forks a command of safecl on demand, so that all of them import torch once: python model_child.py."""
+"""A process that forks a command of safecl on demand, so that all of them import what they need once."""
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import torch
 
 from safecl.cli import main as cli
 
+NEEDED = ("accelerate", "jinja2", "safecl.classifier.merge", "safecl.classifier.page", "safecl.classifier.teach",
+          "safecl.cli.models", "safecl.methods.safe", "sklearn.base", "timm")  # fmt: skip
 CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
 
 
@@ -38,12 +41,15 @@ def watch(word: str) -> None:
 
 
 def serve() -> None:
-    """A line in: words as JSON. A line out: the process that runs them; another, when it has ended: its exit code."""
+    """A line in: a folder and words as JSON. A line out: the process that runs them there; another: its exit code."""
+    for name in NEEDED:
+        importlib.import_module(name)
     gc.disable()  # a forked process would copy all memory only to look through it
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            words = json.loads(line)
+            folder, *words = json.loads(line)
+            os.chdir(folder)
             if words[0].startswith("@"):
                 watch(words.pop(0)[1:])
             sys.argv = ["safecl", *words]

@@ -25,21 +25,25 @@ MAKE = [
 class Commands:
     """Runs commands of safecl, each in a process of its own that may be killed."""
 
-    def __init__(self, server: Any) -> None:
-        self.server = server
+    def __init__(self, server: Any, folder: Path) -> None:
+        self.server, self.folder = server, str(folder)
 
     def run(self, *words: str, kill_after: float | None = None) -> tuple[int, float]:
         """(exit code, seconds) of a command."""
-        found: tuple[int, float] = self.server.run(json.dumps(words), kill_after)
+        found: tuple[int, float] = self.server.run(json.dumps([self.folder, *words]), kill_after)
         return found
 
 
-@pytest.fixture
-def server(tmp_path: Path, fork_server: Any) -> Iterator[Commands]:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    started = fork_server(str(SCRIPT), env=environment, cwd=tmp_path)
-    yield Commands(started)
+@pytest.fixture(scope="module")
+def started(fork_server: Any) -> Iterator[Any]:
+    started = fork_server(str(SCRIPT), env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    yield started
     started.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, started: Any) -> Commands:
+    return Commands(started, tmp_path)
 
 
 def probabilities(path: Path, images: Any) -> np.ndarray:

@@ -1,6 +1,8 @@
 """What the training loop trains in these tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import Tensor, nn
@@ -34,3 +36,11 @@ class Tuned(nn.Module):
 @pytest.fixture
 def backbone(make_backbone: Callable[..., Backbone]) -> Backbone:
     return make_backbone(depth=1)
+
+
+@pytest.fixture(scope="session")
+def server(fork_server: Any) -> Iterator[Any]:
+    """``server.run(folder)``: a run of ``tiny_run.py`` in a process that may be killed."""
+    started = fork_server(str(Path(__file__).parent / "tiny_run.py"), ".", "--serve")
+    yield started
+    started.close()

@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,6 @@ import pytest
 import torch
 
 from safecl.engine.checkpoint import load_state
-
-SCRIPT = Path(__file__).parent / "tiny_run.py"
-
-
-@pytest.fixture(scope="module")
-def server(fork_server: Any) -> Iterator[Any]:
-    started = fork_server(str(SCRIPT), ".", "--serve")
-    yield started
-    started.close()
 
 
 def contents(folder: Path) -> tuple[list[Any], list[Any], Any, dict[str, torch.Tensor]]:

@@ -1,12 +1,13 @@
-"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT [--rest | --serve].
+"""A whole run on a tiny backbone, for processes of its own: python tiny_run.py ROOT --rest | --serve.
 
-It runs every method below ROOT, in as many processes as a launcher started; with ``--rest``, those that
-it otherwise omits. With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs
-there: the imports are paid for once.
+With ``--rest`` it runs below ROOT every case that is otherwise omitted, in as many processes as a launcher started.
+With ``--serve`` it reads folder names from stdin, and forks a process for each one that runs there, or two for the
+cases below it, as a launcher would start them: the imports are paid for once.
 """
 
 import gc
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,34 @@ def everywhere(root: Path, rest: bool) -> None:
     assert Processes(accelerator).count == int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def both(root: Path) -> None:
+    """The cases in two processes, by the variables that a launcher sets."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    second = os.fork()
+    os.environ.update(RANK=str(int(second == 0)), LOCAL_RANK=str(int(second == 0)))
+    everywhere(root, rest=False)
+    if second:
+        assert os.waitpid(second, 0)[1] == 0
+
+
 def serve() -> None:
-    """A line in: a folder. A line out: the process that runs there; another, when it has ended: its exit code."""
+    """A line in: a folder. A line out: the process that runs there; another, when it has ended: its exit code.
+
+    Words before the folder: ``one`` or ``two`` processes run the cases, in place of a short run.
+    """
     gc.disable()  # a forked process would copy all memory only to look through it
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            tiny_run(Path(line.strip()), SHORT, Accelerator(cpu=True))
+            os.dup2(2, 1)  # Gloo has something to say
+            how, _, folder = line.strip().rpartition(" ")
+            if how:
+                both(Path(folder)) if how == "two" else everywhere(Path(folder), rest=False)
+            else:
+                tiny_run(Path(folder), SHORT, Accelerator(cpu=True))
             os._exit(0)
         print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
