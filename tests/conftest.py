@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from PIL import Image
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -278,7 +279,7 @@ def exported(
     new_model: Callable[..., Any],
     lesson: Callable[..., Any],
 ) -> tuple[Path, Path]:
-    """A model of SAFE that has learned two sessions, and what was exported of it as ONNX."""
+    """A model of SAFE that has learned two sessions, and what was exported of it as ONNX, once for all workers."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(name)
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
@@ -286,10 +287,14 @@ def exported(
     from safecl.classifier.export import export_onnx
     from safecl.classifier.model import Model
 
-    folder = tmp_path_factory.mktemp("exported")
-    model = new_model()
-    model.learn(*lesson("abcd", 6))
-    model.learn(*lesson("ef", 6))
-    model.save(folder / "m.safecl")
-    export_onnx(Model.open(folder / "m.safecl"), folder / "m.onnx")
+    top = tmp_path_factory.getbasetemp()
+    folder = (top.parent if "PYTEST_XDIST_WORKER" in os.environ else top) / "exported"
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        if not (folder / "m.onnx").exists():
+            model = new_model()
+            model.learn(*lesson("abcd", 6))
+            model.learn(*lesson("ef", 6))
+            model.save(folder / "m.safecl")
+            export_onnx(Model.open(folder / "m.safecl"), folder / "m.onnx")
     return folder / "m.safecl", folder / "m.onnx"
