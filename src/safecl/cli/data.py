@@ -81,7 +81,7 @@ def check(
     name: Name,
     words: Words = None,
     root: Root = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Pictures read at once; by default one per core.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Pictures at once; one per core if not given.")] = None,
 ) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
 
