@@ -505,10 +505,8 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     if name == "safe":
         settings = {"method.policy.average": False, **settings}
     models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
-    first, (more, right) = (
-        lesson("abc", 12),
-        lesson("daz", 2, seed=3),
-    )  # more than a feature has numbers: see check_same
+    # More pictures than a feature has numbers, and classes in the same order: points are drawn class by class.
+    first, (more, right) = lesson("abc", 12), lesson("xaz", 2, seed=3)
     for model in models:
         model.learn(*first)
     if name == "safe":
