@@ -205,6 +205,7 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
     core, title = program.model, network.method.settings.title
     if any(isinstance(value.shape[0], int) for value in core.graph.outputs):  # type: ignore[index]
         raise SafeclError(f"{title} cannot be exported as ONNX: it fixes how many pictures come.")
+    common.InlinePass()(core)  # older versions of onnxscript leave some operators as functions
     optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
     once = common.DeduplicateInitializersPass(), common.CommonSubexpressionEliminationPass()
     for each in (*once, common.RemoveUnusedNodesPass()):
@@ -219,7 +220,6 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
         del node.metadata_props[:]
         node.doc_string = ""
     del proto.graph.value_info[:]
-    del proto.functions[:]
     text = PREPARE.format(ir=IR, opset=OPSET, size=transform.size, resize=transform.resize)
     before = compose.add_prefix(parser.parse_model(text), "prepare/", rename_inputs=False, rename_outputs=False)
     after = compose.add_prefix(proto, "model/", rename_inputs=False, rename_outputs=False)
