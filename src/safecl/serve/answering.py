@@ -153,7 +153,8 @@ class Desk:
                 except queue.Empty:
                     break
                 if more is None:
-                    return
+                    self._queue.put(None)  # after these
+                    break
                 batch.append(more)
             live = [one for one in batch if one.future.set_running_or_notify_cancel()]
             for name, group in groupby(sorted(live, key=lambda one: one.name), key=lambda one: one.name):
