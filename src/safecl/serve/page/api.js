@@ -34,8 +34,8 @@ export async function call(path, body, method = body === undefined ? "GET" : "PO
 }
 
 export const fetched = async (...given) => (await call(...given)).json();
-export const ofModel = (what, body) => fetched(`${place()}/${what}`, body);
-const place = () => `api/models/${encodeURIComponent(state.name)}`;
+export const ofModel = (what, body, name) => fetched(`${place(name)}/${what}`, body);
+const place = (name = state.name) => `api/models/${encodeURIComponent(name)}`;
 
 function askToken(why) {
   $("door_said").textContent = why || "";
@@ -52,7 +52,7 @@ export async function refresh() {
   if (same && before.version === state.info.version) return;
   const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   $("version").textContent = say(same ? "updated" : "version", { version: state.info.version.slice(0, 7), time });
-  document.dispatchEvent(new Event("model"));
+  document.dispatchEvent(new CustomEvent("model", { detail: { same } }));
 }
 
 export function data(file) {

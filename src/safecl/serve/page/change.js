@@ -4,8 +4,8 @@ import { announce, fail, toast } from "./dom.js";
 import { say } from "./words.js";
 
 const PAUSE = 400; // ms without a further label until those given are sent together
-const waiting = []; // groups of { picture, label, before } that were given and not sent yet
-const done = []; // changes made here, the newest last: { version, group }
+const waiting = []; // groups of { picture, label, before, model } that were given and not sent yet
+const done = []; // changes made here, the newest last: { from, version, group }, versions before and after
 let timer = 0, sending = false;
 
 export const mayChange = () => state.info && state.info.may_change && !state.info.frozen;
@@ -14,7 +14,7 @@ const repaint = (pictures) => document.dispatchEvent(new CustomEvent("given", { 
 // label null: take out what was learned from the pictures.
 export function give(pictures, label) {
   if (!mayChange()) return toast(say("only_answers"), { bad: true });
-  waiting.push(pictures.map((picture) => ({ picture, label, before: picture.given })));
+  waiting.push(pictures.map((picture) => ({ picture, label, before: picture.given, model: state.name })));
   for (const picture of pictures) Object.assign(picture, { given: { label, state: "waiting" } });
   repaint(pictures);
   later();
@@ -29,16 +29,18 @@ async function send() {
   if (sending || !waiting.length) return;
   if (isBusy()) return later();
   sending = true;
-  const given = new Map(waiting.splice(0).flat().map((one) => [one.picture, one])); // the last label counts
-  const group = [...given.values()];
+  const from = state.info.version;
+  const [{ model }] = waiting[0], own = waiting.filter(([one]) => one.model === model);
+  waiting.splice(0, waiting.length, ...waiting.filter(([one]) => one.model !== model));
+  const group = [...new Map(own.flat().map((one) => [one.picture, one])).values()]; // the last label counts
   try {
     const pictures = group.map(async ({ picture, label }) => ({ data: await data(picture.file), label }));
-    const { job } = await ofModel("correct", { pictures: await Promise.all(pictures) });
+    const { job } = await ofModel("correct", { pictures: await Promise.all(pictures) }, model);
     const end = await follow(job);
     for (const { picture, label } of group) {
       if (picture.given?.state === "waiting") picture.given = { label, state: "learned", was: picture.answer };
     }
-    settled(end, group, sentence(group));
+    settled(end, from, group, sentence(group));
   } catch (error) {
     for (const { picture, before } of group) picture.given = before;
     fail(error);
@@ -54,8 +56,8 @@ function sentence(group) {
   return label === null ? say("change_out", { n }) : say("change_gave", { n, label });
 }
 
-function settled(job, group, text) {
-  done.push({ version: job.version, group });
+function settled(job, from, group, text) {
+  done.push({ from, version: job.version, group });
   const more = state.info.can_roll_back ? { action: say("undo"), does: undo } : {};
   toast(text, more);
 }
@@ -74,10 +76,11 @@ export async function undo() {
 }
 
 export async function rollBack() {
+  const own = done.at(-1)?.version === state.info.version; // else the last step was made elsewhere
   await follow((await ofModel("rollback", {})).job);
-  const { group } = done.pop() || { group: [] };
+  const { group, from } = (own && done.pop()) || { group: [] };
   for (const { picture, before } of group) picture.given = before;
-  if (done.length) done.at(-1).version = state.info.version;
+  if (from && done.at(-1)?.version === from) done.at(-1).version = state.info.version;
   repaint(group.map(({ picture }) => picture));
   toast(say("undone"));
 }
@@ -85,7 +88,8 @@ export async function rollBack() {
 // pictures: [{ file, label }]
 export async function learn(pictures, name) {
   const sent = await Promise.all(pictures.map(async ({ file, label }) => ({ data: await data(file), label })));
+  const from = state.info.version;
   const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent });
   const end = await follow(job);
-  settled(end, [], end.said || say("change_learned", { n: pictures.length }));
+  settled(end, from, [], end.said || say("change_learned", { n: pictures.length }));
 }

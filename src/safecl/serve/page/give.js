@@ -4,7 +4,7 @@ import { $, fail, toast } from "./dom.js";
 import { say, told } from "./words.js";
 
 const PEN = 24; // pixels of the 280 of the sheet: as bold as print
-let take, teach, pasted = 0, photos = 0, drawings = 0, stream = null, inked = false;
+let take, teach, pasted = 0, photos = 0, drawings = 0, strokes = 0, stream = null, inked = false;
 const taught = {}; // drawings by name
 
 // Files become [{ file, folder }]; folder: the name of the one that the file lies in, or "".
@@ -83,18 +83,17 @@ function clearSheet() {
   pen.fillRect(0, 0, 280, 280);
   Object.assign(pen, { lineWidth: PEN, lineCap: "round", lineJoin: "round", strokeStyle: "#111" });
   inked = false;
+  strokes++;
   $("draw_said").textContent = say("draw_start");
 }
 
-const drawing = async () => {
-  const blob = await new Promise((done) => $("sheet").toBlob(done));
-  return new File([blob], say("drawing_name", { n: ++drawings }), { type: blob.type });
-};
+const drawing = () => new Promise((done) => $("sheet").toBlob(done));
 
 async function recognise() {
+  const stroke = ++strokes; // an answer that comes after the next stroke, or after clearing, is not shown
   try {
     const { answers } = await predict([await drawing()]);
-    if (inked) $("draw_said").textContent = told(answers[0]);
+    if (inked && stroke === strokes) $("draw_said").textContent = told(answers[0]);
   } catch (error) {
     $("draw_said").textContent = error.message;
   }
@@ -122,7 +121,8 @@ function startSheet() {
 async function keep(event) {
   event.preventDefault();
   if (!inked) return;
-  const label = $("draw_name").value.trim(), file = await drawing();
+  const label = $("draw_name").value.trim(), blob = await drawing();
+  const file = new File([blob], say("drawing_name", { n: ++drawings }), { type: blob.type });
   if (!label || location.hash === "#teach") return accept([{ file, folder: label }]), clearSheet();
   teach(file, state.info.classes.find((one) => String(one.label) === label)?.label ?? label);
   taught[label] = (taught[label] || 0) + 1;

@@ -7,6 +7,7 @@ import { nearest, openNaming } from "./naming.js";
 import { percent, say, told } from "./words.js";
 
 export const pictures = [];
+const MOST = 4096; // pictures that the service orders at a time
 const NEXT = 20; // pictures that are put in front by "what to label next"
 const LARGE = 300_000; // bytes from which a picture is made smaller to be ordered
 let current = 0, anchor = 0, asking = false, number = 0;
@@ -206,7 +207,7 @@ async function small(file) {
 }
 
 async function order() {
-  const open = pictures.filter((one) => !one.given && !one.answer?.error);
+  const open = pictures.filter((one) => !one.given && !one.answer?.error).slice(0, MOST);
   if (!open.length) return toast(say("next_none"));
   const sent = { pictures: await Promise.all(open.map((one) => small(one.file))), count: Math.min(NEXT, open.length) };
   const { result } = await follow((await ofModel("queue", sent)).job);
@@ -234,5 +235,11 @@ export function startGrid() {
     for (const one of detail) paint(one);
     ask();
   });
-  document.addEventListener("model", () => (pictures.forEach(paint), ask()));
+  document.addEventListener("model", ({ detail }) => {
+    for (const one of pictures) {
+      if (!detail.same) Object.assign(one, { given: undefined, answer: undefined, version: null, rank: 0 });
+      paint(one);
+    }
+    ask();
+  });
 }

@@ -31,18 +31,23 @@ function showView() {
 
 function startTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement;
-  const now = () => localStorage.getItem("theme") || (dark.matches ? "dark" : "light");
+  const usual = () => (dark.matches ? "dark" : "light"), now = () => localStorage.getItem("theme") || usual();
   const paint = () => {
     root.dataset.theme = now();
     $("theme").ariaLabel = $("theme").title = say(now() === "dark" ? "theme_light" : "theme_dark");
   };
-  $("theme").onclick = () => (localStorage.setItem("theme", now() === "dark" ? "light" : "dark"), paint());
+  $("theme").onclick = () => {
+    const other = now() === "dark" ? "light" : "dark";
+    if (other === usual()) localStorage.removeItem("theme"); // it follows the system again
+    else localStorage.setItem("theme", other);
+    paint();
+  };
   dark.onchange = paint;
   paint();
 }
 
 async function openModel(name) {
-  Object.assign(state, { name, info: null });
+  state.name = name;
   await refresh();
   if (!mayChange()) toast(say("only_answers"));
   const { jobs } = await fetched("api/jobs");
