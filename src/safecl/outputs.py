@@ -96,9 +96,7 @@ def check_output(path: str | Path, kind: str, force: bool | None = None) -> None
 
 def not_replaced(path: str | Path, why: str, force: bool | None = False) -> SafeclError:
     """Why a file is not replaced, and what to do."""
-    way = (
-        "move it, or choose another place" if force is None else "give another name, or --force (force=True in Python)"
-    )
+    way = "move it or choose another place" if force is None else "give another name, or --force (force=True in Python)"
     return SafeclError(f"{path} {why}, so it is not replaced; {way}.")
 
 

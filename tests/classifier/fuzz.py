@@ -31,8 +31,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hostile import Draft
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.history import advice, class_table, history_table
 from safecl.classifier.seen import check_folder
 from safecl.classifier.store import ModelFile
+from safecl.cli.models import facts
 from safecl.errors import SafeclError
 
 MEMORY, SECONDS, WAIT = 2 << 30, 10, 60  # of work; and of waiting, on a machine that does other things, too
@@ -186,6 +188,9 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
     images = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
     first = ContinualClassifier.load(good, device="cpu")
     wanted, labels, draft = first.predict_proba(images), first.classes_.tolist(), Draft.of(good)
+    parted = copy.copy(first)  # with which a mutated one is merged
+    parted.rollback()
+    parted.learn(images, ["other", "others"])
     signal.signal(signal.SIGALRM, ring)
     signal.signal(signal.SIGPROF, ring)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
@@ -207,7 +212,7 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.alarm(WAIT)
             try:
-                outcome = ask(path, first, images, wanted, labels, other, mutated.sealed)
+                outcome = ask(path, first, parted, images, wanted, labels, other, mutated.sealed)
             except SafeclError as error:
                 outcome = "refused"
                 sentences[" ".join(str(error).replace(str(path), "FILE").split()[:7])] += 1
@@ -233,9 +238,17 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
 
 
 def ask(
-    path: Path, first: Any, images: np.ndarray, wanted: np.ndarray, labels: list[Any], other: bool, sealed: bool
+    path: Path,
+    first: ContinualClassifier,
+    parted: ContinualClassifier,
+    images: np.ndarray,
+    wanted: np.ndarray,
+    labels: list[Any],
+    other: bool,
+    sealed: bool,
 ) -> str:
-    """Predict, then read all that learning needs; it is used where it may be other than it was."""
+    """Inspect, predict, then read all that learning needs; it is used where it may be other than it was."""
+    inspect(ModelFile(path))
     model = ContinualClassifier.load(path, device="cpu")
     model._loaded = first._loaded
     p, names = model.predict_proba(images), model.classes_.tolist()
@@ -250,7 +263,31 @@ def ask(
         _ = model._fitted.state
         if sealed:
             model._fitted.method(model._backbone(), learning=True)
+            change(model, parted, images)
     return "the same answer" if same else "another model"
+
+
+def inspect(file: ModelFile) -> None:
+    """What ``safecl inspect`` says."""
+    facts(file)
+    class_table(file.header)
+    history_table(file.header)
+    advice(file.header)
+
+
+def change(model: ContinualClassifier, parted: ContinualClassifier, images: np.ndarray) -> None:
+    """Each change is made or refused."""
+    last = model.classes_.tolist()[-1]
+    for make in (
+        lambda one: one.merged(parted),
+        lambda one: parted.merged(one),
+        lambda one: one.rename(last, "renamed"),
+        lambda one: one.forget(last),
+        lambda one: one.learn(images, ["new", "newer"], again=True),
+        lambda one: one.rollback(),
+    ):
+        with contextlib.suppress(SafeclError):
+            make(copy.copy(model))
 
 
 if __name__ == "__main__":

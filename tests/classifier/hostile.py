@@ -339,6 +339,12 @@ IN_LEARNING: dict[str, tuple[Mutation, str]] = {
         MISFIT.format("targets names a class"),
     ),
     "fewer rows than targets": (tensor("kept.safetensors", "targets", lambda t: t[1:]), MISFIT.format("the rows of")),
+    "no hashes of pictures": (
+        lambda draft: draft.change("kept.safetensors", lambda t: t.pop("seen/hashes")),
+        MISFIT.format("'hashes'"),
+    ),
+    "hashes that are lists": (tensor("kept.safetensors", "seen/hashes", lambda t: t[:, None]), MISFIT.format("")),
+    "classes that are lists": (tensor("kept.safetensors", "seen/classes", lambda t: t[:, None]), MISFIT.format("")),
     "NaN in what is kept": (tensor("kept.safetensors", "slow", filled(float("nan"))), "is not finite"),
     "a changed digest of learning": (unsealed(flipped("learn.safetensors")), "is damaged in learn.safetensors"),
     "larger before a session": (larger_before, MISFIT.format("a tensor was larger")),

@@ -99,6 +99,11 @@ def test_a_full_history_is_refused_before_anything_is_learned(
     assert model.classes_.tolist() == list("abcd")
 
 
+def test_an_empty_name_is_not_the_folder_that_one_stands_in(new_model: New) -> None:
+    with pytest.raises(SafeclError, match="There is no picture to learn from"):
+        new_model().learn("")
+
+
 @pytest.mark.parametrize("where", ["weights", "statistics", "features"])
 def test_a_session_after_which_a_number_is_not_finite_leaves_the_model_as_it_was(
     where: str, taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch

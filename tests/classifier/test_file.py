@@ -164,6 +164,22 @@ def test_a_hostile_member_is_refused_by_learning(home: Path, tmp_path: Path, nam
     assert one_sentence(str(error.value))
 
 
+@pytest.mark.parametrize("how", ["renamed", "narrower", "nameless"])
+def test_features_that_the_networks_do_not_give_are_refused_by_every_change(
+    home: Path, tmp_path: Path, how: str, lesson: Any
+) -> None:
+    def change(tensors: dict[str, Any]) -> None:
+        rows = tensors.pop("hashes" if how == "nameless" else "slow")
+        tensors |= {"renamed": {"other": rows}, "narrower": {"slow": rows[..., 1:]}}.get(how, {})
+
+    draft = Draft.of(home / "good.safecl")
+    draft.change("kept.safetensors", change)
+    model = ContinualClassifier.load(draft.write(tmp_path / "bad.safecl"), device="cpu")
+    for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
+        with pytest.raises(SafeclError, match="the features that are kept are of other networks"):
+            make()
+
+
 def one_sentence(text: str) -> bool:
     return len(text) < 600 and text.endswith(".") and all(letter.isprintable() for letter in text)
 

@@ -28,7 +28,7 @@ def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, 
     if isinstance(data, Pictures):
         return data, "pictures"
     data, labels = listed(data), listed(labels)
-    if labels is None and isinstance(data, str | os.PathLike):
+    if labels is None and isinstance(data, str | os.PathLike) and data != "":
         return _from_path(Path(data).expanduser())
     if labels is None and isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray | Tensor):
         data, labels = data

@@ -6,21 +6,26 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from safecl.classifier.calibrate import LABELS
 from safecl.classifier.state import State
 from safecl.methods.method import Method
 
 
 @torch.no_grad()
-def check_answer(method: Method, classes: int) -> None:
-    """Refuse a method that does not give each class a logit."""
+def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor]) -> None:
+    """Refuse a method that does not give each class a logit, or that gives other features than those in ``kept``."""
     side = method.backbone.size
     method.eval()
-    answers = method.all_logits(torch.zeros(1, 3, side, side, device=method.backbone.device))
+    features = method.embed(torch.zeros(1, 3, side, side, device=method.backbone.device))
+    answers, keeping = method.answer(features), method.to_keep(features)
     for name, logits in answers.items():
         if logits.shape != (1, classes):
             raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")
         if not logits.isfinite().all():
             raise ValueError(f"{name} gives logits that are not finite")
+    wanted = {name: rows.shape[1:] for name, rows in keeping.items()} | dict.fromkeys(LABELS, torch.Size())
+    if kept and {name: rows.shape[1:] for name, rows in kept.items()} != wanted:
+        raise ValueError("the features that are kept are of other networks")
 
 
 def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: Container[str]) -> None:
@@ -33,6 +38,7 @@ def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: C
             _check_rows(added.table, "targets", classes, least=0 if session in learned else -1)
     _check_rows(state.kept, "targets", classes)
     _check_rows(state.seen, "classes", classes)
+    _check_rows(state.seen, "hashes", 1 << 63, least=-(1 << 63))
     for name, gram in state.base.items():
         if gram.shape not in ((0, 0), (sizes[name],) * 2):
             raise ValueError(f"the sums of {name} over all classes are {tuple(gram.shape)}")
@@ -49,7 +55,7 @@ def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: C
 def _check_rows(rows: Mapping[str, Tensor], key: str, classes: int, least: int = 0) -> None:
     """Refuse rows of pictures that differ in number, or that are of no class."""
     targets = rows[key] if rows else torch.zeros(0, dtype=torch.int64)
-    if targets.dtype != torch.int64 or any(len(values) != targets.numel() for values in rows.values()):
+    if (targets.dtype, targets.ndim) != (torch.int64, 1) or any(len(x) != len(targets) for x in rows.values()):
         raise ValueError(f"the rows of {', '.join(rows)} differ in number")
     if len(targets) and not least <= int(targets.min()) <= int(targets.max()) < classes:
         raise ValueError(f"{key} names a class that is not there")

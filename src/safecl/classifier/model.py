@@ -103,7 +103,7 @@ class Model:
             return self._made(backbone, state, learning)
         with fitting(self.file):
             method = self._made(backbone, state, learning)
-            check_answer(method, len(self.classes))
+            check_answer(method, len(self.classes), state.kept)
             return method
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:

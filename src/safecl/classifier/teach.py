@@ -266,18 +266,14 @@ def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) 
     f = F.normalize(features - features.mean(dim=0), dim=1)
     alike = ((f @ f.T > TWIN_COSINE) & (targets[:, None] != targets[None])).triu().nonzero()
     pairs = [" and ".join(pictures.where(int(where[i])) for i in pair) for pair in alike.tolist()[:MAX_LISTED]]
-    if not pairs:
-        return []
-    return [f"Pictures of two classes look the same: {naming(pairs)}: is one of them in the wrong folder?"]
+    return [f"Pictures of two classes look the same: {naming(pairs)}: is one in a wrong folder?"] if pairs else []
 
 
 def warnings(
     pictures: Pictures, counts: Mapping[Label, int], classes: Sequence[Label], judged: int | None
 ) -> list[str]:
     """Sentences that help. ``counts``: all pictures so far of this session's classes; ``judged``: left out in turn."""
-    told = []
-    if len(classes) == 1:
-        told.append(one_class("The model", classes[0]))
+    told = [one_class("The model", classes[0])] if len(classes) == 1 else []
     few = [label for label, count in counts.items() if count <= FEW_PICTURES]
     if few:
         told.append(

@@ -66,7 +66,7 @@ def learn(
     from safecl.configure.words import parse_words
 
     settings = parse_words(set_ or [])
-    if not Path(folder).expanduser().exists():  # mistakes that can be seen before anything heavy is imported
+    if not folder or not Path(folder).expanduser().exists():  # seen before anything heavy is imported
         raise SafeclError(f"There is no folder {folder}; give one that holds a folder of pictures for each class.")
     check_path(model)
     file = ModelFile(model) if model.expanduser().exists() else None
