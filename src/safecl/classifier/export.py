@@ -207,7 +207,7 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
         raise SafeclError(f"{title} cannot be exported as ONNX: it fixes how many pictures come.")
     common.InlinePass()(core)  # older versions of onnxscript leave some operators as functions
     optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
-    once = common.DeduplicateInitializersPass(), common.CommonSubexpressionEliminationPass()
+    once = common.DeduplicateInitializersPass(1 << 30), common.CommonSubexpressionEliminationPass()
     for each in (*once, common.RemoveUnusedNodesPass()):
         each(core)  # what the learners share, tensors and nodes, becomes one
     tensors = [value.const_value for value in core.graph.initializers.values()]
