@@ -80,7 +80,7 @@ def test_a_full_disk_is_a_sentence_and_answers_go_on(service: Service, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(jobs, "write_json", full)
-    refused = service.client.post("/api/models/m/rollback")
+    refused = service.client.post("/api/models/m/correct", json=service.taught("a", 1, seed=8))
     assert refused.status_code == 507 and "No space left" in refused.json()["error"]
     assert service.ask(service.pictures("a")[0])["answers"][0]["label"]
     assert not [one for one in service.jobs.folder("m").iterdir() if one.is_dir()]

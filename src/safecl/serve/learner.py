@@ -12,7 +12,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,12 +114,20 @@ class Learner:
             told["said"] = model.correct(pictures, pictures.labels)
         else:
             work = Path(job["folder"], "work")
-            lesson = model.learn(pictures, name=job["name"], progress=Told(tell), folder=work, stop=stop)
+            with ThreadPoolExecutor(1, initializer=give_way) as pool:
+                learn = partial(model.learn, pictures, name=job["name"], progress=Told(tell), folder=work, stop=stop)
+                lesson = pool.submit(learn).result()
             told["result"] = {
                 key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")
             }
             told["said"] = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
         return {**told, "made": model.history_[-1]["id"]}
+
+
+def give_way() -> None:
+    """Answers come before lessons; a person waits for a correction. On Linux each thread has a priority of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def main(device: str) -> None:
@@ -140,9 +149,7 @@ def main(device: str) -> None:
             os._exit(0)
 
     threading.Thread(target=hear, daemon=True).start()
-    torch.set_num_threads(max(readers() // 2, 1))
-    with suppress(OSError, AttributeError):
-        os.nice(10)  # answers come first
+    torch.set_num_threads(readers())
     learner = Learner(device)
     tell(ready=True)
     while True:
