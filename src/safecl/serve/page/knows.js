@@ -7,6 +7,7 @@ import { percent, say } from "./words.js";
 
 const WHAT = { learn: "what_learn", run: "what_run", forget: "what_forget", rename: "what_rename", merge: "what_merge",
   correct: "what_correct", split: "what_split", join: "what_join" };
+const GOOD = 0.9; // share of right answers from which a class needs nothing more
 const soft = (text) => make("span", { className: "soft" }, text);
 
 function thumbnails(label, most = 2) {
@@ -38,8 +39,9 @@ function span({ judged, correct, low, high }) {
   return make("span", {}, box, soft(told));
 }
 
-function enough({ judged, gain }) {
+function enough({ judged, correct, gain }) {
   if (!judged) return soft("–");
+  if (!gain && correct < GOOD * judged) return soft(say("enough_little")); // it errs for another reason
   if (!gain) return make("span", { className: "good" }, say("enough_yes"));
   const points = Math.round(100 * gain);
   return make("span", { className: "warn" }, points ? say("enough_more", { points }) : say("enough_more_some"));

@@ -146,6 +146,7 @@ export const words = {
   not_judged: "cannot be judged yet",
   interval: "{low} to {high}",
   enough_yes: "enough",
+  enough_little: "more would help little",
   enough_more: "more would help, about {points} points",
   enough_more_some: "more would help",
   confusions: "Mixed up",
