@@ -47,7 +47,14 @@ Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it."""
+    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it.
+
+    ``epochs``, ``batch_size``, ``optimiser``, ``lr``, ``weight_decay``; ``momentum`` of SGD. ``schedule``: of the rate,
+    which changes ``every`` step or epoch; a cosine reaches 0 after ``horizon`` epochs; "steps" multiplies by ``decay``
+    before the ``milestones``; it rises over ``warmup``, a part of the steps. ``clip``: largest norm of the gradient.
+    ``graph``, ``guard``: allow a CUDA graph, and ``train.guard``. ``continues``: with the optimiser's state of the
+    phase before.
+    """
 
     epochs: int = 20
     batch_size: int = 48
