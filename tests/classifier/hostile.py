@@ -170,6 +170,14 @@ def larger_before(draft: Draft) -> None:
     shapes.update({name: [9999] * len(shape) for name, shape in shapes.items()})
 
 
+def of_another_type_before(draft: Draft) -> None:
+    def change(tensors: dict[str, Any]) -> None:
+        name = next(name for name, rows in tensors.items() if rows.is_floating_point() and "/" not in name)
+        tensors[name] = tensors[name].double()
+
+    draft.change("undo_0.safetensors", change)
+
+
 def a_million_classes(draft: Draft) -> None:
     draft.header["classes"] = [f"class {i}" for i in range(1_000_000)]
 
@@ -348,6 +356,7 @@ IN_LEARNING: dict[str, tuple[Mutation, str]] = {
     "NaN in what is kept": (tensor("kept.safetensors", "slow", filled(float("nan"))), "is not finite"),
     "a changed digest of learning": (unsealed(flipped("learn.safetensors")), "is damaged in learn.safetensors"),
     "larger before a session": (larger_before, MISFIT.format("a tensor was larger")),
+    "of another type before a session": (of_another_type_before, MISFIT.format("a tensor was of another type")),
 }
 HOSTILE = AT_THE_DOOR | IN_PREDICTIONS | IN_LEARNING
 

@@ -44,7 +44,9 @@ def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: C
             raise ValueError(f"the sums of {name} over all classes are {tuple(gram.shape)}")
     tensors, kept, seen = _meta(state.tensors), state.kept, state.seen
     for one in reversed(state.undo):  # nothing is copied
-        tensors = replace(one, tensors=_meta(one.tensors)).before(tensors)
+        now, tensors = tensors, replace(one, tensors=_meta(one.tensors)).before(tensors)
+        if any(name in now and now[name].dtype != tensor.dtype for name, tensor in tensors.items()):
+            raise ValueError("a tensor was of another type before a session")
         if any(list(tensors[name].shape) != shape for name, shape in one.shapes.items()):
             raise ValueError("a tensor was larger before a session than it is now")
         kept, seen = one.rows_before(kept, seen)
