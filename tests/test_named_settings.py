@@ -26,7 +26,7 @@ GROUPS = {key.partition(".")[0] for key in KEYS if "." in key}
 SPEAKING = {"SafeclError", "ValueError", "unknown", "warn", "Field", "Option", "Argument", "say", "echo", "print"}
 DOTTED = re.compile(rf"(?<![\w./-])((?:{'|'.join(sorted(GROUPS))})(?:\.[a-z_]+)+)\b(?<!\.py)(?!\.\w|/)")
 OBJECTS = {"stream": Stream, "backbone": Backbone, "method": Method}  # variables of examples, named as groups are
-FOREIGN = re.compile(r"\b(?:np|timm)\.\w+\((?:[^()]|\([^()]*\))*\)")
+FOREIGN = re.compile(r"\b(?:np|timm|service|httpx)\.\w+\((?:[^()]|\([^()]*\))*\)")
 BARE = re.compile(r"(?<![\w.\-/\"'{}<])([a-z_]+)=(?![=\"'<>$])")
 
 

@@ -159,6 +159,7 @@ def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(
 
 
 @pytest.mark.parametrize("together", [False, True])
+@torch.no_grad()
 def test_left_out_answers_are_those_of_a_head_that_never_saw_the_pictures(
     together: bool, new_model: New, lesson: Lesson
 ) -> None:

@@ -10,7 +10,7 @@ from safecl.errors import SafeclError
 
 def header(classes: list[Any]) -> dict[str, Any]:
     entry = {"what": "learn", "name": "x", "classes": [[label, 2] for label in classes], "new": classes}
-    return {"classes": classes, "history": [entry], "undo": []}
+    return {"classes": classes, "history": [entry], "undo": [], "calibration": None}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What pilots on half of the classes decide about the first session."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -126,7 +125,7 @@ def test_classes_of_one_picture_take_no_part(new: Callable[..., SAFE], make_stre
     method, stream = new(pilot=True), make_stream([list("abcdef")])
     labels = stream._parts[0].train.labels
     kept = [i for i, label in enumerate(labels) if label not in ("b", "f") or labels.index(label) == i]
-    stream._parts = [dataclasses.replace(stream._parts[0], train=stream._parts[0].train.subset(kept))]
+    stream._parts = [stream._parts[0]._replace(train=stream._parts[0].train.subset(kept))]
     fit, seen = tools.new_fit(method, stream), {}
     fit.on_fit = lambda name, learner, session: seen.update({name: session.classes})
     tools.teach(method, stream, fit=fit)

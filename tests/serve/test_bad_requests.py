@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image
 
@@ -120,11 +121,15 @@ WRONG: dict[str, tuple[str, str, dict[str, str], Body, int, str]] = {
 def test_a_bad_request_gets_a_sentence_and_changes_nothing(what: str, service: Service) -> None:
     verb, path, headers, body, status, words = WRONG[what]
     before, jobs, good = service.path.read_bytes(), len(service.jobs.all), service.pictures("b")[0]
-    answer = service.client.request(verb, path, headers=headers, content=body(service))
-    assert answer.status_code == status or answer.status_code // 100 == status, (answer.status_code, answer.text)
-    error = answer.json()["error"]
-    assert words in error and error[-1] == "." and "Traceback" not in error and len(error) < 600, error
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    try:
+        answer = service.client.request(verb, path, headers=headers, content=body(service))
+    except httpx.TransportError:
+        assert what == "endless"  # a client that still sends may see the end of the connection first
+    else:
+        assert answer.status_code == status or answer.status_code // 100 == status, (answer.status_code, answer.text)
+        error = answer.json()["error"]
+        assert words in error and error[-1] == "." and "Traceback" not in error and len(error) < 600, error
+        assert answer.headers["x-content-type-options"] == "nosniff"
     assert service.ask(good)["answers"][0]["label"]
     assert len(service.jobs.all) == jobs and service.path.read_bytes() == before
 

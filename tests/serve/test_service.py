@@ -1,6 +1,8 @@
 """The service answers as the model does, learns, and changes nothing for who may not."""
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -154,11 +156,13 @@ def test_events_tell_of_a_job_until_its_end(service: Service) -> None:
 def test_a_job_that_fails_says_why_and_one_that_waits_or_works_can_be_stopped(service: Service) -> None:
     version, known, post = service.version, service.taught("a", 8, seed=0), service.client.post
     bodies = [service.taught("ijklmn", 8, seed=3), known, service.taught("o", 2, seed=3)]
+    os.kill(service.jobs._process.pid, signal.SIGSTOP)  # so that the first one cannot end before it is stopped
     first, second, third = (post("/api/models/m/learn", json=body).json()["job"]["id"] for body in bodies)
     assert service.client.delete(f"/api/jobs/{third}").json()["state"] == "stopped"
     while service.client.get(f"/api/jobs/{first}").json()["state"] == "waiting":
         time.sleep(0.01)
     service.client.delete(f"/api/jobs/{first}")
+    os.kill(service.jobs._process.pid, signal.SIGCONT)
     assert service.ended(first)["state"] == "stopped" and service.ended(third)["state"] == "stopped"
     failed = service.ended(second)
     assert failed["state"] == "failed" and failed["error"].startswith("There is nothing new in pictures"), failed
