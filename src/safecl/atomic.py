@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from filelock import FileLock, Timeout
 
-from safecl.errors import SafeclError
+from safecl.errors import Busy, SafeclError
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -54,14 +54,14 @@ def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, 
             folder.mkdir(parents=True, exist_ok=True)
         held.acquire()
     except Timeout:
-        raise SafeclError(busy) from None
+        raise Busy(busy) from None
     except OSError as error:
         raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
     try:
         fd = held._context.lock_file_fd
         gone = fd is not None and os.fstat(fd).st_nlink == 0  # removed by its holder after we opened it
         if gone:
-            raise SafeclError(busy)
+            raise Busy(busy)
         yield
     finally:
         if not keep and not gone:

@@ -16,6 +16,10 @@ class NothingNew(SafeclError):
     code = 0
 
 
+class Busy(SafeclError):
+    """Another process is at work there; later it may be free."""
+
+
 class NotCorrectable(SafeclError):
     """What a method has made of labels that were wrong cannot be put right."""
 

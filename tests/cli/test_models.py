@@ -223,7 +223,9 @@ def test_the_usual_way(
     assert code == 0 and ModelFile(model).header["classes"] == list("abcd")
     stranger = str(next(Path("two").rglob("*.png")))
     code, said, _ = say("correct", model, stranger, "--label", "fox")
-    assert code == 0 and "Added 1 picture to fox." in said and "no leave-one-out accuracy: fox" in said
+    assert (
+        code == 0 and "Added 1 picture to fox. fox: a new class." in said and "no leave-one-out accuracy: fox" in said
+    )
     code, said, _ = say("predict", stranger, "--model", model, "--unknown", "0", "--format", "csv")
     assert code == 0 and ",fox," in said and say("rollback", model)[0] == 0
     code, _, said = say("correct", model, stranger, "--remove")

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from safecl.classifier.store import ModelFile
+from safecl.errors import SafeclError
+from safecl.outputs import locked
+from safecl.serve.jobs import Jobs
 
 from .conftest import Service
 
@@ -40,6 +43,22 @@ def test_a_process_that_is_killed_at_a_job_does_it_in_a_second_one(service: Serv
     os.kill(service.jobs._process.pid, signal.SIGKILL)
     done = service.ended(job)
     assert done["state"] == "done" and steps(service.path) == [*past, "learn"] and done["version"] != before
+    assert service.job("rollback")["state"] == "done"
+
+
+def test_one_service_at_a_time_has_the_jobs_of_a_model(service: Service) -> None:
+    with pytest.raises(SafeclError, match="Another service has the jobs of"):
+        Jobs({"m": service.path}, "cpu", str)
+    assert service.ask(service.pictures("a")[0])["answers"][0]["label"]
+
+
+def test_a_job_waits_for_another_command_and_a_label_that_spells_a_number_is_a_word_here(service: Service) -> None:
+    with locked(service.path):
+        job = service.client.post("/api/models/m/correct", json=service.taught("w", 1, seed=4, label="7"))
+        time.sleep(0.5)
+        assert service.client.get(f"/api/jobs/{job.json()['job']['id']}").json()["state"] == "running"
+    assert service.ended(job.json()["job"]["id"])["state"] == "done"
+    assert "7" in ModelFile(service.path).header["classes"]
     assert service.job("rollback")["state"] == "done"
 
 

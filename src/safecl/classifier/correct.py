@@ -57,6 +57,8 @@ def correct(
         before = f", learned before: {', '.join(f'{n} as {label}' for label, n in were.items())}" if were else ""
         to = f" to {naming(map(str, _given(wanted[mark] for mark in own)))}" if own is not left else ""
         told += [f"{verb} {counted(len(own), 'picture')}{to}{before}."] if own else []
+    if first := [str(label) for label in _given(now) if label not in model.classes]:
+        told.append(f"{naming(first)}: {'a new class' if len(first) == 1 else 'new classes'}.")
     name = f"{counted(len({*every}), 'picture')} → {naming(map(str, _given(now))) or 'none'}"
     made = change.done(step("correct" if of is None else "split", name, pictures=len(fresh), moved=len(moved)))
     return made, " ".join(told) + change.said

@@ -87,7 +87,7 @@ def learn(
 
 
 def predict(
-    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER…", help="Pictures; -: see below.")] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE|FOLDER…", help="Pictures; -: see above.")] = None,
     *,
     model: ModelOption,
     unknown: Unknown = 0.05,

@@ -65,7 +65,7 @@ def check_rows(cells: Iterable[Cell], folder: Path) -> None:
             continue
         found, stream = {**known, "settings": {}}, cell.settings.stream
         parts, drawn = (session[part] for session in known["sessions"] for part in PARTS), stream.kind == "glyphs"
-        total = 0 if drawn else sum(part["sum"] for part in parts) % 2**64
+        total = 0 if drawn else sum(part.get("sum", 0) for part in parts) % 2**64
         if drawn or stream.held_out or seeded(stream, 0) != stream:  # by the seed: the pictures, or their division
             found["sessions"] = []
         title, first, whole = firsts.setdefault(cell.configuration, (cell.title, found, total))

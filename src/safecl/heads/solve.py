@@ -30,6 +30,7 @@ def solve(gram: Tensor, sums: Tensor, beta: float, pictures: int | None = None) 
         found = [_refined(gram, few, part, beta, MAX_FEW_STEPS) for part in parts]
         if all(part is not None for part in found):
             return torch.cat(found, dim=1)  # type: ignore[arg-type]
+        del few, found  # before the whole factor needs the memory
     near = partial(_substitute, _factor(gram, beta))
     return torch.cat([_refined(gram, near, part, beta) for part in parts], dim=1)  # type: ignore[misc]
 

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import safecl
-from safecl.classifier.history import check_labels, check_not_frozen, check_rollback
+from safecl.classifier.history import as_label, check_labels, check_not_frozen, check_rollback
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.serve import protocol
@@ -76,6 +76,7 @@ class Service:
     ) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
         header, pictures = self.file(model).header, await asyncio.to_thread(pictures_of, texts)
+        labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
         if what == "rollback":
             check_rollback(header, sum(one["whole"] for one in header["undo"]))
         elif what != "queue":

@@ -95,8 +95,9 @@ class Decoders:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command, pipe = [sys.executable, "-P", "-m", __name__], subprocess.PIPE
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("SAFECL_")}  # no tokens
+    environment = {**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
     )

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safecl.atomic import write_json
+from safecl.atomic import exclusive, write_json
 from safecl.errors import SafeclError
 from safecl.serve.limits import Refused, busy
 
@@ -24,6 +25,7 @@ LOOK = 1.0  # seconds between looks at the files
 STOP_SECONDS = 30.0  # for a job to save its place
 TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version")
 KEPT = (*TOLD, "created", "pictures", "labels")
+LOCK = ".lock"  # in the folder of jobs, held by the service that does them
 ENDED = ("done", "failed", "stopped")
 
 
@@ -38,8 +40,11 @@ class Jobs:
         self.all: dict[str, dict[str, Any]] = {}
         self._news, self._closed = threading.Condition(), threading.Event()
         self._process: subprocess.Popen[str] | None = None
-        for name in paths:
-            self._recover(name)
+        self._spools = contextlib.ExitStack()
+        with self._spools:
+            for name in paths:
+                self._recover(name)
+            self._spools = self._spools.pop_all()
         self.all = dict(sorted(self.all.items(), key=lambda item: item[1]["created"]))
         self._thread = threading.Thread(target=self._run, daemon=True, name="jobs")
         self._thread.start()
@@ -110,11 +115,16 @@ class Jobs:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        self._spools.close()
 
     def _recover(self, name: str) -> None:
         folder = self.folder(name)
         if folder.is_symlink():
             raise SafeclError(f"{folder} is a link, and would be followed to another folder; delete it.")
+        with contextlib.suppress(OSError):  # where it cannot be made, jobs are refused one by one
+            folder.mkdir(mode=0o700, exist_ok=True)
+            busy = f"Another service has the jobs of {self.paths[name]}; stop it, or serve a copy of the model."
+            self._spools.enter_context(exclusive(folder / LOCK, busy, str(folder)))
         for path in folder.glob("*.json"):
             with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
                 job = json.loads(path.read_bytes())
@@ -128,9 +138,9 @@ class Jobs:
         """Who sees that it has ended sees that its pictures are gone."""
         progress, folder = 1.0 if state == "done" else job["progress"], self.folder(job["model"]) / job["id"]
         end = {**job, **facts, "state": state, "seconds_left": None, "labels": [], "progress": progress}
-        with contextlib.suppress(OSError, SafeclError):  # a full disk: the effect says what was done
+        shutil.rmtree(folder, ignore_errors=True)  # which also makes room
+        with contextlib.suppress(OSError, SafeclError):
             write_json(folder.with_suffix(".json"), end)
-            shutil.rmtree(folder, ignore_errors=True)
         job.update(end)
         ended = [one for one in self.all.values() if one["model"] == job["model"] and one["state"] in ENDED]
         for old in ended[:-MAX_ENDED]:
@@ -147,14 +157,27 @@ class Jobs:
                     return
                 job = next(job for job in self.all.values() if job["state"] == "waiting")
                 job["state"] = "running"
-            ends = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
+            ends = (self._tried(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
             end = next((end for end in ends if end is not None), {"end": "failed", "error": DIED})
             if not self.closing() or end["end"] == "done":  # otherwise it goes on when the service starts again
                 facts = {key: end.get(key) for key in ("said", "error", "result")}
-                with contextlib.suppress(SafeclError):  # where the file cannot be read, the model that answers stays
+                try:
                     facts["version"] = self.changed(job["model"])
+                except Exception:  # the model that answers stays
+                    traceback.print_exc()
                 with self._news:
                     self._end(job, end["end"], **facts)
+
+    def _tried(self, job: dict[str, Any]) -> dict[str, Any] | None:
+        """As ``_do``; whatever goes wrong there is the end of this attempt alone."""
+        try:
+            return self._do(job)
+        except Exception:
+            traceback.print_exc()
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+            return None
 
     def _do(self, job: dict[str, Any]) -> dict[str, Any] | None:
         """What came of a job; None: the process has died."""
@@ -174,7 +197,7 @@ class Jobs:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "safecl.serve.learner", self.device],
+            [sys.executable, "-P", "-m", "safecl.serve.learner", self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
         )  # fmt: skip
 
@@ -189,8 +212,10 @@ def watch(paths: Mapping[str, Path], reload: Callable[[str], str], closed: threa
     seen: dict[str, Any] = {}
     while not closed.wait(LOOK):
         for name, path in paths.items():
-            with contextlib.suppress(OSError, SafeclError):
+            try:
                 mark = (found := path.stat()).st_ino, found.st_size, found.st_mtime_ns
                 if seen.get(name) != mark:
                     reload(name)
                     seen[name] = mark
+            except (OSError, SafeclError, RuntimeError):
+                continue

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.history import CORRECTIONS, as_label
 from safecl.classifier.store import ModelFile
 from safecl.engine.progress import Phase, Progress
-from safecl.errors import SafeclError, Stopped
+from safecl.errors import Busy, SafeclError, Stopped
 from safecl.lines import counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
@@ -64,6 +64,17 @@ class Told(Progress):
         self.done = before + (1 - before) * SHARE
 
 
+def _free(path: str, stop: Callable[[], bool]) -> tuple[ExitStack, Path]:
+    """What holds the lock of a model, as soon as no other command changes it, and the file."""
+    while not stop():
+        held = ExitStack()
+        try:
+            return held, held.enter_context(locked(path))
+        except Busy:
+            time.sleep(EVERY)
+    raise Stopped
+
+
 class Learner:
     """Does jobs; the backbone stays loaded between them."""
 
@@ -77,7 +88,8 @@ class Learner:
         back. So a job that was killed in between is not done twice.
         """
         folder = Path(job["folder"])
-        with locked(job["path"]) as file:
+        held, file = _free(job["path"], stop)
+        with held:
             header = ModelFile(file).header
             if (effect := folder / EFFECT).exists():
                 outcome, steps = json.loads(effect.read_bytes()), [entry["id"] for entry in header["history"]]
