@@ -43,7 +43,7 @@ def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
         with (folder / f"{protocol}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([["path", "label", "split", "domain"][: len(rows[0])], *rows])
         found[protocol] = [f"stream=csv:{folder / f'{protocol}.csv'}", f"stream.protocol={protocol}"]
-    found["class"] += ["stream.first=4", "stream.step=2"]
+    found["class"] += ["stream.first=4", "stream.step=4"]
     return found
 
 

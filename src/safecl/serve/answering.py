@@ -168,6 +168,8 @@ class Desk:
             for one in asked:
                 self._answer(now, [one]) if len(asked) > 1 else one.future.set_exception(error)
             return
+        count = sum(len(one.views) for one in asked)  # before those who asked can look
+        self._batches, self._answered = self._batches + bool(count), self._answered + count
         for one in asked:
             rows = {name: part[at : at + len(one.views)] for name, part in found.items()} if len(one.views) else {}
             at += len(one.views)
@@ -175,7 +177,6 @@ class Desk:
                 one.future.set_result(one.tell(now, rows))
             except Exception as error:
                 one.future.set_exception(error)
-        self._batches, self._answered = self._batches + bool(at), self._answered + at
 
     @torch.no_grad()
     def _logits(self, now: Snapshot, views: Sequence[np.ndarray]) -> Rows:
