@@ -166,7 +166,7 @@ def test_half_a_request_and_a_slow_one_are_ended(service: Service, monkeypatch: 
 
 
 def test_a_picture_that_takes_too_long_costs_itself_alone() -> None:
-    pool = decoding.Decoders(1)
+    pool = decoding.Decoders(1, 8)
     bomb = tiff_of_nothing()
     assert len(bomb) < 1 << 20
     try:
@@ -183,7 +183,7 @@ def test_a_picture_that_takes_too_long_costs_itself_alone() -> None:
 
 def test_a_process_that_dies_at_a_picture_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(decoding.__file__).parents[2]))
-    pool, good = decoding.Decoders(1), png(8, 8, zlib.compress((b"\0" + bytes(24)) * 8))
+    pool, good = decoding.Decoders(1, 8), png(8, 8, zlib.compress((b"\0" + bytes(24)) * 8))
     ask = decoding._ask
 
     def killing(process: Any, data: bytes, size: int, resize: int) -> Any:
@@ -210,7 +210,7 @@ def test_more_than_can_wait_is_told_to_come_back(service: Service, monkeypatch: 
     monkeypatch.setattr(limits, "MAX_HELD", 10)
     assert service.client.post(f"{M}/predict", content=picture, headers=PNG).status_code == 503
     monkeypatch.undo()
-    monkeypatch.setattr(jobs, "MAX_WAITING", 0)
+    monkeypatch.setattr(jobs, "MAX_JOBS", 0)
     assert service.client.post(f"{M}/queue", json={"pictures": [text(picture)]}).status_code == 503
     monkeypatch.undo()
     time.sleep(0.05)

@@ -82,7 +82,9 @@ def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(s
         # As if it had been killed between the model's rename and its own.
         job, made = again.jobs.all[first], ModelFile(path).header["history"][-1]["id"]
         (folder / first).mkdir()
-        (folder / first / "effect.json").write_text(json.dumps({"made": made, "said": "so", "result": {}}))
+        (folder / first / "effect.json").write_text(
+            json.dumps({"made": [made], "gone": [], "said": "so", "result": {}})
+        )
         (folder / f"{first}.json").write_text(json.dumps({**job, "state": "waiting", "pictures": 0}))
     with start(path) as last:
         done = last.ended(first)

@@ -7,18 +7,19 @@ from dataclasses import replace
 import torch
 
 from safecl.backbone.backbone import Backbone
-from safecl.classifier.history import check_not_frozen, check_rollback, counts, find, now, renamed, step
+from safecl.classifier.history import WHAT, check_not_frozen, check_rollback, counts, find, now, renamed, step
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
 from safecl.classifier.state import ridge_heads, roll_back, settled
 from safecl.errors import SafeclError
+from safecl.lines import counted
 from safecl.streams.pictures.images import Label
 
 
-def rollback(model: Model) -> Model:
-    """The model before its last session or correction, to the bit."""
-    check_not_frozen(model.header)
-    check_rollback(model.header, sum(one.whole for one in model.state.undo))
+def rollback(model: Model) -> tuple[Model, str]:
+    """The model before its last session or correction, to the bit, and a sentence."""
+    undo = () if model.header["frozen"] else model.state.undo
+    gone = check_rollback({**model.header, "undo": [vars(one) for one in undo]})
     state, said = roll_back(model.state)
     past, classes = model.header["history"], model.classes
     for c, label in said.get("dropped", ()):
@@ -41,7 +42,8 @@ def rollback(model: Model) -> Model:
     header = {**model.header, **told}
     for c, label in said.get("names", ()):
         header = renamed(header, classes[c], label, told=False) if classes[c] != label else header
-    return Model(header, state)
+    known = f"the model knows {counted(len(classes), 'class')} now"
+    return Model(header, state), f"Took back what was {WHAT[gone['what']]}: {gone['name']}; {known}."
 
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:

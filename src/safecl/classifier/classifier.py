@@ -291,11 +291,12 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             found._known = {model.file.path.resolve(): model.file.digest}
         return found
 
-    def rollback(self) -> None:
-        """Go back to before the last session or correction."""
+    def rollback(self) -> str:
+        """Go back to before the last session or correction; says what was taken back."""
         from safecl.classifier.change import rollback
 
-        self._model = rollback(self._fitted)
+        self._model, said = rollback(self._fitted)
+        return said
 
     def correct(
         self, pictures: Any, label: Label | Sequence[Label | None] | None = None, *, remove: bool = False

@@ -62,11 +62,17 @@ def check_room(header: Header, steps: int = 1) -> None:
         raise SafeclError(f"The history of the model is full: a file holds {MAX_STEPS:,} steps; teach a new model.")
 
 
-def check_rollback(header: Header, kept: int) -> None:
-    """Refuse a model without a session to roll back; ``kept``: how many there are."""
+def steps_back(header: Header) -> list[dict[str, Any]]:
+    """The entries of the history that can be rolled back, the oldest first."""
+    kept = {one["session"] for one in header["undo"] if one["whole"]}
+    return [entry for entry in header["history"] if entry["id"] in kept]
+
+
+def check_rollback(header: Header) -> dict[str, Any]:
+    """The entry of the step that is rolled back next; refuse a model without one."""
     check_not_frozen(header)
-    if kept:
-        return
+    if kept := steps_back(header):
+        return kept[-1]
     why = "no earlier session is kept; take a copy of its file, or teach a new model"
     if sum(entry["what"] == "learn" for entry in header["history"]) == 1:
         why = "it has learned one session only; delete its file to start over"

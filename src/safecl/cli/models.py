@@ -209,13 +209,13 @@ def inspect(
 def facts(file: ModelFile) -> list[tuple[str, str]]:
     """What ``inspect`` says first: lines of a key and what there is."""
     from safecl.classifier.enough import accuracy_text
-    from safecl.classifier.history import counts
+    from safecl.classifier.history import counts, steps_back
     from safecl.report import words
 
     header, settings = file.header, file.header["settings"]
     pet, calibration = settings["method"].get("pet", {}).get("kind"), header["calibration"]
     backbone, pictures = header["backbone"], sum(counts(header).values())
-    undo = sum(one["whole"] for one in header["undo"])
+    undo = len(steps_back(header))
     told = "no: too few pictures, made from a run, or the method cannot leave learned pictures out"
     if calibration and calibration["temperature"] is not None:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
@@ -292,13 +292,11 @@ def rollback(model: ModelArgument) -> None:
 
     Example:  safecl rollback pets.safecl
     """
-    from safecl.classifier.history import CORRECTIONS, WHAT, check_rollback
+    from safecl.classifier.history import check_rollback
 
-    with changed(model, lambda header: check_rollback(header, sum(one["whole"] for one in header["undo"]))) as now:
-        last = [entry for entry in now.history_ if entry["what"] in ("learn", *CORRECTIONS)][-1]
-        now.rollback()
-    done, known = f"{WHAT[last['what']]}: {last['name']}", counted(len(now.classes_), "class")
-    say(f"Took back what was {done}; {model} knows {known} now.")
+    with changed(model, check_rollback) as classifier:
+        said = classifier.rollback()
+    say(said)
 
 
 def merge(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from safecl.classifier.enough import interval, wanted
-from safecl.classifier.history import counts, sessions
+from safecl.classifier.history import counts, sessions, steps_back
 from safecl.classifier.store import ModelFile
 from safecl.runtime.answer import Answer
 
@@ -35,7 +35,7 @@ def describe(name: str, file: ModelFile, may_change: bool) -> dict[str, Any]:
     confused: list[Any] = next((one["confused"] for one in reversed(history) if one.get("confused")), [])
     numbers = (calibration["accuracy"], *calibration["interval"]) if calibration else ()
     return {
-        **brief(name, file), "can_roll_back": any(one["whole"] for one in header["undo"]),
+        **brief(name, file), "can_roll_back": bool(steps_back(header)),
         "backbone": header["backbone"]["name"], "method": header["settings"]["method"]["name"], "size": file.size,
         "accuracy": dict(zip(("value", "low", "high"), numbers, strict=False)) or None, "classes": classes,
         "confusions": [dict(zip(("label", "answer", "count"), one, strict=True)) for one in confused],

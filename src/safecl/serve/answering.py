@@ -29,12 +29,11 @@ from safecl.engine.device_loader import moved
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoded, Decoders
 from safecl.serve.jobs import watch
-from safecl.serve.limits import Refused, busy
+from safecl.serve.limits import MAX_WAITING, Refused, busy
 from safecl.streams.labels import Label
 from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
-MAX_WAITING = 1024  # requests
 CHUNK = 8  # pictures of a request that one process decodes
 MAX_SIDE = 1024  # pixels of a heat map
 Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
@@ -60,7 +59,7 @@ class Desk:
         self._backbones, self._now = dict[str, Backbone](), dict[str, Snapshot]()
         self._reloading, self._closed = threading.Lock(), threading.Event()
         self._queue: queue.Queue[Asked | None] = queue.Queue(MAX_WAITING)
-        self._decoders = Decoders(readers())
+        self._decoders = Decoders(readers(), MAX_WAITING)
         torch.set_num_threads(readers())  # once: what learns has a lower priority
         for name in self.paths:
             self.reload(name)

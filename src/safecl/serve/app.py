@@ -26,7 +26,7 @@ from safecl.errors import SafeclError
 from safecl.serve import protocol
 from safecl.serve.about import brief, describe
 from safecl.serve.jobs import ENDED, Jobs
-from safecl.serve.limits import Access, Gate, Refused, check_size, pictures_of
+from safecl.serve.limits import OURS, Access, Gate, Refused, check_size, pictures_of
 from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing
 from safecl.streams.labels import check_name
 
@@ -39,7 +39,6 @@ SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
 RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", "content": SAID}}
 RAW = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}}
-OURS = "This failed for a reason that is safecl's own; the log of the service has it."
 SENTENCES = {
     400: "The body is no JSON that can be read.",
     404: "There is nothing here; GET /openapi.json lists what there is.",
@@ -78,7 +77,7 @@ class Service:
         header, pictures = self.file(model).header, await asyncio.to_thread(pictures_of, texts)
         labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
         if what == "rollback":
-            check_rollback(header, sum(one["whole"] for one in header["undo"]))
+            check_rollback(header)
         elif what != "queue":
             check_not_frozen(header)
             check_labels(header["classes"], [label for label in labels if label is not None], "the request")

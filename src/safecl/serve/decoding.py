@@ -20,7 +20,6 @@ from safecl.streams.pictures.decode import ENOUGH, UnreadableError, decode, size
 
 MAX_PIXELS = 50_000_000  # of a picture that was sent
 MAX_MEMORY, MAX_SECONDS = 2 << 30, 10  # bytes of address space of a process; for a picture
-MAX_WAITING = 1024  # requests
 ORDER, REPLY = struct.Struct("<III"), struct.Struct("<?III")
 KILLED = f"decoding it takes more than {MAX_SECONDS} s or too much memory"
 Decoded: TypeAlias = "np.ndarray | str"  # uint8 (H, W, 3), or why it cannot be read
@@ -61,9 +60,9 @@ def work(source: IO[bytes], target: IO[bytes]) -> None:
 class Decoders:
     """Some processes that decode, and a thread for each; one that dies is replaced, and costs its own picture alone."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, most_waiting: int) -> None:
         self._orders: queue.Queue[tuple[Sequence[bytes], int, int, Future[list[Decoded]]] | None]
-        self._orders = queue.Queue(MAX_WAITING)
+        self._orders = queue.Queue(most_waiting)
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()

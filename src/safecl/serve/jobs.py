@@ -15,9 +15,8 @@ from typing import Any
 
 from safecl.atomic import exclusive, write_json
 from safecl.errors import SafeclError
-from safecl.serve.limits import Refused, busy
+from safecl.serve.limits import MAX_JOBS, Refused, busy
 
-MAX_WAITING = 100
 MAX_ENDED = 100  # that are remembered of each model
 MAX_ATTEMPTS = 3  # of a job in which the process dies
 DIED = f"The process that learns has died {MAX_ATTEMPTS} times at this job; the log of the service may say why."
@@ -72,7 +71,7 @@ class Jobs:
         self, model: str, what: str, pictures: Sequence[bytes] = (), labels: Sequence[Any] = (), **more: Any
     ) -> Any:
         """Keep a job, and have it done in its turn."""
-        if self.counts()["waiting"] >= MAX_WAITING:
+        if self.counts()["waiting"] >= MAX_JOBS:
             raise busy()
         job: dict[str, Any] = dict.fromkeys(TOLD) | {"id": uuid.uuid4().hex, "model": model, "what": what}
         job |= {"state": "waiting", "progress": 0.0, "created": time.time()}
@@ -112,9 +111,7 @@ class Jobs:
                     self._send({"stop": job["id"]})
             self._news.notify_all()
         self._thread.join(STOP_SECONDS)
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._kill()
         self._spools.close()
 
     def _recover(self, name: str) -> None:
@@ -174,9 +171,7 @@ class Jobs:
             return self._do(job)
         except Exception:
             traceback.print_exc()
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
+            self._kill()
             return None
 
     def _do(self, job: dict[str, Any]) -> dict[str, Any] | None:
@@ -200,6 +195,11 @@ class Jobs:
             [sys.executable, "-P", "-m", "safecl.serve.learner", self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
         )  # fmt: skip
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def _send(self, order: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it has died, which shows when it is read

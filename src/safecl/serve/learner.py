@@ -22,19 +22,18 @@ import torch
 
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.history import CORRECTIONS, as_label
 from safecl.classifier.store import ModelFile
 from safecl.engine.progress import Phase, Progress
 from safecl.errors import Busy, SafeclError, Stopped
 from safecl.lines import counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
+from safecl.serve.limits import OURS
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
 from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
-OURS = "The job failed for a reason that is safecl's own; the log of the service has it."
 EVERY = 0.1  # seconds between two lines on progress
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
@@ -84,23 +83,24 @@ class Learner:
     def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
         """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
 
-        Before the model is written, what the job is about to make of it is: the id of the step that it adds or takes
+        Before the model is written, what the job is about to make of it is: the ids of the steps that it adds and takes
         back. So a job that was killed in between is not done twice.
         """
         folder = Path(job["folder"])
         held, file = _free(job["path"], stop)
         with held:
-            header = ModelFile(file).header
+            steps = {entry["id"] for entry in ModelFile(file).header["history"]}
             if (effect := folder / EFFECT).exists():
-                outcome, steps = json.loads(effect.read_bytes()), [entry["id"] for entry in header["history"]]
-                if outcome.get("made") in steps or outcome.get("gone", steps[0]) not in steps:
-                    return dict(outcome)
+                outcome = dict(json.loads(effect.read_bytes()))
+                if steps.issuperset(outcome["made"]) and steps.isdisjoint(outcome["gone"]):
+                    return outcome
             model = ContinualClassifier.load(file, device=self.device)
             model._loaded = self._loaded
             files = [File.at(folder / f"{i:05d}") for i in range(job["pictures"])]
-            labels: list[Any] = [as_label(header, one) if isinstance(one, str) else one for one in job["labels"]]
-            outcome = dict(self._done(model, job, FilePictures(files, labels or [""] * len(files)), tell, stop))
+            pictures = FilePictures(files, job["labels"] or [""] * len(files))
+            outcome, now = self._done(model, job, pictures, tell, stop), {entry["id"] for entry in model.history_}
             if job["what"] != "queue":
+                outcome |= {"made": sorted(now - steps), "gone": sorted(steps - now)}
                 write_json(effect, outcome)
                 model.save(file)
             self._loaded = model._loaded
@@ -108,7 +108,7 @@ class Learner:
 
     def _done(
         self, model: ContinualClassifier, job: dict[str, Any], pictures: FilePictures, tell: Any, stop: Any
-    ) -> Any:
+    ) -> dict[str, Any]:
         what, told = job["what"], dict[str, Any](said=None, result={})
         if what == "queue":
             first = [
@@ -117,12 +117,8 @@ class Learner:
             keys = ("index", "worth", "answer")
             return {**told, "result": {"first": [dict(zip(keys, one, strict=True)) for one in first]}}
         if what == "rollback":
-            last = [one for one in model.history_ if one["what"] in ("learn", *CORRECTIONS)][-1]
-            model.rollback()
-            known = counted(len(model.classes_), "class")
-            said = f"The model is as it was before {last['name']!r}; it knows {known}."
-            return {**told, "gone": last["id"], "said": said}
-        if what == "correct":
+            told["said"] = model.rollback()
+        elif what == "correct":
             told["said"] = model.correct(pictures, pictures.labels)
         else:
             work = Path(job["folder"], "work")
@@ -133,7 +129,7 @@ class Learner:
                 key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")
             }
             told["said"] = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
-        return {**told, "made": model.history_[-1]["id"]}
+        return told
 
 
 def give_way() -> None:

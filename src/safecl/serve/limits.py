@@ -17,6 +17,8 @@ from safecl.errors import SafeclError
 MAX_PICTURE = 32 << 20  # bytes
 MAX_BODY = {"read": 64 << 20, "change": 192 << 20}  # bytes of a request, by the right that it needs
 MAX_HELD, MAX_REQUESTS = 512 << 20, 512  # bytes of all requests, and requests, at a time
+MAX_WAITING, MAX_JOBS = 1024, 100  # requests for one part of the service, and jobs, that wait
+OURS = "This failed for a reason that is safecl's own; the log of the service has it."
 BODY_SECONDS, REQUEST_SECONDS = 30.0, 120.0
 OPEN = ("/", "/health", "/v2/health/live", "/v2/health/ready")  # to everybody, as is /page/
 ASKING = ("predict", "heat_map", "infer")  # ends of paths that are posted to and change nothing
