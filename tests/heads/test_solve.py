@@ -50,6 +50,36 @@ def test_where_no_factor_can_be_made_that_of_a_larger_beta_leads_to_the_same_wei
     assert tried == [10.0**i for i in range(failures + 1)]
 
 
+def test_a_matrix_is_factored_once_while_factors_are_kept_and_again_once_it_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gram, sums = statistics(450, 60, torch.float32)
+    rows, other = torch.randn(3, 60), gram.clone()
+    real, made = module._cholesky, []
+    monkeypatch.setattr(module, "_cholesky", lambda gram, beta: (made.append(beta), real(gram, beta))[1])
+
+    def answers() -> list[Tensor]:
+        return [solve(gram, sums, 1.0), module.whitened(gram, rows, 1.0), module.whitened(gram, rows, 2.0)]
+
+    alone = answers()
+    assert made == [1.0, 1.0, 2.0]
+    with module.factors_kept():
+        with module.factors_kept():
+            first = answers()
+        assert made[3:] == [1.0, 2.0]
+        assert all(map(torch.equal, alone, first)) and all(map(torch.equal, alone, answers()))
+        assert made[5:] == []
+        module.whitened(other, rows, 1.0)  # equal, but another one
+        gram[:8].mul_(1.0).diagonal().add_(1.0)
+        changed = answers()
+        assert made[5:] == [1.0, 1.0, 2.0] and not torch.equal(changed[0], alone[0])
+    assert all(map(torch.equal, changed, answers())) and len(made) == 11
+    monkeypatch.setattr(module, "free_memory", lambda device: 0)
+    with module.factors_kept():
+        answers()
+    assert len(made) == 14
+
+
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 30])
 def test_the_blocks_of_a_factor_are_those_of_the_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COLUMNS", 8)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from safecl.classifier.enough import interval
 from safecl.heads.leave_one_out import leaving_out, one_of_each
+from safecl.heads.solve import factors_kept
 from safecl.methods.method import Method
 from safecl.runtime.answer import is_calibrated
 
@@ -50,6 +51,7 @@ def can_be_left_out(targets: Tensor, learned: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+@factors_kept()
 def left_out_answers(
     method: Method, features: Mapping[str, Tensor], targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:

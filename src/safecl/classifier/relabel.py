@@ -21,6 +21,7 @@ from safecl.classifier.model import Model
 from safecl.classifier.rows import Table, edited
 from safecl.classifier.state import Added, State, advance, ridge_heads, set_grams, statistics
 from safecl.errors import NotCorrectable, SafeclError
+from safecl.heads.solve import factors_kept
 from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.streams.labels import Label, sorted_classes
@@ -119,6 +120,7 @@ class Change:
                 self.taken.append(replace(out, targets=torch.full_like(out.targets, -1)))
         return found
 
+    @factors_kept()  # the weights and the leave-one-out answers are of the same sums
     def done(self, entry: dict[str, Any], name: tuple[Label, Label] | None = None) -> Model:
         """The model after the change, its ``entry`` in the history; ``name``: a class, and what it is called then."""
         model, method, before = self.model, self.method, self.model.state

@@ -5,11 +5,16 @@ columns do; no float64 copy of G is made.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
+from weakref import ref
 
 import torch
 from torch import Tensor
+
+from safecl.ram import free_memory
 
 COLUMNS = 512  # of the factor, or rows of G in float64, at a time
 CLASSES = 256  # solved for at a time
@@ -18,6 +23,17 @@ MAX_PART = 0.15  # of the columns, up to which they are quicker than a factor
 
 Factor = list[Tensor]  # a lower triangle as blocks of COLUMNS columns, each from its corner on the diagonal down
 Inverse = Callable[[Tensor], Tensor]  # of nearly G + βI, times R (M, C) in the precision of G
+_kept: ContextVar[list[tuple[ref[Tensor], int, float, Factor]] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def factors_kept() -> Iterator[None]:
+    """Meanwhile G + βI is factored once for the same G and β, as long as there is memory to spare."""
+    token = _kept.set([] if _kept.get() is None else _kept.get())
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 def solve(gram: Tensor, sums: Tensor, beta: float, pictures: int | None = None) -> Tensor:
@@ -80,9 +96,15 @@ def _refined(gram: Tensor, inverse: Inverse, sums: Tensor, beta: float, most: in
 
 def _factor(gram: Tensor, beta: float) -> Factor:
     """The lower Cholesky factor of G + βI, with β raised where that is singular to working precision."""
+    kept, key = _kept.get(), (gram._version, beta)  # in-place changes are counted in the version
+    for of, *known, found in kept or ():
+        if of() is gram and (*known,) == key:
+            return found
     while (factor := _cholesky(gram, beta)) is None:
         assert math.isfinite(beta)
         beta *= 10
+    if kept is not None and 4 * gram.nbytes < free_memory(gram.device):
+        kept.append((ref(gram), *key, factor))
     return factor
 
 
