@@ -1,6 +1,5 @@
 """A download is named only when it is whole, and goes on only if it is still the same file."""
 
-import base64
 import gzip
 import hashlib
 import http.server
@@ -149,27 +148,6 @@ def test_a_download_that_is_not_the_published_file_is_removed(tmp_path: Path, si
         get(site, tmp_path, md5="0" * 32)
     assert list(tmp_path.iterdir()) == []
     assert get(site, tmp_path, md5=hashlib.md5(site.data).hexdigest()) == site.data
-
-
-@pytest.mark.parametrize("header", ["Content-MD5", "x-goog-hash", "ETag"])
-def test_what_the_server_says_of_the_contents_is_checked(tmp_path: Path, site: Site, header: str) -> None:
-    digest = hashlib.md5(site.data)
-    base = base64.b64encode(digest.digest()).decode()
-    said = {"Content-MD5": base, "x-goog-hash": f"crc32c=AAAAAA==,md5={base}", "ETag": f'"{digest.hexdigest()}"'}
-    site.headers = {header: said[header], "x-amz-request-id": "1"}
-    site.data = other(site.data)
-    with pytest.raises(SafeclError, match="md5 differs"):
-        get(site, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    site.data = other(site.data)
-    assert get(site, tmp_path) == site.data
-
-
-def test_an_etag_that_is_not_known_to_be_an_md5_is_not_taken_for_one(tmp_path: Path, site: Site) -> None:
-    for extra in ({}, {"x-amz-request-id": "1", "x-amz-server-side-encryption": "aws:kms"}):
-        site.headers = {"ETag": f'"{"0" * 32}"', **extra}
-        assert get(site, tmp_path) == site.data
-        (tmp_path / "x.bin").unlink()
 
 
 def zipped() -> bytes:

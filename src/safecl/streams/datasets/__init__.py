@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from safecl.streams.datasets import cifar100, domainnet, plans
+from safecl.streams.datasets import cifar100, plans
 from safecl.streams.datasets.dataset import Dataset
 
 CODE: dict[str, dict[str, Any]] = {
@@ -13,7 +13,7 @@ CODE: dict[str, dict[str, Any]] = {
     "imagenet-r": {"plan": plans.processed_or_seeded},
     "imagenet-a": {"plan": plans.processed_or_seeded},
     "cub": {"plan": plans.cub},
-    "domainnet": {"plan": domainnet.plan, "reader": domainnet.read, "domains": domainnet.DOMAINS},
+    "domainnet": {"plan": plans.domainnet, "domains": plans.DOMAINNET_DOMAINS},
     "cars": {"plan": plans.official},
     "flowers102": {"plan": plans.flowers102},
     "pets": {"plan": plans.pets},

@@ -22,6 +22,7 @@ SPLIT_SEED = 1993
 CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
 CORE50_TESTED = ("s3", "s7", "s10")
 OFFICE_HOME_DOMAINS = ("Art", "Clipart", "Product", "Real World")  # the order of the sessions
+DOMAINNET_DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
 
 
@@ -108,6 +109,17 @@ def flowers102(sources: Sequence[Source]) -> Plan:
     numbers = [(int(number), part) for array, part in parts.items() for number in arrays[array].ravel()]
     files = {number: f"image_{number:05d}.jpg" for number, _ in numbers}
     return by_lists(sources, {files[n]: f"{part}/{labels[n - 1]:03d}/{files[n]}" for n, part in numbers})
+
+
+def domainnet(sources: Sequence[Source]) -> Plan:
+    """Six zips of ``domain/class/picture``, and for each domain two lists of ``domain/class/picture label``."""
+    files = {f"{domain}_{part}.txt": part for domain in DOMAINNET_DOMAINS for part in ("train", "test")}
+    lists = contents(sources, *files)
+    if missing := [name for name in files if name not in lists]:
+        needed = "one folder with its six zips and twelve lists (the cleaned version)"
+        raise SafeclError(f"DomainNet is prepared from {needed}; missing: {', '.join(missing)}.")
+    listed = {line.rpartition(" ")[0]: part for name, part in files.items() for line in _lines(lists[name])}
+    return by_lists(sources, {path: f"{part}/{path}" for path, part in listed.items()})
 
 
 def core50(sources: Sequence[Source]) -> Plan:
