@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from safecl.engine.metrics import History
+from safecl.atomic import read_lines
 from safecl.engine.progress import make_progress
 from safecl.experiments.config import load
 from safecl.experiments.launch import launch
@@ -36,7 +36,7 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         launch(settings, Path(folder) / "run", make_progress("quiet"))
-        lines = History.read(Path(folder) / "run").lines
+        lines = read_lines(Path(folder) / "run" / "metrics.jsonl", options.sessions)
     print(curve(lines))
 
 

@@ -1,7 +1,6 @@
 """Accuracy, forgetting and transfer against their definitions, on random matrices with tests of unequal size."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,15 +141,6 @@ def test_a_history_notes_every_output_and_sums_up() -> None:
         assert summary["forgetting"][output] == pytest.approx(forgetting(rows[output]))
         assert summary["bwt"][output] == pytest.approx(backward_transfer(rows[output]))
     assert (summary["sessions"], summary["classes"], summary["seconds"]) == (3, 12, 6.0)
-
-
-def test_a_history_is_read_back_from_its_folder(tmp_path: Path) -> None:
-    history = History(("slow", "safe"))
-    for t in (1, 2):
-        history.add({"slow": [0.5] * t, "safe": [0.25] * t}, [3] * t)
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history.lines))
-    again = History.read(tmp_path)
-    assert again.outputs == history.outputs and again.summary() == history.summary()
 
 
 def test_a_history_that_is_read_back_goes_on_as_it_would_have() -> None:

@@ -67,11 +67,11 @@ def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_devia
     assert [one.name for one in together] == ["SAFE", "Slow", "Fast"] == [one.name for one in apart[0]]
     for place, one in enumerate(together):
         each = [series[place] for series in apart]
-        for kind in ("final", "final_seen", "average", "average_seen", "forgetting", "backward"):
+        for kind in ("final", "final_seen", "average", "average_seen", "forgetting"):
             values = [getattr(series, kind) for series in each]
             assert getattr(one, kind) == pytest.approx(mean(values)), kind
             assert one.deviation(kind) == pytest.approx(stdev(values)), kind
-        for kind in ("pooled", "seen", "validation"):
+        for kind in ("pooled", "seen", "validation", "bwt"):
             curves = zip(*(getattr(series, kind) for series in each), strict=True)
             assert getattr(one, kind) == [
                 (points[0][0], pytest.approx(mean(value for _, value in points))) for points in curves
@@ -82,7 +82,7 @@ def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_devia
 def test_one_run_is_itself_and_has_no_spread(make_run: Any) -> None:
     run = read_run(make_run(protocol="domain"))
     for one, alone in zip(all_series([run], fold_seeds=True), all_series([run]), strict=True):
-        for kind in ("pooled", "seen", "final", "average", "forgetting", "backward", "forward", "rows"):
+        for kind in ("pooled", "seen", "final", "average", "forgetting", "bwt", "fwt", "rows"):
             assert getattr(one, kind) == getattr(alone, kind)
         assert one.deviation("final") is None and one.band() == []
 

@@ -3,10 +3,8 @@
 Where there is no test picture there is no accuracy: it is ``None``, and means are over what there is.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 Accuracy: TypeAlias = float | None
@@ -54,12 +52,6 @@ class History:
     outputs: tuple[str, ...]
     lines: list[dict[str, Any]] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, folder: Path) -> "History":
-        """The history that a run left in its folder."""
-        lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_bytes().splitlines()]
-        return cls(tuple(lines[-1]["accuracy"]), lines)
-
     def rows(self, output: str) -> Rows:
         return [line["accuracy"][output] for line in self.lines]
 
@@ -80,6 +72,8 @@ class History:
         line["seen"] = self._each(lambda output: pooled(accuracy[output][:learned], counts[:learned]))
         line["task_mean"] = self._each(lambda output: mean(accuracy[output]))
         line["forgetting"] = self._each(lambda output: forgetting(self.rows(output)))
+        line["bwt"] = self._each(lambda output: backward_transfer(self.rows(output)))
+        line["fwt"] = self._fwt()
         if validation is not None:
             found, each = validation
             scores = self._each(lambda output: pooled(found[output], each))
@@ -94,9 +88,7 @@ class History:
             "average": self._mean([line["pooled"] for line in self.lines]),
             "average_seen": self._mean([line["seen"] for line in self.lines]),
             "final_task_mean": last["task_mean"],
-            "forgetting": last["forgetting"],
-            "bwt": self._each(lambda output: backward_transfer(self.rows(output))),
-            "fwt": self._fwt(),
+            **{name: last.get(name) for name in ("forgetting", "bwt", "fwt")},
             "sessions": len(self.lines),
             "classes": last.get("classes_seen"),
             "test_pictures": sum(last["test_counts"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report import sentences, words
 from safecl.report.answers import Confusion, Map, Weight
@@ -228,20 +228,6 @@ def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
     colours = paired([name for line in (*trained, *stages) for name in line])
     lines = [found | rest for found, rest in zip(trained, stages, strict=True)]
     return {name: (colour, [line.get(name, 0.0) for line in lines]) for name, colour in colours.items()}
-
-
-def kept_curves(axes: Axes, series: Sequence[Series]) -> str:
-    """Bytes kept between sessions, after each session."""
-    told = []
-    for one in series:
-        points = [(line.session, line.bytes_kept) for line in one.run.metrics if line.bytes_kept is not None]
-        _line(axes, points, one.colour, one.name)
-        told.append(f"{one.name} {words.size(points[-1][1])}")
-    session_axis(axes, max(one.run.total for one in series))
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.size(value)))
-    axes.set_xlabel("sessions learned")
-    return f"after each session; at the end {', '.join(told)}"
 
 
 def _line(axes: Axes, points: Points, colour: Colour, label: str | None, **how: Any) -> None:

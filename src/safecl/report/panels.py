@@ -124,13 +124,10 @@ def session_bars(series: Sequence[Series]) -> Figure:
 def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
     matrices = choice.series if len(choice.mains) == 1 else choice.best
-    kept = [one for one in choice.best if any(line.bytes_kept is not None for line in one.run.metrics)]
-    legend = _legend((one.name, one.colour) for one in kept)
     return {
         "bars": [_of(one, "bars", figures.session_bars) for one in choice.barred],
         "matrices": [_of(one, "matrix", figures.matrix, SQUARE) for one in matrices if one.pooled],
         "validations": [_of(one, "validation", figures.validation_curves) for one in choice.best if one.validation],
-        "kept": [Panel("Bytes kept", "kept", partial(figures.kept_curves, series=kept), legend=legend)] if kept else [],
         **_of_runs(choice.detailed),
     }
 

@@ -97,6 +97,8 @@ class Metrics(Part):
     seen: dict[str, Number] = {}
     validation: Validation | None = None
     forgetting: dict[str, Number] = {}
+    bwt: dict[str, Number] = {}
+    fwt: dict[str, Number] | None = None
     seconds: dict[str, Number] = {}
     peak_memory: Number = None
     images_per_second: Number = None

@@ -92,17 +92,6 @@ def _best(series: Sequence[Series]) -> str:
     return f"{named}, {words.percent(best)}"
 
 
-def covered(series: Sequence[Series]) -> list[str]:
-    """A sentence for each group of curves that lie on each other."""
-    groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
-    for one in series:
-        if one.pooled:
-            groups.setdefault(tuple(one.pooled), []).append(words.inside(one.name))
-    text = "{} have the same accuracy after every session, so one curve covers the other{}."
-    several = [names for names in groups.values() if len(names) > 1]
-    return [text.format(words.upper_first(words.listed(names)), "s" if len(names) > 2 else "") for names in several]
-
-
 def caveats(runs: Sequence[Run]) -> list[str]:
     """What to know before these numbers are believed."""
     found = []

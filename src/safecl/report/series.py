@@ -46,6 +46,8 @@ class Series:
     seen = Curve(lambda line, output: (line.seen or line.pooled).get(output))
     validation = Curve(lambda line, output: (line.validation or Validation()).pooled.get(output))
     lost = Curve(lambda line, output: line.forgetting.get(output) if line.session > 1 else None)
+    bwt = Curve(lambda line, output: line.bwt.get(output) if line.session > 1 else None)
+    fwt = Curve(lambda line, output: (line.fwt or {}).get(output))
     seconds = Curve(lambda line, _: line.seconds.get("total"))
 
     @property
@@ -74,25 +76,6 @@ class Series:
     def forgetting(self) -> float | None:
         """Mean drop from the best accuracy of each earlier session; undefined after the first."""
         return dict(self.lost).get(self.run.done)
-
-    @property
-    def backward(self) -> float | None:
-        """BWT: the mean over earlier sessions of the accuracy now minus that right after each; once all are learned."""
-        pairs = [(self.accuracy(self.run.done, i), self.accuracy(i, i)) for i in self._earlier]
-        return mean(None if now is None or then is None else now - then for now, then in pairs)
-
-    @property
-    def forward(self) -> float | None:
-        """FWT: the mean accuracy on sessions right before they were learned, above a guess among the classes then."""
-        seen = {line.session: line.classes_seen for line in self.run.metrics}
-        gains = [(self.accuracy(i, i + 1), seen.get(i)) for i in self._earlier]
-        found = [before - 1 / classes for before, classes in gains if before is not None and classes]
-        return mean(found) if len(found) == len(gains) else None
-
-    @property
-    def _earlier(self) -> range:
-        """The sessions before the last one, once all are learned."""
-        return range(1, self.run.done if self.run.done == self.run.total else 1)
 
     @property
     def rows(self) -> dict[int, list[float | None]]:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from safecl.report import sentences, words
-from safecl.report.answers import pairs, said
+from safecl.report.answers import said
 from safecl.report.runs import Run
 from safecl.report.series import Series, by_stream, display, run_names, stream_key
 from safecl.report.table import Cell, Column, Table, make_table, numbers
 from safecl.settings import flatten
 
 MAX_BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
-MAX_CONFUSED = 12  # pairs of classes
 # What a method notes of its decisions: the head of the column, and a word for yes and one for no.
 DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
@@ -41,7 +40,7 @@ def at_the_end(series: Sequence[Series]) -> Table:
         cells = [Cell(one.name), Cell(sentences.measured(one), best, value=one.final, spread=sentences.spread(one))]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
-        cells += numbers(words.points, one.forgetting, one.backward, one.forward)
+        cells += numbers(words.points, *(dict(curve).get(one.run.done) for curve in (one.lost, one.bwt, one.fwt)))
         held = dict(one.validation).get(one.run.done)
         rows.append([*cells, Cell(sentences.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
@@ -124,16 +123,6 @@ def _decision(key: str, value: object) -> Cell:
     return Cell(words.NONE if value is None else str(value))
 
 
-def confused(run: Run, name: str) -> Table | None:
-    """The pairs of classes that the method's own answer confuses most often; None where there is none."""
-    tested = Counter(one.label for one in run.predictions)
-    rows = [
-        [Cell(label, label=True), Cell(other, label=True), Cell(f"{times} of {tested[label]}", value=times)]
-        for label, other, times in pairs(run)[:MAX_CONFUSED]
-    ]
-    return make_table(name, ["Class", "Confused with", "How often"], rows, words=["Confused with"]) if rows else None
-
-
 def by_class(run: Run, name: str) -> Table | None:
     """The accuracy on each class, the worst first; None where nothing was tested."""
     answers: dict[str, Counter[str]] = {}
@@ -206,4 +195,4 @@ def losses(run: Run, name: str) -> Table | None:
 
 
 # The tables of a single run, by the beginnings of their files' names.
-OF_A_RUN = {"decisions": decisions, "confused": confused, "classes": by_class, "losses": losses, "time": costs}
+OF_A_RUN = {"decisions": decisions, "classes": by_class, "losses": losses, "time": costs}

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from safecl.streams.datasets import DATASETS
-from safecl.streams.datasets.domainnet import DOMAINS
 
 CLASSES, EACH = 5, 2
 
@@ -29,15 +28,11 @@ def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for label in range(CLASSES):
                 for i in range(EACH):
                     picture(root / DATASETS[name].folder / part / f"class {label}" / f"{i}.png", next(count))
-    for domain in DOMAINS:
+    for domain in DATASETS["domainnet"].domains:
         for part in ("train", "test"):
-            lines = []
             for label in range(CLASSES):
                 for i in range(EACH):
-                    file = f"{domain}/class{label}/{part}{i}.png"
-                    picture(root / "DomainNet" / file, next(count))
-                    lines.append(f"{file} {label}")
-            (root / "DomainNet" / f"{domain}_{part}.txt").write_text("\n".join(lines))
+                    picture(root / "DomainNet" / part / domain / f"class{label}" / f"{i}.png", next(count))
     cifar = root / DATASETS["cifar100"].folder
     cifar.mkdir()
     labels = [label for label in range(CLASSES) for _ in range(EACH)]
