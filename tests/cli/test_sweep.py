@@ -16,7 +16,6 @@ from safecl.errors import SafeclError
 from safecl.experiments.sweep import sweep
 from safecl.experiments.sweep.plan import make_plan
 from safecl.experiments.sweep.sweep import SweepResult
-from safecl.experiments.sweep.table import Results
 from safecl.report.table import Cell, make_table
 
 LEADS = ["Method", "PET", "Runs", "Final accuracy", "Average accuracy", "Forgetting", "Learnable", "Stored", "Time"]
@@ -71,7 +70,7 @@ def test_a_wrong_option_is_one_sentence_and_starts_nothing(
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_number_is_broken_at_any_width(width: int) -> None:
     shown = StringIO()
-    print_results(TABLE, 2, None, Console(file=shown, width=width))
+    print_results(TABLE, None, Console(file=shown, width=width))
     assert "71.2 ± 2.0*" in shown.getvalue() and "77.8 ± 1.1" in shown.getvalue()
     assert all(len(line) <= width for line in shown.getvalue().splitlines())
 
@@ -84,7 +83,7 @@ def test_a_failed_run_is_told_below_the_table_and_by_the_exit_code(
     def pretend(plan: Any, folder: Path, **options: Any) -> SweepResult:
         asked.update(options)
         failed = {} if options["jobs"] == 2 else {"preset=safe seed=1": "No picture."}
-        return SweepResult(Results(("Method", "PET"), (), []), TABLE, failed, [folder / "mine.csv"])
+        return SweepResult(TABLE, failed, [folder / "mine.csv"])
 
     monkeypatch.setattr(sweep, "run_sweep", pretend)
     monkeypatch.setattr(command, "make_console", lambda: Console(width=200))

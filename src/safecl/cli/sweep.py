@@ -55,7 +55,7 @@ def sweep(
     command = shlex.join(["safecl", "sweep", config, *(words or []), *(["--folder", str(folder)] if folder else [])])
     show: Show = "quiet" if quiet else "auto"
     result = run_sweep(plan, place, on=on, jobs=jobs, gpus=gpus, objective=objective, show=show, command=command)
-    print_results(result.table, len(result.results.labels), objective, console)
+    print_results(result.table, objective, console)
     for title, sentence in result.failed.items():
         console.print(text_for(console, f"{title} failed: {sentence}"))
     for file in result.files:
@@ -74,10 +74,10 @@ def list_cells(plan: "Plan", folder: Path, console: Console) -> None:
     print_table(console, make_table(title, heads, rows, words=heads), drop=["folder"])
 
 
-def print_results(table: Table, labels: int, objective: str | None, console: Console) -> None:
+def print_results(table: Table, objective: str | None, console: Console) -> None:
     """The table, as wide as the terminal at most; the best of each stream is bold and has a star."""
     starred = [[replace(c, text=f"{c.text}*") if c.best else c for c in row] for row in table.rows]
     best = f"*: the best by {objective or 'final accuracy'}; " if starred != table.rows else ""
     caption = f"{best}Stored: what is kept between sessions; Time: of a run, beside the others"
-    drop = ["Runs", "Time", "Stored", "Learnable"]
-    print_table(console, replace(table, rows=starred), leads=labels, drop=drop, caption=caption)
+    drop, leads = ["Runs", "Time", "Stored", "Learnable"], sum(column.words for column in table.columns)
+    print_table(console, replace(table, rows=starred), leads=leads, drop=drop, caption=caption)

@@ -34,11 +34,10 @@ def measured(one: Series, kind: str = "final") -> str:
 
 def validated(one: Series) -> str:
     """The newest accuracy on held-out training pictures: mean over seeds, or of one run with its standard error."""
-    value = dict(one.validation).get(one.run.done)
     held = one.run.last.validation if one.run.last else None
     if len(one.runs) > 1:
-        return words.percent(value)
-    return words.NONE if held is None else words.accuracy(value, sum(held.counts))
+        return words.percent(one.final_validation)
+    return words.NONE if held is None else words.accuracy(one.final_validation, sum(held.counts))
 
 
 def seeds(series: Sequence[Series]) -> str:

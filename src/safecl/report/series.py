@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import fmean, stdev
 
 from safecl.report.colours import Colour, paired
@@ -78,6 +79,19 @@ class Series:
         return dict(self.lost).get(self.run.done)
 
     @property
+    def final_validation(self) -> float | None:
+        return dict(self.validation).get(self.run.done)
+
+    @property
+    def average_validation(self) -> float | None:
+        return mean(value for _, value in self.validation)
+
+    @property
+    def time(self) -> float:
+        """Seconds of all sessions."""
+        return sum(value for _, value in self.seconds)
+
+    @property
     def rows(self) -> dict[int, list[float | None]]:
         """The matrix R: after session t, the accuracy on the test pictures of sessions 1, 2, …"""
         result = {}
@@ -89,7 +103,7 @@ class Series:
     def deviation(self, kind: str) -> float | None:
         """The sample standard deviation over seeds of a number such as "final"; None for fewer than two."""
         alone = [replace(self, runs=(run,)) for run in self.runs if run.done and run.done == self.run.done]
-        found = [value for one in alone if (value := getattr(one, kind)) is not None]
+        found = [value for one in alone if (value := attrgetter(kind)(one)) is not None]
         return stdev(found) if len(found) > 1 else None
 
     def band(self) -> list[tuple[int, float, float]]:

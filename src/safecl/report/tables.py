@@ -41,8 +41,8 @@ def at_the_end(series: Sequence[Series]) -> Table:
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
         cells += numbers(words.points, *(dict(curve).get(one.run.done) for curve in (one.lost, one.bwt, one.fwt)))
-        held = dict(one.validation).get(one.run.done)
-        rows.append([*cells, Cell(sentences.validated(one), value=held), Cell(one.run.facts.preset or words.NONE)])
+        cells.append(Cell(sentences.validated(one), value=one.final_validation))
+        rows.append([*cells, Cell(one.run.facts.preset or words.NONE)])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
     heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
@@ -159,7 +159,7 @@ def kept(series: Sequence[Series]) -> Table:
         peak = max((line.peak_memory for line in run.metrics if line.peak_memory is not None), default=None)
         cells = [Cell(one.name), *numbers(words.count, run.parameters.learnable, run.parameters.stored)]
         cells += numbers(words.size, first.bytes_kept, last.bytes_kept, peak)
-        rows.append(cells + numbers(words.duration, sum(value for _, value in one.seconds)))
+        rows.append(cells + numbers(words.duration, one.time))
     heads = ["Run", "Learnable numbers", "Numbers kept", "Kept after session 1", "Kept at the end"]
     heads += ["Peak memory", "Time"]
     return make_table("Parameters, bytes kept, time", heads, rows)

@@ -28,9 +28,10 @@ from safecl.experiments.sweep import sweep
 from safecl.experiments.sweep.cluster import share_out
 from safecl.experiments.sweep.plan import Cell, Plan, make_plan
 from safecl.experiments.sweep.sweep import RETRIES, Board, Loop, run_cells, run_sweep
-from safecl.experiments.sweep.table import Results, collect, results_csv
+from safecl.experiments.sweep.table import as_table
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.report.runs import read_run
+from safecl.report.table import Table, as_csv
 
 TINY = {"name": "test_vit", "weights": "random", "image_size": 16}
 STREAM = {"classes": 4, "sessions": 2, "train": 2, "test": 3}
@@ -67,10 +68,10 @@ def killer(folder: Path) -> Iterator[list[int]]:
     thread.join()
 
 
-def numbers(results: Results) -> list[dict[str, str]]:
+def numbers(table: Table) -> list[dict[str, str]]:
     """The table, without clocks."""
-    lines = csv.DictReader(results_csv(results).splitlines())
-    return [{key: value for key, value in line.items() if not key.startswith("seconds")} for line in lines]
+    lines = csv.DictReader(as_csv(table).splitlines())
+    return [{key: value for key, value in line.items() if key != "Time"} for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     cells = plan(folder, base=BASE, grid=SEEDS).cells
     for cell in cells:
         launch(cell.settings, folder / cell.name)
-    return folder, numbers(collect(cells, {cell.name: read_run(folder / cell.name) for cell in cells}))
+    return folder, numbers(as_table("t", cells, {cell.name: read_run(folder / cell.name) for cell in cells}))
 
 
 def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
@@ -90,13 +91,13 @@ def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
     with killer(folder / found.cells[0].name) as killed:
         result = run_sweep(found, folder, jobs=2, show="plain", command="safecl sweep mine.yaml")
     assert killed and "ended by SIGKILL; it resumes." in capsys.readouterr().out
-    assert not result.failed and numbers(result.results) == straight[1]
+    assert not result.failed and numbers(result.table) == straight[1]
     assert "safecl sweep mine.yaml" in (folder / found.cells[0].name / "given.yaml").read_text()
     assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
     assert "standard deviation over seeds" in result.files[-1].read_text()
     monkeypatch.setattr(sweep, "Local", None)  # what is done is not started again
     monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)
-    assert numbers(run_sweep(found, folder, show="quiet").results) == straight[1]
+    assert numbers(run_sweep(found, folder, show="quiet").table) == straight[1]
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_two_machines_of_one_core_with_a_killed_worker_give_the_table_of_straigh
     shutil.copytree(straight[0] / there, folder / there)  # done by an earlier sweep: the one left could take two cores
     with killer(folder / lost) as killed:
         result = run_sweep(found, folder, on="ray", show="quiet")
-    assert killed and not result.failed and numbers(result.results) == straight[1]
+    assert killed and not result.failed and numbers(result.table) == straight[1]
     assert (folder / lost / LOG).read_text().count("4 classes in 2 sessions") == 2  # started twice
     assert not (folder / there / LOG).exists()  # not started
 

@@ -10,9 +10,9 @@ import pytest
 
 from safecl.experiments.config import load
 from safecl.experiments.sweep.plan import Cell
-from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv
+from safecl.experiments.sweep.table import as_table, runs_table
 from safecl.report.runs import Facts, Metrics, Run
-from safecl.report.table import as_latex, escaped
+from safecl.report.table import Table, as_csv, as_latex, escaped
 
 
 def make_cell(preset: str, seed: int, **varied: Any) -> Cell:
@@ -48,7 +48,7 @@ ROWS = {0: [[0.9], [0.8, 0.7]], 1: [[1.0], [0.5, 0.6]], 2: [[0.8], [0.8, 0.2]]}
 
 
 @pytest.fixture
-def three_seeds() -> Results:
+def three_seeds() -> Table:
     cells = [make_cell(preset, seed) for preset in ("safe", "ranpac") for seed in ROWS]
     better = {
         seed: [[value + (0.1 if value < 0.9 else 0.0) for value in row] for row in rows] for seed, rows in ROWS.items()
@@ -57,20 +57,34 @@ def three_seeds() -> Results:
         cell.name: make_run(cell, (ROWS if cell.varied["preset"] == "safe" else better)[cell.settings.seed])
         for cell in cells
     }
-    return collect(cells, runs)
+    return as_table("t", cells, runs)
 
 
-def test_a_row_is_mean_and_sample_deviation_over_seeds(three_seeds: Results) -> None:
-    safe, ranpac = three_seeds.rows
+def column(table: Table, name: str) -> list[Any]:
+    (place,) = [i for i, found in enumerate(table.columns) if found.name == name]
+    return [row[place] for row in table.rows]
+
+
+def labels(table: Table) -> list[tuple[str, ...]]:
+    heads = [i for i, found in enumerate(table.columns) if found.words]
+    return [tuple(row[i].text for i in heads) for row in table.rows]
+
+
+def heads(table: Table) -> tuple[str, ...]:
+    return tuple(found.name for found in table.columns if found.words)
+
+
+def test_a_row_is_mean_and_sample_deviation_over_seeds(three_seeds: Table) -> None:
     final = np.array([0.75, 0.55, 0.5])
     average = np.array([(0.9 + 0.75) / 2, (1.0 + 0.55) / 2, (0.8 + 0.5) / 2])
     forgetting = np.array([0.1, 0.5, 0.0])
-    for name, values in {"final": final, "average": average, "forgetting": forgetting}.items():
-        assert safe.mean(name) == pytest.approx(values.mean())
-        assert safe.deviation(name) == pytest.approx(values.std(ddof=1))
-    assert (safe.mean("learnable"), safe.mean("stored_bytes"), safe.mean("seconds")) == (12345, 2_000_000, 4.0)
-    assert (safe.labels, safe.runs, safe.finished) == (("SAFE",), 3, 3)
-    assert ranpac.best and not safe.best
+    for name, values in {"Final accuracy": final, "Average accuracy": average, "Forgetting": forgetting}.items():
+        safe, _ = column(three_seeds, name)
+        assert safe.value == pytest.approx(values.mean()) and safe.spread == pytest.approx(values.std(ddof=1))
+    others = [column(three_seeds, name)[0].value for name in ("Learnable", "Stored", "Time")]
+    assert others == [12345, 2_000_000, 4.0]
+    assert labels(three_seeds) == [("SAFE",), ("RanPAC",)] and column(three_seeds, "Runs")[0].text == "3"
+    assert [cell.best for cell in column(three_seeds, "Final accuracy")] == [False, True]
 
 
 def test_rows_are_told_apart_by_what_differs() -> None:
@@ -79,31 +93,30 @@ def test_rows_are_told_apart_by_what_differs() -> None:
         make_cell("paper", 0, backbone="safecl_micro"), make_cell("safe", 0, pet="ssf", **{"method.answer.gamma": 2}),
         make_cell("simplecil", 0, stream="cifar100"),
     ]  # fmt: skip
-    found = collect(cells, {})
-    assert found.labels == ("Method", "Stream", "PET", "method.answer.gamma")
-    assert [row.labels for row in found.rows] == [
+    found = as_table("t", cells, {})
+    assert heads(found) == ("Method", "Stream", "PET", "method.answer.gamma")
+    assert labels(found) == [
         ("SAFE (safe)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "lora", "1.0"),
         ("SAFE (paper)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "ssf", "2.0"),
         ("SimpleCIL", "cifar100", "none", "–"),
     ]  # fmt: skip
-    assert [row.runs for row in found.rows] == [2, 1, 1, 1, 1]
-    assert len({row.labels for row in found.rows}) == len(found.rows)
+    assert [cell.text for cell in column(found, "Runs")] == ["0/2", "0/1", "0/1", "0/1", "0/1"]
 
 
 def test_settings_that_the_name_of_a_stream_tells_have_no_column() -> None:
     cells = [make_cell("safe", 0, **{"stream": "folder:a", "stream.step": 2})]
     cells += [make_cell("safe", 0, **{"stream": "folder:b", "stream.step": step}) for step in (3, 3)]
-    assert collect(cells, {}).labels == ("Method", "Stream")
+    assert heads(as_table("t", cells, {})) == ("Method", "Stream")
     cells.append(make_cell("safe", 0, **{"stream": "folder:b", "stream.step": 4}))
-    assert collect(cells, {}).labels == ("Method", "Stream", "stream.step")
+    assert heads(as_table("t", cells, {})) == ("Method", "Stream", "stream.step")
 
 
 def test_what_is_not_finished_is_counted_and_has_no_number() -> None:
     cells = [make_cell("safe", seed) for seed in range(3)] + [make_cell("aper", 0)]
-    found = collect(cells, {cells[0].name: make_run(cells[0], ROWS[0])})
-    texts = [[cell.text.replace("\u00a0", " ") for cell in row] for row in as_table(found, "t").rows]
+    found = as_table("t", cells, {cells[0].name: make_run(cells[0], ROWS[0])})
+    texts = [[cell.text.replace("\u00a0", " ") for cell in row] for row in found.rows]
     assert "1/3" in texts[0] and "75.0" in texts[0] and "0/1" in texts[1] and texts[1][-1] == "–"
-    assert found.rows[0].deviation("final") is None
+    assert column(found, "Final accuracy")[0].spread is None
 
 
 def test_an_objective_marks_the_best_by_validation_and_not_by_test() -> None:
@@ -112,43 +125,41 @@ def test_an_objective_marks_the_best_by_validation_and_not_by_test() -> None:
         cells[0].name: make_run(cells[0], ROWS[0], [0.5, 0.9]),
         cells[1].name: make_run(cells[1], ROWS[1], [0.9, 0.6]),
     }
-    final = collect(cells, runs, "validation.final")
-    average = collect(cells, runs, "validation.average")
-    assert [row.best for row in final.rows] == [True, False] and [row.best for row in average.rows] == [False, True]
-    assert final.rows[0].mean("objective") == 0.9 and average.rows[1].mean("objective") == pytest.approx(0.75)
-    marked = [cell.text for row in as_table(final, "t").rows for cell in row if cell.best]
-    assert marked == ["90.0"] and "validation.final" in [column.name for column in as_table(final, "t").columns]
+    final = column(as_table("t", cells, runs, "validation.final"), "validation.final")
+    average = column(as_table("t", cells, runs, "validation.average"), "validation.average")
+    assert [cell.best for cell in final] == [True, False] and [cell.best for cell in average] == [False, True]
+    assert final[0].value == 0.9 and average[1].value == pytest.approx(0.75) and final[0].text == "90.0"
 
 
 def test_the_best_is_the_best_of_its_stream() -> None:
     cells = [make_cell(preset, 0, stream=stream) for preset in ("safe", "ranpac") for stream in ("glyphs", "cub")]
     finals = [0.6, 0.9, 0.7, 0.8]  # safe on glyphs and on cub, ranpac on glyphs and on cub
     runs = {cell.name: make_run(cell, [[final]]) for cell, final in zip(cells, finals, strict=True)}
-    assert [row.best for row in collect(cells, runs).rows] == [False, True, True, False]
+    assert [cell.best for cell in column(as_table("t", cells, runs), "Final accuracy")] == [False, True, True, False]
 
 
-def test_csv_holds_every_number_again(three_seeds: Results) -> None:
-    lines = list(csv.DictReader(results_csv(three_seeds).splitlines()))
-    for line, row in zip(lines, three_seeds.rows, strict=True):
-        assert line["method"] == row.labels[0] and (line["runs"], line["finished"]) == ("3", "3")
-        for measure in three_seeds.measures:
-            assert float(line[f"{measure.name}_mean"]) == pytest.approx(row.mean(measure.name), rel=1e-5)
-            assert float(line[f"{measure.name}_std"]) == pytest.approx(row.deviation(measure.name), rel=1e-5, abs=1e-9)
+def test_csv_holds_every_number_again(three_seeds: Table) -> None:
+    lines = list(csv.DictReader(as_csv(three_seeds).splitlines()))
+    assert [line["Method"] for line in lines] == ["SAFE", "RanPAC"] and lines[0]["Runs"] == "3"
+    for name in ("Final accuracy", "Average accuracy", "Forgetting", "Learnable", "Stored", "Time"):
+        for line, cell in zip(lines, column(three_seeds, name), strict=True):
+            assert float(line[name]) == pytest.approx(cell.value, rel=1e-5)
+            assert cell.spread is None or float(line[f"{name} ±"]) == pytest.approx(cell.spread, rel=1e-5, abs=1e-9)
 
 
 def test_a_line_a_run_with_its_state() -> None:
     cells = [make_cell("safe", 0), make_cell("aper", 1, pet="ssf")]
     states = {cells[0].name: "done", cells[1].name: "No, picture."}
-    text = runs_csv(cells, states, {cells[0].name: make_run(cells[0], ROWS[0], [0.5, 0.25])}, "validation.final")
-    one, two = csv.DictReader(text.splitlines())
+    runs = {cells[0].name: make_run(cells[0], ROWS[0], [0.5, 0.25])}
+    one, two = csv.DictReader(as_csv(runs_table(cells, states, runs, "validation.final")).splitlines())
     assert (one["folder"], one["pet"], one["state"], one["final"], one["objective"]) == (
         cells[0].name, "", "done", "0.75", "0.25",
     )  # fmt: skip
     assert (two["pet"], two["state"], two["final"]) == ("ssf", "No, picture.", "")
 
 
-def test_latex_has_as_many_cells_a_line_as_columns_and_the_best_in_bold(three_seeds: Results) -> None:
-    text = as_latex(as_table(three_seeds, "t"))
+def test_latex_has_as_many_cells_a_line_as_columns_and_the_best_in_bold(three_seeds: Table) -> None:
+    text = as_latex(three_seeds)
     found = re.search(r"\\begin{tabular}{(l+r+)}", text)
     assert found is not None and [text.count(f"\\{rule}") for rule in ("toprule", "midrule", "bottomrule")] == [1, 1, 1]
     lines = [line for line in text.splitlines() if line.endswith(r" \\")]

@@ -1,12 +1,10 @@
 """The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and nothing heavy imported."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
-from operator import itemgetter
 from pathlib import Path
-from statistics import mean
 from typing import Any, NamedTuple, get_args
 
 from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_name, overlay
@@ -16,15 +14,13 @@ from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, given_text, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
-from safecl.report.runs import Run
 
 PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
 TEST = ("final", "average", "average_seen", "final_task_mean", "forgetting", "bwt", "fwt", "pooled", "accuracy", "seen")
-# From the accuracies on the held-out pictures after each session.
-OBJECTIVES: dict[str, Callable[..., float]] = {"validation.final": itemgetter(-1), "validation.average": mean}
+OBJECTIVES = {"validation.final": "final_validation", "validation.average": "average_validation"}  # as series name them
 
 
 @dataclass(frozen=True)
@@ -211,10 +207,3 @@ def check_objective(name: str) -> None:
         raise SafeclError(f"{name} is a test metric, and nothing is chosen by test pictures; choose {choice}.")
     if name not in OBJECTIVES:
         raise unknown("objective", name, OBJECTIVES)
-
-
-def validation(run: Run, name: str) -> float | None:
-    """The objective of a run, of its method's own output; None where nothing was held out."""
-    parts = [line.validation.pooled.get(run.facts.main) for line in run.metrics if line.validation is not None]
-    values = [value for value in parts if value is not None]
-    return OBJECTIVES[name](values) if values else None

@@ -21,12 +21,12 @@ from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan
-from safecl.experiments.sweep.table import Results, as_table, collect, results_csv, runs_csv
+from safecl.experiments.sweep.table import as_table, runs_table
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.lines import counted, shown, text_for
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
-from safecl.report.table import Table, as_latex
+from safecl.report.table import Table, as_csv, as_latex
 from safecl.report.templates import make_folder, write
 
 On: TypeAlias = Literal["local", "ray"]
@@ -45,9 +45,8 @@ class How(TypedDict, total=False):
 
 
 class SweepResult(NamedTuple):
-    """A sweep that has ended: its numbers, its failed runs with their sentences, and the files it wrote."""
+    """A sweep that has ended: its table, its failed runs with their sentences, and the files it wrote."""
 
-    results: Results
     table: Table
     failed: dict[str, str]
     files: list[Path]
@@ -58,18 +57,18 @@ def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unp
     failed, cells = run_cells(plan, folder, **how), plan.cells
     runs = {cell.name: read_run(folder / cell.name) for cell in cells if cell.name not in failed}
     check_rows([cell for cell in cells if cell.name in runs], folder)
-    results = collect(cells, runs, objective)
-    table = as_table(results, f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent")
+    title = f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent"
+    table = as_table(title, cells, runs, objective)
     states = {cell.name: failed.get(cell.name, "done") for cell in cells}
     files = [
-        write(folder / f"{plan.name}.csv", results_csv(results), "csv"),
-        write(folder / f"{plan.name}-runs.csv", runs_csv(cells, states, runs, objective), "csv"),
+        write(folder / f"{plan.name}.csv", as_csv(table), "csv"),
+        write(folder / f"{plan.name}-runs.csv", as_csv(runs_table(cells, states, runs, objective)), "csv"),
         write(folder / f"{plan.name}.tex", as_latex(table), "tex"),
     ]
     if runs:
         drawn = [run.folder for run in runs.values()]
         files.append(write_page(drawn, folder / f"{plan.name}.html", f"Sweep {plan.name}", [table]))
-    return SweepResult(results, table, {cell.title: failed[cell.name] for cell in cells if cell.name in failed}, files)
+    return SweepResult(table, {cell.title: failed[cell.name] for cell in cells if cell.name in failed}, files)
 
 
 def run_cells(plan: Plan, folder: Path, done: set[str] | None = None, **how: Unpack[How]) -> dict[str, str]:

@@ -2,100 +2,96 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import mean, stdev
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from safecl.experiments.sweep.plan import METHOD, Cell, spelt_settings, validation
+from safecl.experiments.sweep.plan import METHOD, OBJECTIVES, Cell, spelt_settings
 from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run
-from safecl.report.series import Series, all_series
+from safecl.report.series import all_series
 from safecl.report.table import Cell as Text
-from safecl.report.table import Table, as_csv, make_table, numbers
+from safecl.report.table import Table, make_table
+from safecl.streams.stream import positions
 
 # Keys that have a column of their own, or none: seeds are what a row is a mean over.
 NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "backbone", "backbone.name", "seed"}
 
 
 class Measure(NamedTuple):
-    """A number of a run: its name in files, its head in tables, how its mean is written; whether with a spread."""
+    """A number of a series: its name in files, its head in tables, where it stands, how it is written."""
 
     name: str
     head: str
-    of: Callable[[Series], float | None]
+    kind: str
     text: Callable[[float | None], str]
-    spread: bool = False
 
 
 MEASURES = (
-    Measure("final", "Final accuracy", lambda one: one.final, words.bare_percent, True),
-    Measure("average", "Average accuracy", lambda one: one.average_seen, words.bare_percent, True),
-    Measure("forgetting", "Forgetting", lambda one: one.forgetting, words.points, True),
-    Measure("learnable", "Learnable", lambda one: one.run.parameters.learnable, words.count),
-    Measure("stored_bytes", "Stored", lambda one: one.run.last.bytes_kept if one.run.last else None, words.size),
-    Measure("seconds", "Time", lambda one: one.run.seconds, words.duration),
+    Measure("final", "Final accuracy", "final", words.bare_percent),
+    Measure("average", "Average accuracy", "average_seen", words.bare_percent),
+    Measure("forgetting", "Forgetting", "forgetting", words.points),
+    Measure("learnable", "Learnable", "run.parameters.learnable", words.count),
+    Measure("stored_bytes", "Stored", "run.last.bytes_kept", words.size),
+    Measure("seconds", "Time", "time", words.duration),
 )
+SPREAD = (words.bare_percent, words.points)  # of numbers that have a ± over seeds
 
 
-@dataclass(frozen=True)
-class Row:
-    """A configuration: what tells it from the others, its runs, and by measure the numbers of its finished ones."""
+def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | None = None) -> Table:
+    """A row for each configuration: "71.2 ± 2.0"; ``runs``: the finished ones by the names of their cells.
 
-    labels: tuple[str, ...]
-    runs: int
-    finished: int
-    numbers: Mapping[str, list[float]]
-    stream: str
-    best: bool = False
-
-    def mean(self, name: str) -> float | None:
-        return mean(self.numbers[name]) if self.numbers[name] else None
-
-    def deviation(self, name: str) -> float | None:
-        """The sample standard deviation over seeds; None of fewer than two."""
-        return stdev(self.numbers[name]) if len(self.numbers[name]) > 1 else None
-
-
-class Results(NamedTuple):
-    labels: tuple[str, ...]  # the heads of those of the rows
-    measures: tuple[Measure, ...]
-    rows: list[Row]
+    The best of each stream by the ``objective``, or by its final accuracy, is marked where there are several.
+    """
+    groups = [[cells[i] for i in where] for where in positions(cell.configuration for cell in cells).values()]
+    firsts, measures = [group[0] for group in groups], _measures(objective)
+    labels = _labels(firsts, [key for cell in cells for key in cell.varied])
+    rows: list[list[Text]] = []
+    for place, group in enumerate(groups):
+        done = [runs[cell.name] for cell in group if cell.name in runs]
+        count = f"{len(done)}/{len(group)}" if len(done) < len(group) else str(len(group))
+        rows.append([*(Text(column[place]) for column in labels.values()), Text(count), *_numbers(done, measures)])
+    at = len(labels) + 1  # the number that decides which is the best
+    for where in positions(cell.settings.stream.title for cell in firsts).values():
+        values = {i: value for i in where if (value := rows[i][at].value) is not None}
+        for i in values if len(values) > 1 else ():
+            rows[i][at] = replace(rows[i][at], best=values[i] == max(values.values()))
+    return make_table(title, [*labels, "Runs", *(measure.head for measure in measures)], rows, words=labels)
 
 
-def collect(cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | None = None) -> Results:
-    """The rows of a sweep; ``runs``: the finished ones by the names of their cells."""
-    groups: dict[str, list[Cell]] = {}
+def runs_table(
+    cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: str | None = None
+) -> Table:
+    """A row for each run: its settings that vary, its folder, its state, its numbers."""
+    keys, measures = list(dict.fromkeys(key for cell in cells for key in cell.varied)), _measures(objective)
+    rows: list[list[Text | str]] = []
     for cell in cells:
-        groups.setdefault(cell.configuration, []).append(cell)
-    firsts = [group[0] for group in groups.values()]
-    heads, labels = _labels(firsts, [key for cell in cells for key in cell.varied])
-    measures = _measures(objective)
-    rows: list[Row] = []
-    for group, label in zip(groups.values(), labels, strict=True):
-        series = [all_series([runs[cell.name]])[0] for cell in group if cell.name in runs]  # the main output is first
-        numbers = {m.name: [value for one in series if (value := m.of(one)) is not None] for m in measures}
-        rows.append(Row(label, len(group), len(series), numbers, group[0].settings.stream.title))
-    return Results(heads, measures, [_marked(row, rows, measures[0].name) for row in rows])
+        about = [*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name]]
+        rows.append([*about, *_numbers([runs[cell.name]] if cell.name in runs else [], measures)])
+    return make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows)
 
 
 def _measures(objective: str | None) -> tuple[Measure, ...]:
-    """The first one decides which row is the best."""
     if objective is None:
         return MEASURES
-    own = Measure("objective", objective, lambda one: validation(one.run, objective), words.bare_percent, True)
-    return (own, *MEASURES)
+    return (Measure("objective", objective, OBJECTIVES[objective], words.bare_percent), *MEASURES)
 
 
-def _marked(row: Row, rows: Sequence[Row], name: str) -> Row:
-    """Marked if it is the best of its stream, where there are several to choose from."""
-    means = [one.mean(name) for one in rows if one.stream == row.stream]
-    found = [value for value in means if value is not None]
-    return replace(row, best=len(found) > 1 and row.mean(name) == max(found))
+def _numbers(runs: Sequence[Run], measures: Sequence[Measure]) -> list[Text]:
+    """Of the mean over runs that differ in their seed alone."""
+    if not runs:
+        return [Text(words.NONE)] * len(measures)
+    one, found = replace(all_series(runs)[0], runs=tuple(runs)), []  # the main output is first
+    for measure in measures:
+        value, spread = attrgetter(measure.kind)(one), one.deviation(measure.kind) if measure.text in SPREAD else None
+        error = "" if spread is None else f"{NBSP}±{NBSP}{100 * spread:.1f}"
+        found.append(Text(f"{measure.text(value)}{error}", value=value, spread=spread))
+    return found
 
 
-def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """What tells configurations apart: method, and those of stream, PET, backbone and varied keys that differ."""
+def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> dict[str, list[str]]:
+    """What tells configurations apart: method, and of stream, PET, backbone and varied keys those that differ."""
     settings = [spelt_settings(cell.settings) for cell in cells]
     sources = Counter(title for title, _ in {(cell.settings.method.title, cell.settings.preset) for cell in cells})
     columns: dict[str, list[str]] = {"Method": []}
@@ -110,44 +106,8 @@ def _labels(cells: Sequence[Cell], varied: Sequence[str]) -> tuple[tuple[str, ..
         # Where each stream or backbone has one value, its name tells it.
         if len(set(zip(name, values, strict=True))) > len(set(name)):
             columns[head] = values
-    return tuple(columns), list(zip(*columns.values(), strict=True))
+    return columns
 
 
 def _value(value: Any) -> str:
     return words.NONE if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def as_table(results: Results, title: str) -> Table:
-    """For the terminal, the page and LaTeX: "71.2 ± 2.0", the best of each stream marked."""
-    rows: list[list[Text | str]] = []
-    for row in results.rows:
-        cells: list[Text | str] = [*row.labels]
-        cells.append(f"{row.finished}/{row.runs}" if row.finished < row.runs else str(row.runs))
-        for place, one in enumerate(results.measures):
-            deviation = row.deviation(one.name) if one.spread else None
-            spread = "" if deviation is None else f"{NBSP}±{NBSP}{100 * deviation:.1f}"
-            cells.append(Text(f"{one.text(row.mean(one.name))}{spread}", best=row.best and place == 0))
-        rows.append(cells)
-    heads = [*results.labels, "Runs", *(measure.head for measure in results.measures)]
-    return make_table(title, heads, rows, words=results.labels)
-
-
-def results_csv(results: Results) -> str:
-    """One line per configuration, in units of 1: accuracies are fractions, times seconds."""
-    heads = [f"{measure.name}_{kind}" for measure in results.measures for kind in ("mean", "std")]
-    rows: list[list[Text | str]] = []
-    for row in results.rows:
-        found = [value for one in results.measures for value in (row.mean(one.name), row.deviation(one.name))]
-        rows.append([*row.labels, str(row.runs), str(row.finished), *numbers(words.count, *found), str(int(row.best))])
-    return as_csv(make_table("", [*map(str.lower, results.labels), "runs", "finished", *heads, "best"], rows))
-
-
-def runs_csv(cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: str | None) -> str:
-    """One line per run: its settings that vary, its folder, its state, its numbers."""
-    keys, measures = list(dict.fromkeys(key for cell in cells for key in cell.varied)), _measures(objective)
-    rows: list[list[Text | str]] = []
-    for cell in cells:
-        series = all_series([runs[cell.name]])[0] if cell.name in runs else None
-        found = numbers(words.count, *(measure.of(series) if series else None for measure in measures))
-        rows.append([*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name], *found])
-    return as_csv(make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows))
