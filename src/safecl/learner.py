@@ -1,5 +1,6 @@
 """A learner: one tuned view of the backbone, that is backbone + PET. Heads belong to the method."""
 
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.view import Inserted
 from safecl.heads import protocol
+from safecl.heads.reading import Reading
 from safecl.pet.attach import attach, merge
 from safecl.pet.settings import PetSettings
 
@@ -37,6 +39,10 @@ class Learner(protocol.Editable, nn.Module):
     def features(self, images: Tensor, **inserted: Unpack[Inserted]) -> Tensor:
         """φ(x): pictures in [0, 1], (N, 3, size, size) → (N, d)."""
         return self.backbone.features(images, self._network(), **inserted)
+
+    def read(self, images: Tensor, reading: Reading) -> Tensor:
+        """As ``Backbone.read``: (N, d′)."""
+        return self.backbone.read(images, reading, self._network())
 
     def tokens(self, images: Tensor, count: int, **inserted: Unpack[Inserted]) -> Tensor:
         """The first ``count`` tokens after the final norm, (N, count, d)."""
@@ -91,3 +97,21 @@ class Learner(protocol.Editable, nn.Module):
         if self._merged_at != now:
             self._merged, self._merged_at = [merge(self._view[0])], now
         return self._merged[0]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A network as a ridge head reads it."""
+
+    network: Learner | Backbone
+    reading: Reading
+
+    def features(self, images: Tensor) -> Tensor:
+        """Pictures in [0, 1], (N, 3, size, size) → (N, d′), the features of the network first."""
+        return self.network.read(images, self.reading)
+
+    @property
+    def width(self) -> int:
+        """d′."""
+        backbone = self.network.backbone if isinstance(self.network, Learner) else self.network
+        return (1 + self.reading.mirror) * self.reading.blocks * backbone.width

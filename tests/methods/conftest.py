@@ -24,6 +24,7 @@ from safecl.streams.stream import Stream
 METHODS = method_settings()
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
 RIDGE = RidgeSettings(size=40)
+READING_MORE = RidgeSettings(size=40, patches=True, mirror=True)
 ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 
 # Every method, some with switches, and SAFE with its switches on other sides than the default, several at a time.
@@ -32,6 +33,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
     "ease one adapter": {"name": "ease", "single": True},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
+    "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
+    "safe that reads more": {"name": "safe", "ridge": READING_MORE},
     **{
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from safecl.backbone.layers import use_layers
 from safecl.backbone.view import Inserted, Once, shared_view, tokens
 from safecl.errors import SafeclError
+from safecl.heads.reading import PLAIN, Reading
 
 PerChannel: TypeAlias = tuple[float, ...]
 
@@ -78,10 +79,23 @@ class Backbone:
         """The CLS token after the final norm, (N, d): the first of ``tokens``."""
         return self.tokens(images, 1, view, **inserted)[:, 0]
 
+    def read(self, images: Tensor, reading: Reading, view: VisionTransformer | None = None) -> Tensor:
+        """What a ridge head reads of pictures, the CLS token of ``features`` first, view after view: (N, d′)."""
+        views = [images, images.flip(3)] if reading.mirror else [images]
+        return torch.cat([self.tokens(each, 1, view, reading=reading).flatten(1) for each in views], dim=1)
+
     def tokens(
-        self, images: Tensor, count: int, view: VisionTransformer | None = None, **inserted: Unpack[Inserted]
+        self,
+        images: Tensor,
+        count: int,
+        view: VisionTransformer | None = None,
+        reading: Reading = PLAIN,
+        **inserted: Unpack[Inserted],
     ) -> Tensor:
-        """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d)."""
+        """Pictures in [0, 1], (N, 3, size, size) → the first ``count`` tokens after the final norm, (N, count, d).
+
+        What else the ``reading`` asks for follows.
+        """
         if images.ndim != 4 or images.shape[1:] != (3, self.size, self.size) or not images.is_floating_point():
             given = f"{tuple(images.shape)} of {str(images.dtype).removeprefix('torch.')}"
             raise SafeclError(
@@ -90,7 +104,7 @@ class Backbone:
             )
         # The same tensor again for the same pictures: by its identity views know that these are embedded already.
         pictures = self._prepared(images, self._normalise)
-        return tokens(self._ptm if view is None else view, pictures, count, **inserted).float()
+        return tokens(self._ptm if view is None else view, pictures, count, reading=reading, **inserted).float()
 
     def _normalise(self, images: Tensor) -> Tensor:
         factor, offset = self._scale_offset

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from safecl.backbone.layers import Attention, Prefix, begin_pass
 from safecl.errors import SafeclError
+from safecl.heads.reading import PLAIN, Reading
 
 
 class Inserted(TypedDict, total=False):
@@ -30,11 +31,13 @@ def tokens(
     count: int = 1,
     prompts: Tensor | None = None,
     prefixes: Mapping[int, Prefix] | None = None,
+    reading: Reading = PLAIN,
 ) -> Tensor:
     """The first ``count`` tokens after the final norm, (N, count, d), of normalised pictures (N, 3, H, W).
 
-    As in ``vit.forward_features``, but the last block computes no other token; see ``Inserted``. Pictures in bfloat16
-    on a network with float32 weights (full fine-tuning) are computed by autocast.
+    As in ``vit.forward_features``, but the last block computes no other token unless the ``reading`` asks for patches;
+    see ``Inserted``. What else is read follows, after the final norm as well. Pictures in bfloat16 on a network with
+    float32 weights (full fine-tuning) are computed by autocast.
     """
     rounded = pictures.dtype in (torch.bfloat16, torch.float16) and next(vit.parameters()).dtype != pictures.dtype
     # Without its cache of rounded weights, which a CUDA graph could not record.
@@ -51,9 +54,16 @@ def tokens(
             raise ValueError(f"{count} tokens of {x.shape[1]}")
         first = vit.num_prefix_tokens + (0 if prompts is None else prompts.shape[-2])
         x = begin_pass(vit.norm_pre(x), first, vit.patch_embed.grid_size)
+        more: list[Tensor] = []  # (N, 1, d) each
         for i, block in enumerate(vit.blocks):
-            x = block_tokens(block, x, count if i == last else None, prefixes.get(i) if prefixes else None)
-        y: Tensor = vit.norm(x)
+            if i > last + 1 - reading.layers:
+                more.insert(0, x[:, :1])
+            few = count if i == last and not reading.patches else None
+            x = block_tokens(block, x, few, prefixes.get(i) if prefixes else None)
+        if reading.patches:
+            height, width = vit.patch_embed.grid_size
+            more.append(x[:, first : first + height * width].mean(dim=1, keepdim=True))
+        y: Tensor = vit.norm(torch.cat([x[:, :count], *more], dim=1) if more else x)
         return y
 
 

@@ -16,8 +16,10 @@ def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor]) -> No
     """Refuse a method that does not give each class a logit, or that gives other features than those in ``kept``."""
     side = method.backbone.size
     method.eval()
-    features = method.embed(torch.zeros(1, 3, side, side, device=method.backbone.device))
-    answers, keeping = method.answer(features), method.to_keep(features)
+    images = torch.zeros(1, 3, side, side, device=method.backbone.device)
+    features = method.embed(images)
+    answers = method.answer(features)
+    keeping = method.to_keep(features | {name: method.networks[name].features(images) for name in method.heads})
     for name, logits in answers.items():
         if logits.shape != (1, classes):
             raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")

@@ -10,13 +10,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 import safecl
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone, metadata
 from safecl.classifier.card import licence, model_card
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
-from safecl.methods.method import Method, Network
+from safecl.methods.method import Method
 from safecl.outputs import write_output
 from safecl.pet.ssf import ScaleShift
 
@@ -69,7 +70,7 @@ def export_safetensors(model: Model, path: Path, *, force: bool = False) -> int:
     return len(data)
 
 
-def _chosen(method: Method, learner: str | None) -> Network:
+def _chosen(method: Method, learner: str | None) -> Learner | Backbone:
     """The learner of that name; the only one, or the backbone itself, if none is given."""
     there = {name: part for name, part in method.named_modules() if isinstance(part, Learner)}
     if learner is not None and learner not in there:
@@ -82,12 +83,12 @@ def _chosen(method: Method, learner: str | None) -> Network:
     return method.backbone if name is None else there[name]
 
 
-def _merges(network: Network) -> bool:
+def _merges(network: Learner | Backbone) -> bool:
     """Whether the tuning can be a part of the weights."""
     return not isinstance(network, Learner) or network.settings.kind in ("ssf", "lora", "full", "none")
 
 
-def _timm_state(network: Network) -> dict[str, Tensor]:
+def _timm_state(network: Learner | Backbone) -> dict[str, Tensor]:
     """The weights of a learner with its PET merged into them, or of the backbone, by timm's names."""
     if not isinstance(network, Learner):
         return {name: value.clone() for name, value in network.vit.state_dict().items()}

@@ -42,17 +42,22 @@ def primal_errors(
     return torch.stack([solved[beta] for beta in raised])
 
 
-def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float]) -> Tensor:
-    """Squared error on each row of a ridge regression fitted on all other rows, for every β: (B, n).
+def leave_one_out_errors(kernel: Tensor, one_hot: Tensor, betas: Sequence[float], views: int = 1) -> Tensor:
+    """Squared error on each picture of a ridge regression fitted on all others, for every β: (B, n).
 
-    With the hat matrix H the error of row i is (y − Hy)_i / (1 − H_ii); one eigendecomposition serves the whole grid.
+    A picture has ``views`` rows of the kernel (n · v, n · v), and is judged by the first of them. With P = (K + βI)⁻¹
+    the errors of its rows are P_gg⁻¹ (P y)_g; one eigendecomposition serves the whole grid.
     """
     k, y = precise(kernel), precise(one_hot)
     values, vectors = torch.linalg.eigh(k)
-    inside = vectors.T @ y
+    inside, own = vectors.T @ y, vectors.unflatten(0, (-1, views))
     errors = []
     for beta in betas:
         shrunk = 1 / (values.clamp(min=0) + beta)
-        left = vectors @ (shrunk[:, None] * inside) / (vectors.square() @ shrunk)[:, None]
-        errors.append(left.square().sum(dim=1))
+        left = (vectors @ (shrunk[:, None] * inside)).unflatten(0, (-1, views))
+        if views == 1:
+            left = left / (own.square() @ shrunk)[..., None]
+        else:
+            left = torch.linalg.solve((own * shrunk) @ own.mT, left)
+        errors.append(left[:, 0].square().sum(dim=1))
     return torch.stack(errors)

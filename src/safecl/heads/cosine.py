@@ -91,9 +91,13 @@ class CosineHead(PerClass):
             sums[other] = 0
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Move features (n, d) from the sums of the classes ``old`` to those of ``new``. The rows stay as they are."""
+        """Move features (n, d), with others beside them or not, from the sums of the classes ``old`` to ``new``.
+
+        The rows stay as they are.
+        """
         if features is None:
             return
+        features = features[:, : self.weight.shape[1]]
         fresh = new >= (0 if self.summing else self.classes)
         if fresh.any():
             self.observe(features[fresh], new[fresh])

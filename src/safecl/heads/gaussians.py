@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from safecl.heads.protocol import PerClass
-from safecl.heads.tensors import check_finite, pack, precise, unpack
+from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack
 
 CLASSES_AT_A_TIME = 16  # whose covariances are factored together
 
@@ -39,6 +39,11 @@ class ClassMoments(PerClass, ABC):
     @property
     def classes(self) -> int:
         return len(self.counts)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        take_shapes(self, state_dict, prefix, ("means", "scatter"))
+        self.width = self.means.shape[1]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def freedom(self) -> int:
@@ -77,9 +82,10 @@ class ClassMoments(PerClass, ABC):
         self.counts[other] = 0
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Take features (n, d) out of the classes ``old``, and add them to ``new``."""
+        """Take features (n, d), with others beside them or not, out of the classes ``old``, and add them to ``new``."""
         if features is None:
             return
+        features = features[:, : self.width]
         for c in torch.unique(old[old >= 0]).tolist():
             own = precise(features[old == c])
             mean = own.mean(dim=0)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from safecl.heads import protocol
 from safecl.heads.leave_one_out import one_of_each
-from safecl.heads.tensors import check_finite, precise
+from safecl.heads.tensors import check_finite, precise, take_shapes
 
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 7))  # in units of the mean eigenvalue of the covariance
 JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
@@ -23,8 +23,13 @@ class LinearMap(protocol.Editable, nn.Module):
         self.register_buffer("offset", torch.zeros(width))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(N, d) → (N, d)."""
-        return torch.addmm(self.offset, features.to(self.matrix), self.matrix)
+        """(N, v · d) → (N, v · d): each of v views."""
+        rows = features.to(self.matrix).reshape(-1, len(self.offset))
+        return torch.addmm(self.offset, rows, self.matrix).reshape(features.shape)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        take_shapes(self, state_dict, prefix, ("matrix", "offset"))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def merge(self, now: "LinearMap", before: "LinearMap", index: Tensor) -> None:
         """Become the map between two: of a tuning between two, about the map between theirs."""

@@ -40,9 +40,10 @@ class NearestMean(PerClass):
         self.register_buffer("freedom", torch.ones(()))  # pictures less classes
 
     def follow(self, gaussians: SharedGaussians) -> None:
-        """Take over the means and the covariance."""
-        covariance, n, d = precise(gaussians.covariance()), gaussians.freedom, gaussians.width
-        if covariance.trace() / d <= torch.finfo(torch.float32).eps * precise(gaussians.means).square().mean():
+        """Take over the means and the covariance, of the first features if there are more."""
+        n, d = gaussians.freedom, len(self.centre)
+        covariance, means = precise(gaussians.covariance())[:d, :d], precise(gaussians.means)[:, :d]
+        if covariance.trace() / d <= torch.finfo(torch.float32).eps * means.square().mean():
             covariance = torch.eye(d).to(covariance)  # pictures that are equal, or alone: the rest is rounding
         unit, square = covariance.trace() / d, covariance.square().sum()
         beyond = ((n + 1 - 2 / d) * (square - d * unit**2)).clamp(min=torch.finfo(torch.float32).tiny)
@@ -50,7 +51,7 @@ class NearestMean(PerClass):
         spread = ((shrinkage + MIN_SPREAD) * unit).clamp(min=torch.finfo(torch.float32).tiny)
         factor = cholesky(((1 - shrinkage) * covariance + spread * torch.eye(d).to(covariance))[None])[0]
         whitening = torch.linalg.solve_triangular(factor, torch.eye(d).to(covariance), upper=False).T
-        means = precise(gaussians.means) + precise(gaussians.remainders)
+        means = means + precise(gaussians.remainders)[:, :d]
         centre = means.mean(dim=0)
         self.means = ((means - centre) @ whitening).to(self.means)
         self.counts, self.centre = gaussians.counts.to(self.counts), centre.to(self.centre)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from safecl.heads.beta_selection import dual_errors, leave_one_out_errors, primal_errors
 from safecl.heads.protocol import PerClass
+from safecl.heads.reading import PLAIN, Reading
 from safecl.heads.settings import RidgeSettings
 from safecl.heads.solve import left_out_dual, solve, whitened
 from safecl.heads.statistics import CHUNK, Statistics, require_memory
@@ -33,7 +34,9 @@ class RidgeHead(PerClass):
     """z = W̃ᵀ (G + βI)⁻¹ h with h = ReLU(W_randᵀ φ(x)): Eq. (9) and (10).
 
     Without ``project`` in the settings h = φ(x), and M = d. ``kept``: the statistics are part of the state; false where
-    they are computed from something else that is. The weights follow from the statistics, a module of its own.
+    they are computed from something else that is. The weights follow from the statistics, a module of its own. φ(x) is
+    what the ``reading`` says, a part of the state; with its mirror image a picture is one row (N, 2d) outside the head,
+    and two inside, of which it answers to the first.
     """
 
     rows, dim = ("weight",), 1
@@ -41,25 +44,42 @@ class RidgeHead(PerClass):
     weight: Tensor
     errors: Tensor
     projection: Tensor
+    chosen: Tensor
 
     def __init__(
         self, width: int, settings: RidgeSettings, seed: int = 0, device: torch.device | None = None, kept: bool = True
     ) -> None:
         super().__init__()
         device = device or torch.device("cpu")
-        self.settings, self.seed = settings, seed
-        self.size = size = settings.size if settings.project else width
-        require_memory(size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
-        projection = torch.zeros(width, 0, device=device)
-        if settings.project:
-            projection = random_projection(width, size, derive(seed, "projection", width, size), device)
-        self.register_buffer("projection", projection, persistent=False)
-        self.statistics = Statistics(size, device, kept)
+        self.settings, self.seed, self.token = settings, seed, width
+        self.size = settings.size if settings.project else width
+        require_memory(self.size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
+        self.statistics = Statistics(self.size, device, kept)
+        self.register_buffer("projection", torch.zeros(0, 0, device=device), persistent=False)
         # Called with what ``add`` is given; its result is added in place of the features.
         self.before_add: Callable[[Tensor, Tensor], Tensor] | None = None
         self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
-        self.register_buffer("weight", torch.zeros(size, 0, device=device))
+        self.register_buffer("weight", torch.zeros(self.size, 0, device=device))
         self.register_buffer("errors", torch.zeros(len(settings.betas), device=device))
+        self.register_buffer("chosen", torch.zeros(3, dtype=torch.int64, device=device))
+        self.read(PLAIN)
+
+    def read(self, reading: Reading) -> None:
+        """Read this of every picture from now on; nothing has been added yet."""
+        self.reading, self.chosen, own = reading, torch.tensor(reading).to(self.chosen), self.projection
+        self.width = reading.blocks * self.token  # d of one view
+        projection = torch.zeros(self.width, 0).to(own)
+        if self.settings.project:
+            seed = derive(self.seed, "projection", self.width, self.size)
+            projection = random_projection(self.width, self.size, seed, own.device).to(own)
+        elif self.size != self.width:
+            self.size = self.statistics.size = self.width
+            self.weight, self.statistics.sums = self.weight.new_zeros(self.size, 0), own.new_zeros(self.size, 0)
+        self.projection = projection
+
+    def views(self, features: Tensor) -> Tensor:
+        """Pictures (N, v · d) with v views → (N · v, d), those of a picture one after the other."""
+        return features.reshape(-1, self.width)
 
     def share(self, owner: "RidgeHead") -> None:
         """Use the statistics of ``owner``, which remain a part of its state alone, so that they have one name."""
@@ -67,39 +87,41 @@ class RidgeHead(PerClass):
         object.__setattr__(self, "statistics", owner.statistics)
 
     def project(self, features: Tensor) -> Tensor:
-        """h = ReLU(W_randᵀ φ): (N, d) → (N, M)."""
+        """h = ReLU(W_randᵀ φ) of one view: (N, d) → (N, M)."""
         features = features.to(self.projection.dtype)
         return torch.relu(features @ self.projection) if self.settings.project else features
 
     def logits(self, features: Tensor) -> Tensor:
-        """z of Eq. (9): (N, d) → (N, C)."""
-        x = self.project(features)
-        z = x @ self.weight
-        return z if self.left_out is None else self._without_groups(x, z, *self.left_out)
+        """z of Eq. (9): (N, v · d) → (N, C)."""
+        if self.left_out is None:
+            return self.project(features[:, : self.width]) @ self.weight
+        return self._without_groups(self.project(self.views(features)), features.shape[1] // self.width, *self.left_out)
 
-    def _without_groups(self, x: Tensor, z: Tensor, targets: Tensor, groups: Tensor, included: Tensor | None) -> Tensor:
-        """Logits of projected features x (N, M) by the statistics without their own group; ``z``: by all of them.
+    def _without_groups(
+        self, x: Tensor, views: int, targets: Tensor, groups: Tensor, included: Tensor | None
+    ) -> Tensor:
+        """Logits (N, C) of projected features x (N · v, M) by the statistics without their own group.
 
         With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
         """
-        h, beta, weight = x if included is None else included, self.beta, self.weight
-        y = F.one_hot(targets, z.shape[1]).to(z)
+        h, x, beta, weight = x if included is None else included, x[::views], self.beta, self.weight
+        groups, y = groups.repeat_interleave(views), F.one_hot(targets, weight.shape[1]).repeat_interleave(views, dim=0)
+        y = y.to(x)
         if len(h) == int(self.statistics.count):
             return left_out_dual(x, h, y, groups, beta)
         if beta < MIN_LEFT_OUT_BETA * self.statistics.unit:
             beta = MIN_LEFT_OUT_BETA * self.statistics.unit
             weight = solve(self.statistics.gram, self.statistics.sums, beta)
-            z = x @ weight
-        residual, v = h @ weight - y, whitened(self.statistics.gram, h, beta)
-        v_x = v if included is None else whitened(self.statistics.gram, x, beta)
+        z, residual, v = x @ weight, h @ weight - y, whitened(self.statistics.gram, h, beta)
+        v_x = v[:, ::views] if included is None else whitened(self.statistics.gram, x, beta)
         for group in torch.unique(groups).tolist():
-            rows = (groups == group).nonzero()[:, 0]
+            rows, asked = (groups == group).nonzero()[:, 0], (groups[::views] == group).nonzero()[:, 0]
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]
-            z[rows] += v_x[:, rows].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
+            z[asked] += v_x[:, asked].T @ v[:, rows] @ torch.linalg.solve(rest, residual[rows])
         return z
 
     def add(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Add a session's features (N, d) and class indices (N,) to the evidence for β, and to statistics if kept.
+        """Add a session's features (N, v · d) and class indices (N,) to the evidence for β, and to statistics if kept.
 
         Gives the features that were added.
         """
@@ -114,7 +136,7 @@ class RidgeHead(PerClass):
         return features
 
     def evidence(self, features: Tensor, targets: Tensor) -> Tensor | None:
-        """What a session's features (N, d) and class indices (N,) say of every β: (B,); None of too few pictures."""
+        """What a session's features (N, v · d) and class indices (N,) say of every β: (B,); None of too few."""
         order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
         if not len(order) // 5:
             return None
@@ -135,11 +157,14 @@ class RidgeHead(PerClass):
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, int(self.statistics.count))
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Move features (n, d) from the class sums ``old`` to ``new``; weights, G and evidence are computed after."""
-        for start in range(0, 0 if features is None else len(features), CHUNK):
-            assert features is not None
-            rows = slice(start, start + CHUNK)
-            self.statistics.relabel(self.project(features[rows]), old[rows], new[rows])
+        """Move features (n, v · d) from the class sums ``old`` to ``new``; weights, G and evidence are made after."""
+        if features is None:
+            return
+        rows, views = self.views(features), features.shape[1] // self.width
+        old, new = old.repeat_interleave(views), new.repeat_interleave(views)
+        for start in range(0, len(rows), CHUNK):
+            here = slice(start, start + CHUNK)
+            self.statistics.relabel(self.project(rows[here]), old[here], new[here])
 
     def merge(self, now: "RidgeHead", before: "RidgeHead", index: Tensor) -> None:
         """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
@@ -152,15 +177,20 @@ class RidgeHead(PerClass):
         return self._grid(self.statistics.unit)[best]
 
     def leave_one_out(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Squared error on each of the features (N, d) of a head fitted on all the others, at the best β: (n,)."""
-        order = self._shuffled(len(features), MAX_LEFT_OUT_PICTURES, "leave-one-out").to(features.device)
-        kernel, numbers = self._kernel(features[order]), torch.unique(targets[order], return_inverse=True)[1]
-        errors = leave_one_out_errors(kernel, F.one_hot(numbers), self._own_grid(kernel))
+        """Squared error on each of the features (N, v · d) of a head fitted on all the others, at the best β: (n,)."""
+        views = features.shape[1] // self.width
+        order = self._shuffled(len(features), MAX_LEFT_OUT_PICTURES // views, "leave-one-out").to(features.device)
+        numbers = torch.unique(targets[order], return_inverse=True)[1].repeat_interleave(views)
+        kernel = self._kernel(self.views(features[order]))
+        errors = leave_one_out_errors(kernel, F.one_hot(numbers), self._own_grid(kernel), views)
         return errors[int(errors.mean(dim=1).argmin())]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Squared error of every β on the last fifth of the features (n, d), fitted on those before: (B,)."""
-        fitted = 4 * len(features) // 5
+        """Squared error of every β on the last fifth of the features (n, v · d), fitted on those before: (B,)."""
+        first, views = 4 * len(features) // 5, features.shape[1] // self.width
+        fitted = views * first
+        features = torch.cat([self.views(features[:first]), features[first:, : self.width]])
+        targets = torch.cat([targets[:first].repeat_interleave(views), targets[first:]])
         if self._dual(len(features)):
             kernel = self._kernel(features)
             return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
@@ -175,10 +205,11 @@ class RidgeHead(PerClass):
         return pictures is not None and pictures <= min(self.size, MAX_DUAL_PICTURES)
 
     def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
-        """Project features (n, d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
-        for start in range(0, len(features), CHUNK):
+        """Project features (n, v · d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
+        rows, targets = self.views(features), targets.repeat_interleave(features.shape[1] // self.width)
+        for start in range(0, len(rows), CHUNK):
             here = slice(start, start + CHUNK)
-            statistics.add(self.project(features[here]), targets[here])
+            statistics.add(self.project(rows[here]), targets[here])
 
     def _shuffled(self, count: int, most: int | None, name: str) -> Tensor:
         """At most ``most`` of ``count`` positions in random order, which is the same for every session: (n,)."""
@@ -203,6 +234,11 @@ class RidgeHead(PerClass):
         """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order."""
         check_finite(kernel.diagonal())
         return self._grid(float(kernel.diagonal().mean()) or 1.0)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        found = state_dict.setdefault(prefix + "chosen", torch.tensor(PLAIN))  # all that older states have read
+        self.read(Reading(int(found[0]), bool(found[1]), bool(found[2])))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 _projections: WeakValueDictionary[tuple[int, int, int, str], Tensor] = WeakValueDictionary()

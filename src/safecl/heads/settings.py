@@ -1,15 +1,25 @@
 """The choices of a ridge head."""
 
+from itertools import product, starmap
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from safecl.errors import SafeclError
+from safecl.heads.reading import Reading
 from safecl.settings import Settings
+
+MOST_LAYERS = 3  # that "auto" tries
 
 
 class RidgeSettings(Settings):
     """The random projection, and how β is chosen."""
 
+    layers: PositiveInt | Literal["auto"] = Field(
+        1, description="the CLS token of so many of the last blocks is read; auto: up to 3, as the first classes show"
+    )
+    patches: bool | Literal["auto"] = Field(False, description="the mean of the patch tokens is read beside it")
+    mirror: bool | Literal["auto"] = Field(False, description="mirror images are learned as well")
     size: int = Field(5000, gt=0, description="M, the number of random features")
     project: bool = Field(True, description="false: no projection, ridge regression on the features themselves")
     betas: tuple[PositiveFloat, ...] = Field(
@@ -25,3 +35,11 @@ class RidgeSettings(Settings):
     evidence_pictures: int | None = Field(
         2048, ge=5, description="pictures of a session from which β is chosen, at most; null: all of them"
     )
+
+    def readings(self, depth: int) -> list[Reading]:
+        """Those that may be chosen for a network of ``depth`` blocks, the plainest first."""
+        layers = range(1, min(depth, MOST_LAYERS) + 1) if self.layers == "auto" else [self.layers]
+        if max(layers) > depth:
+            raise SafeclError(f"ridge.layers={self.layers}: the backbone has {depth} blocks.")
+        others = ([False, True] if own == "auto" else [own] for own in (self.patches, self.mirror))
+        return sorted(starmap(Reading, product(layers, *others)), key=lambda one: (one.mirror, one.blocks))

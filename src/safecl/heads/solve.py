@@ -158,16 +158,18 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
 
 
 def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
-    """Logits (N, C) of x (N, M) by ridge regression on h (N, M) and y (N, C), without the rows of the same group (N,).
+    """Logits (N, C) of x (N, M) by ridge regression on h (N · v, M) and y (N · v, C), without those of the same group.
 
-    In float64 by the kernel of the rows, so that it is precise for any β.
+    Rows v · i and those behind it are of picture i; ``groups``: (N · v,). In float64 by the kernel of the rows, so that
+    it is precise for any β.
     """
-    rows, groups = h.double().cpu(), groups.cpu()
+    rows, groups, views = h.double().cpu(), groups.cpu(), len(h) // len(x)
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))
     kernel, dual = x.double().cpu() @ rows.T, inverse @ y.double().cpu()
     z = torch.empty(len(x), y.shape[1], dtype=torch.float64)
     for group in torch.unique(groups).tolist():
         here = (groups == group).nonzero()[:, 0]
         without = dual - inverse[:, here] @ torch.linalg.solve(inverse[here][:, here], dual[here])
-        z[here] = kernel[here] @ without
+        asked = (groups[::views] == group).nonzero()[:, 0]
+        z[asked] = kernel[asked] @ without
     return z.to(y)

@@ -17,14 +17,14 @@ from safecl.heads.linear import LinearHead
 from safecl.heads.protocol import Editable, editable_parts, refusal
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.tensors import take_shapes
-from safecl.learner import Learner
+from safecl.learner import Learner, Reader
 from safecl.losses import local_cross_entropy
 from safecl.methods.settings.base import MethodSettings
 from safecl.randomness import generator
 from safecl.streams.pictures.images import Label
 from safecl.streams.stream import Session
 
-Network: TypeAlias = Learner | Backbone
+Network: TypeAlias = Learner | Backbone | Reader
 Sampler: TypeAlias = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 """Draws the features (N, d) and class indices (N,) of one epoch; N is the same for every epoch."""
 

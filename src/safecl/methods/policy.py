@@ -16,7 +16,7 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
 from safecl.heads.protocol import Editable
 from safecl.heads.ridge import RidgeHead
-from safecl.learner import Learner
+from safecl.learner import Learner, Reader
 from safecl.methods.method import Batch, Fit
 from safecl.methods.settings.safe import SafeSettings
 from safecl.streams.stream import Session
@@ -88,7 +88,7 @@ class Policy(Editable, nn.Module):
         for transfer, learner, start, end in pilots:
             for share in SHARES[:-1] if transfer else SHARES:  # without any tuning both are the same
                 learner.interpolate(start, end, share)
-                targets, features = fit.features(judging, learner)
+                targets, features = fit.features(judging, Reader(learner, ridge.reading.once))
                 error = float(ridge.leave_one_out(features, targets).mean()) * (1 + MIN_ERROR_CHANGE * (1 - share))
                 if fit.agree(error < least):
                     choice, least = (transfer, share), error
@@ -97,15 +97,16 @@ class Policy(Editable, nn.Module):
     def lambda_cos(
         self, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit
     ) -> float:
-        """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps; ``f_slow``: (N, d)."""
+        """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps; ``f_slow``: (N, d′)."""
         self.notes = {}
         s = self.settings.guide
         if not self.settings.policy.release or not s.lambda_cos or s.teacher != "slow":
             return s.lambda_cos
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(rows):
-            _, f_ptm = fit.features(session.only(rows.tolist()), ptm)
-            errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in (f_ptm, f_slow[rows])]
+            _, f_ptm = fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))
+            f_tuned = f_slow[rows, : ridge.width]
+            errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in (f_ptm, f_tuned)]
             self.errors = self.errors + torch.stack(errors).to(self.errors)
         untuned, tuned = map(float, self.errors)
         self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)

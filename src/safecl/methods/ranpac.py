@@ -7,7 +7,9 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.ridge import RidgeHead
-from safecl.methods.method import Fit, TunedMethod
+from safecl.learner import Reader
+from safecl.methods.method import Fit, Network, TunedMethod
+from safecl.methods.reading import choose_reading
 from safecl.methods.settings.ranpac import RanpacSettings
 from safecl.streams.stream import Session
 
@@ -28,10 +30,18 @@ class RanPAC(TunedMethod):
 
     def learn(self, session: Session, fit: Fit) -> None:
         if not self.sessions:
+            choose_reading(self.ridge, self.backbone, session, fit)
             self.tune(self.learner, self.settings.scale, session, fit)
-        targets, features = fit.features(session, self.learner)
+        targets, features = fit.features(session, self.networks["learner"])
         self.ridge.add(features, targets)
         self.ridge.solve()
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        return {"learner": Reader(self.learner, self.ridge.reading)}
+
+    def embed(self, images: Tensor) -> dict[str, Tensor]:
+        return {"learner": self.learner.read(images, self.ridge.reading.once)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"ranpac": self.ridge.logits(features["learner"])}

@@ -16,16 +16,17 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.nearest import NearestMean
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
-from safecl.learner import Learner
+from safecl.learner import Learner, Reader
 from safecl.methods.following import Following
 from safecl.methods.method import Batch, Fit, Method, Network
 from safecl.methods.policy import Policy
+from safecl.methods.reading import choose_reading
 from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
 Learned: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Class indices (N,) of a session's pictures, and their slow and fast features (N, d) after it was learned."""
+"""Class indices (N,) of a session's pictures, and what ridge heads read of both learners after it, (N, d′) each."""
 
 
 class Teacher(NamedTuple):
@@ -77,12 +78,14 @@ class SAFE(Method):
         s, tuned = self.settings.cosine, nn.ModuleList([self.slow, self.w_slow])
         self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
         self.imprint_ptm(session, fit)
+        choose_reading(self.ridge_slow, self.backbone, session, fit)
+        self.ridge_fast.read(self.ridge_slow.reading)
         transfers = self.policy.transfers(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit)
         start = self.slow.tuning()
         fit("slow", tuned, session, partial(self.slow_loss, transfers, self.slow, self.w_slow))
         self.slow.keep(start, float(self.policy.share))
-        targets, f_slow = fit.features(session, self.slow)
-        self.w_slow.observe(f_slow, targets)
+        targets, f_slow = fit.features(session, self.networks["slow"])
+        self.w_slow.observe(self.last(f_slow), targets)
         if s.slow_rows == "imprint":
             self.w_slow.imprint()
         if s.reset_scale:
@@ -95,17 +98,21 @@ class SAFE(Method):
     def learn_fast(self, session: Session, fit: Fit) -> Learned:
         """Phase 2: both heads get rows for the new classes; min L_fast over F-PET and W_fast, Eq. (8)."""
         known, tuned = self.w_slow.classes, nn.ModuleList([self.fast, self.w_fast])
-        targets, f_slow, f_fast = fit.features(session, self.slow, self.fast)
+        targets, f_slow, f_fast = fit.features(session, self.networks["slow"], self.fast)
         self.imprint_ptm(session, fit)
         teacher = self.appoint_teacher(f_fast, targets)
-        self.expand(self.w_slow, f_slow, targets)
+        self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, f_fast, targets)
         lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, f_slow, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         self.fast.keep(start, self.policy.kept(len(targets), int(self.w_slow.counts.sum())))
-        _, f_fast = fit.features(session, self.fast)
+        _, f_fast = fit.features(session, self.networks["fast"])
         return targets, f_slow, f_fast
+
+    def last(self, features: Tensor) -> Tensor:
+        """Of what a ridge head reads (N, d′), the features (N, d) of the network itself."""
+        return features[:, : self.backbone.width]
 
     def slow_loss(self, transfers: bool, slow: Learner, head: CosineHead, batch: Batch) -> dict[str, Tensor]:
         """L_slow = L_cls + λ_diag L_diag + λ_rdn L_rdn, Eq. (5), or with another transfer loss, or with none."""
@@ -148,7 +155,7 @@ class SAFE(Method):
         return terms
 
     def add_statistics(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
-        """G and W̃ of Eq. (10) for each learner, from its features (N, d) of the session, and the heads from them."""
+        """G and W̃ of Eq. (10) for each learner, from its features (N, d′) of the session, and the heads from them."""
         self.ridge_fast.add(f_fast, targets)
         if self.following is None:
             self.ridge_fast.solve()  # before the slow learner's are added, where both share them
@@ -158,20 +165,25 @@ class SAFE(Method):
         given = self.ridge_slow.add(f_slow, targets)
         self.ridge_slow.solve()
         if self.following is not None and self.nearest is not None:
-            self.following.kept.add(given, targets)
+            if not self.sessions:
+                self.following = Following(self.ridge_slow.width, self.seed).to(self.backbone.device)
+            self.following.kept.add(given[:, : self.ridge_slow.width], targets)
             self.nearest.follow(self.following.kept)
             if self.sessions:
-                self.following.map.fit(f_slow, f_fast, targets)
+                source, target = self.ridge_slow.views(f_slow), self.ridge_slow.views(f_fast)
+                self.following.map.fit(source, target, targets.repeat_interleave(len(source) // len(targets)))
                 self.following.follow(self.ridge_slow, self.ridge_fast)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         """φ_slow and φ_fast, which are one network until session 2."""
-        f_slow = self.slow.features(images)
-        return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.features(images)}
+        reading = self.ridge_slow.reading.once
+        f_slow = self.slow.read(images, reading)
+        return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.read(images, reading)}
 
     @property
     def networks(self) -> dict[str, Network]:
-        return {"slow": self.slow, "fast": self.fast, "backbone": self.backbone}
+        reading = self.ridge_slow.reading
+        return {"slow": Reader(self.slow, reading), "fast": Reader(self.fast, reading), "backbone": self.backbone}
 
     @property
     def reads(self) -> dict[str, tuple[str, ...]]:
@@ -207,7 +219,8 @@ class SAFE(Method):
         """A head that follows has the slow learner's features, moved."""
         if self.following is None or self.sessions == 1:
             return {}
-        return {"ridge_fast": self.following.movement(self.ridge_fast)(self.ridge_slow.project(features["slow"]))}
+        rows = self.ridge_slow.project(self.ridge_slow.views(features["slow"]))
+        return {"ridge_fast": self.following.movement(self.ridge_fast)(rows)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
@@ -230,7 +243,7 @@ class SAFE(Method):
         """Less, the further the slow learner's features are from the nearest class mean."""
         if self.nearest is None or "slow" not in self.outputs:  # where the fast one is asked alone
             return None
-        found: Tensor = -self.nearest(features["slow"])
+        found: Tensor = -self.nearest(self.last(features["slow"]))
         return found
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:

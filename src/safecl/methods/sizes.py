@@ -76,4 +76,5 @@ class _DryFit:
 
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         targets = torch.tensor(session.train.labels)  # a label is its own index here
-        return targets, *(torch.randn(len(targets), self.width, generator=self.random) for _ in networks)
+        widths = [getattr(network, "width", self.width) for network in networks]
+        return targets, *(torch.randn(len(targets), width, generator=self.random) for width in widths)
