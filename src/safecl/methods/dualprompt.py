@@ -61,7 +61,7 @@ class DualPrompt(PromptMethod):
         if self.settings.batchwise:
             chosen = most_frequent(chosen, len(self.prompts.keys)).expand_as(chosen)
         experts = torch.stack(list(self.prompts.experts))[chosen[:, 0]]
-        return self.network.features(images, prefixes=self.prefixes(experts, len(images)))
+        return self.network.features(images, prefixes=self.prefixes(experts, images.shape[0]))
 
     def prefixes(self, experts: Tensor, count: int) -> dict[int, Prefix]:
         """Keys and values by block, for ``experts`` (E, 2, L, d) of all pictures or (N, E, 2, L, d) of each."""

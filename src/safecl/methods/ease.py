@@ -118,11 +118,8 @@ def complete(means: Tensor, known: Tensor) -> Tensor:
     A class o that subspace n does not know is compared, in the latest subspace b that knows it, with the classes j
     that n knows: W_no = Σ_j softmax_j(cos(W_bo, W_bj)) W_nj. Earlier subspaces know all that a later one does.
     """
-    found = means.clone()
     last = known.long().cumsum(dim=0).argmax(dim=0)  # the latest subspace that knows a class: (C,)
-    for n, there in enumerate(known):
-        for b in set(last[~there].tolist()):
-            missing = ~there & (last == b)
-            similar = F.normalize(means[b, missing], dim=1) @ F.normalize(means[b, there], dim=1).T
-            found[n, missing] = similar.softmax(dim=1) @ means[n, there]
-    return found
+    unit = F.normalize(means, dim=2)
+    similar = (unit @ unit.mT)[last, torch.arange(len(last)).to(last)]  # of o, in its own b, with every j: (C, C)
+    shares = torch.where(known[:, None], similar, torch.finfo(means.dtype).min).softmax(dim=2)
+    return torch.where(known[:, :, None], means, shares @ means)

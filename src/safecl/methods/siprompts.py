@@ -76,8 +76,8 @@ class SiPrompts(PromptMethod):
         """The session whose centres hold the one nearest to the features ``bare`` (N, d) of the backbone: (N,)."""
         features = F.normalize(bare, dim=1)
         power = {"l1": 1.0, "l2": 2.0}[self.settings.distance]
-        distances = torch.cdist(features, self.centres.flatten(0, 1), p=power)
-        return distances.reshape(len(features), *self.centres.shape[:2]).amin(dim=2).argmin(dim=1)
+        distances: Tensor = torch.linalg.vector_norm(features[:, None, None] - self.centres, power, dim=3)
+        return distances.amin(dim=2).argmin(dim=1)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         bare = self.backbone.features(images)
@@ -86,7 +86,7 @@ class SiPrompts(PromptMethod):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         chosen, every = self.nearest(features["backbone"]), self.head(features["prompted"])
-        logits = every.new_full((len(every), len(self.classes)), ABSENT)
+        logits = every.new_full((every.shape[0], len(self.classes)), ABSENT)
         parts = [torch.split(each, self.head.sizes, dim=-1) for each in (every, self.members)]
         for t, (own, columns) in enumerate(zip(*parts, strict=True)):
             logits[:, columns] = torch.where((chosen == t)[:, None], own, logits[:, columns])
