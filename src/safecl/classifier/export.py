@@ -192,6 +192,7 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
     from onnx_ir.passes import common
     from onnxscript import optimizer
 
+    told = f"{network.method.settings.title} cannot be exported as ONNX (%s); --format safetensors takes its weights."
     try:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
@@ -199,12 +200,11 @@ def _graph(onnx: Any, network: Network, transform: Transform) -> Any:
                 output_names=network.names, dynamic_shapes=({0: torch.export.Dim("N")},), verbose=False, optimize=False,
             )  # fmt: skip
     except Exception as error:  # torch's exporter raises its own kinds
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise SafeclError(f"{network.method.settings.title} cannot be exported as ONNX here ({reason}).") from error
+        raise SafeclError(told % "its steps depend on the pictures, or ONNX has none of their kind") from error
     assert program is not None
-    core, title = program.model, network.method.settings.title
+    core = program.model
     if any(isinstance(value.shape[0], int) for value in core.graph.outputs):  # type: ignore[index]
-        raise SafeclError(f"{title} cannot be exported as ONNX: it fixes how many pictures come.")
+        raise SafeclError(told % "it fixes how many pictures come")
     common.InlinePass()(core)  # older versions of onnxscript leave some operators as functions
     optimizer.fold_constants(core, output_size_limit=1 << 30, input_size_limit=1 << 30)
     once = common.DeduplicateInitializersPass(1 << 30), common.CommonSubexpressionEliminationPass()
@@ -267,8 +267,8 @@ def _store_half(onnx: Any, proto: Any) -> None:
         values = numpy_helper.to_array(tensor) if tensor.data_type == TensorProto.FLOAT else np.zeros(0)
         with np.errstate(over="ignore"):
             half = values.astype(np.float16)
-        if values.size < 256 or np.linalg.norm(half - values) > ROUNDED * np.linalg.norm(values):
-            continue  # nothing to gain, or too small or large for float16
+        if values.ndim < 2 or np.linalg.norm(half - values) > ROUNDED * np.linalg.norm(values):
+            continue  # a bias, which costs nothing and changes answers; or values too small or large for float16
         name = tensor.name
         tensor.CopyFrom(numpy_helper.from_array(half, f"{name}/half"))
         casts.append(helper.make_node("Cast", [tensor.name], [name], f"{name}/cast", to=TensorProto.FLOAT))

@@ -9,7 +9,7 @@ from safecl.classifier.store import ModelFile
 from safecl.cli.models import ModelArgument, Out
 from safecl.cli.terminal import Force, say
 from safecl.errors import SafeclError
-from safecl.lines import counted
+from safecl.lines import counted, naming
 from safecl.outputs import check_output, real
 
 FORMATS = "onnx: pictures to answers; safetensors: all weights; timm: one tuned network."
@@ -48,7 +48,8 @@ def export(
         judged = None if pictures is None else unlabelled(pictures)
         check = export_onnx(opened, out, precision or "fp32", learner, judged, force=force)
         what = counted(check.pictures, "drawn picture" if pictures is None else "picture")
-        same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's"
+        other = f" (not: {naming(check.otherwise)})" * bool(check.otherwise)
+        same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's{other}"
         say(f"{out}: {check.bytes / 1e6:.1f} MB. {same}; probabilities differ by at most {check.difference:.1g}.")
         return
     from safecl.classifier.weights import export_safetensors, export_timm
