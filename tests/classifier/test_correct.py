@@ -1,6 +1,7 @@
 """Labels are put right: compared, tensor by tensor, with a model that never had the wrong ones."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from safecl.classifier.card import model_card
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.history import counts
+from safecl.classifier.history import advice, counts
 from safecl.engine.fit import Trainer
-from safecl.errors import SafeclError
+from safecl.errors import NothingNew, SafeclError
 from safecl.learner import Learner
 
 New = Callable[..., ContinualClassifier]
@@ -388,6 +390,76 @@ def test_a_corrected_folder_is_learned_as_that(
         wrong.learn(images[[0, 0]], ["a", "c"])
 
 
+def test_a_correction_by_hand_holds_against_the_folder_it_came_from(new_model: New, lesson: Lesson) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("abc", 4)
+    model.learn(images, labels)
+    model.correct(images[:1], "b")
+    kept = r"Kept the correction of 1 picture: picture 0 \(corrected to b, still in {}\); move the file as well."
+    with pytest.raises(NothingNew, match=kept.format("a")):
+        model.learn(images, labels)
+    more = lesson("d", 4, seed=1)
+    told = model.learn(np.concatenate([images, more[0]]), [*labels, *more[1]])
+    assert re.fullmatch(kept.format("a"), told.warnings[0]) and (told.pictures, told.skipped) == (4, 12)
+    assert counts(model._fitted.header) == {"a": 3, "b": 5, "c": 4, "d": 4}
+    model.rename("a", "alpha")
+    with pytest.raises(NothingNew, match=kept.format("alpha")):
+        model.learn(images[:1], ["alpha"])
+    assert "Corrected 1 picture" in model.learn(images[:1], ["c"]).warnings[0]  # a third class is news
+    assert counts(model._fitted.header)["c"] == 5
+    for _ in range(3):  # that, the session, the correction by hand
+        model.rollback()
+    with pytest.raises(NothingNew, match=r"learned before\.$"):
+        model.learn(images[:1], ["alpha"])
+    model.correct(images[:1], "b")
+    model.forget("alpha")
+    assert [one["was"] for one in model.history_ if one["what"] == "correct"] == [[]]
+
+
+def test_a_new_class_whose_name_is_near_to_another_is_asked_about(new_model: New, lesson: Lesson) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("abc", 4)
+    names = {"a": "tabby", "b": "room 1", "c": "dog"}
+    model.learn(images, [names[label] for label in labels])
+    for label, near in {"tabyb": "tabby", "dgo": "dog", "room 2": None, "zebra": None}.items():
+        said = model.correct(images[:1], label)
+        asked = f"{label}: a new class. Did you mean {near!r}? safecl rollback takes this back."
+        assert asked in said if near else f"{label}: a new class." in said and "Did you mean" not in said
+        model.rollback()
+    assert "Did you mean" not in model.correct(images[:1], "dog") + model.split("tabby", images[1:2], "tabbi")
+
+
+def test_confusions_and_labels_that_look_wrong_are_those_of_today(new_model: New, lesson: Lesson) -> None:
+    images, labels = lesson("abc", 8)
+    wrong = [*labels[:7], "b", *labels[8:]]  # the eighth picture shows an a
+    models = [new_model("ranpac", keep=5) for _ in range(2)]
+    for model, given in zip(models, (wrong, labels), strict=True):
+        model.learn(images, given)
+    model = models[0]
+
+    def told() -> list[str]:
+        return advice(model._fitted.header)
+
+    odd = "picture 7 looked like {} ({} %) when it was learned as {}: is the label right?"
+    sure = f"{100 * model._fitted.header['calibration']['suspects'][0][4]:.0f}"
+    assert told()[:2] == ["b is confused with a (1 of 9 pictures).", odd.format("a", sure, "b")]
+    assert told()[1] in model_card(model._fitted.header, "mit")
+    model.rename("a", "alpha")
+    assert told()[:2] == ["b is confused with alpha (1 of 9 pictures).", odd.format("alpha", sure, "b")]
+    model.rename("alpha", "a")
+    model.learn(*lesson("d", 8, seed=1))
+    assert told()[1] == odd.format("a", sure, "b")
+    model.correct(images[6:7], "c")  # of another picture
+    assert odd.format("a", sure, "b") in told()
+    model.rollback()
+    model.correct(images[7:8], "a")
+    models[1].learn(*lesson("d", 8, seed=1))
+    found = [one._fitted.header["calibration"] for one in models]
+    assert found[0]["confused"] == found[1]["confused"] == found[0]["suspects"] == []
+    model.rollback()
+    assert told()[1] == odd.format("a", sure, "b")
+    model.forget("a")
+    assert not any("picture 7" in sentence or "confused with a" in sentence for sentence in told())
+
+
 def test_a_picture_learned_as_several_classes_becomes_one(new_model: New, lesson: Lesson) -> None:
     models, (images, labels) = [new_model("simplecil") for _ in range(2)], lesson("abc", 4)
     models[0].learn(images, labels)
@@ -452,7 +524,7 @@ def test_a_corrected_model_is_merged_forgets_and_freezes_as_any_other(
     with pytest.raises(SafeclError, match="corrected twice"):
         one.merged(other)
     one.correct(images[1:2], "z")
-    with pytest.raises(SafeclError, match=r"corrected in one of them \(.*1 picture → z.*\), so .* differ \(z\)"):
+    with pytest.raises(SafeclError, match=r"corrected in one of them \(.*1 picture moved to z.*\), so .* differ \(z\)"):
         one.merged(other)
     one.rollback()
     for model in (both, wanted):
@@ -550,7 +622,7 @@ def test_added_pictures_are_rolled_back_merged_forgotten_split_and_joined_as_lea
                 "Added 6 pictures to a, b, d. Moved 1 picture to c, learned before: 1 as a. "
                 "Removed 1 picture, learned before: 1 as a."
             )
-            assert one.history_[-1]["name"] == "8 pictures → a, b, c, d"
+            assert one.history_[-1]["name"] == "6 pictures added to a, b, d, 1 picture moved to c, 1 picture removed"
             assert (one.history_[-1]["pictures"], one.history_[-1]["moved"]) == (6, 2)
             one.save(tmp_path / "m.safecl")
             one = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")

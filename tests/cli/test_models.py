@@ -61,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     (top / "folder.safecl").mkdir()
     with zipfile.ZipFile(top / "other.safecl", "w") as file:
         file.writestr("something", "else")
-    for name, text in (("broken", "{"), ("bare", '{"format": 2}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
+    for name, text in (("broken", "{"), ("bare", '{"format": 3}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
         with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
             file.writestr(HEADER, text)
     elsewhere = Draft.of(top / "m.safecl")
@@ -240,7 +240,7 @@ def test_the_usual_way(
     assert code == 0 and "b and c are one class now: both." in said
     assert ModelFile(model).header["classes"] == ["a", "both", "d"]
     code, said, _ = say("inspect", model)
-    assert code == 0 and "joined" in said and "split" in said and "6 pictures → b" in said
+    assert code == 0 and "joined" in said and "split" in said and "6 pictures moved to b" in said
     for wanted in ("abdc", "abd", "abcd"):
         code, said, _ = say("rollback", model)
         assert code == 0 and ModelFile(model).header["classes"] == list(wanted), said

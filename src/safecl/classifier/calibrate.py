@@ -8,6 +8,7 @@ with the same answer where they are enough for that share, else among all.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ KEPT_PER_CLASS = 20  # pictures of a session of which features are kept
 MAX_JUDGED = 1024  # pictures that are left out in turn after a session
 MIN_CALIBRATING = 19  # pictures from which a temperature is fitted, and by which 5 % can be called unknown
 BINS = 15  # of the expected calibration error
+MAX_PAIRS = 100  # of classes that are confused, the most frequent
 EPS = 1e-6  # that probabilities are away from 0 and 1, at least
 SLOPE_PRIOR, OFFSET_PRIOR = 25.0, 4.0  # of ``fit_trust``: 1 / variance
 
@@ -118,6 +120,8 @@ def calibrate(targets: Tensor, logits: Tensor, halved: Tensor, likeness: Tensor 
     accuracy = float((judged[:, 1] / judged[:, 0]).mean())
     pictures = len(judged) ** 2 / float((1 / judged[:, 0]).sum())  # that would tell it as precisely
     own = {"accuracy": accuracy, "interval": interval(accuracy, pictures), "classes": classes.long().tolist()}
+    pairs = Counter(zip(targets[~correct].tolist(), answers[~correct].tolist(), strict=True))
+    own |= {"confused": [[*pair, n] for pair, n in pairs.most_common(MAX_PAIRS)], "suspects": []}
     return {**found, **own, "scores": scores, "pictures": len(targets)}
 
 

@@ -37,7 +37,6 @@ def rollback(model: Model) -> tuple[Model, str]:
         entry["new"] = [classes[c] for c in was["new"]]
         if "pictures" in entry:
             entry["pictures"] = sum(count for _, count in was["classes"])
-            entry["confused"] = [[classes[a], classes[b], n] for a, b, n in was["confused"]]
     told = {"classes": classes, "calibration": said["calibration"], "history": history, "changed": now()}
     header = {**model.header, **told}
     for c, label in said.get("names", ()):
@@ -66,6 +65,8 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
         own_sums.count -= removed[name]
     made = change.done(step("forget", str(label)))
     del made.header["history"][-1]["touched"]  # only a correction is asked for it when models are merged
+    for entry in made.header["history"]:
+        entry |= {"was": [one for one in entry["was"] if one[1] != label]} if "was" in entry else {}
     state = settled(replace(made.state, undo=()), method, model.settings)
     taught, least = counts(model.header)[label], min((removed[name] for name in sums), default=0)
     said = f"{label!r} is forgotten: it is no answer any more, and all that was kept of it by name is gone"

@@ -30,7 +30,7 @@ from safecl.configure.words import nested
 from safecl.engine.device import check_fork, choose_device, choose_precision
 from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.stop import stoppable
-from safecl.errors import NotCorrectable, SafeclError
+from safecl.errors import NotCorrectable, NothingNew, SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
@@ -123,15 +123,15 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         if known is not None and len(fresh.moved):
             check_room(known.header, 1 + bool(len(fresh.pictures)))
             try:
-                model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
+                model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels, by_hand=False)
             except NotCorrectable as error:
                 fresh = replace(fresh, refused=str(error), skipped=fresh.skipped + len(fresh.moved))
         if model is not None and model is not known and not len(fresh.pictures):
             self._model = model
             return Lesson(name, 0, fresh.skipped, {}, [], 0.0, 0, None, None, [], [], fresh.note())
         if not len(fresh.pictures):
-            nothing = nothing_new(source, len(pictures))
-            raise SafeclError(" ".join([str(nothing), *fresh.note()])) if fresh.relabelled else nothing
+            nothing = " ".join([str(nothing_new(source, len(pictures))), *fresh.note()])
+            raise SafeclError(nothing) if fresh.relabelled else NothingNew(nothing)
         shown = progress or make_progress(self.show)
         model = model or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else

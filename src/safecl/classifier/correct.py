@@ -1,7 +1,9 @@
 """Put a model right: pictures get another label or leave, two classes become one. No network is tuned."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -19,13 +21,21 @@ from safecl.methods.method import Method
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures
 
+MIN_LIKENESS = 0.65  # of the name of a new class to that of another, from which it may be a slip: dgo and dog
+
 
 def correct(
-    model: Model, backbone: Backbone, pictures: Pictures, labels: Sequence[Label | None], of: Label | None = None
+    model: Model,
+    backbone: Backbone,
+    pictures: Pictures,
+    labels: Sequence[Label | None],
+    of: Label | None = None,
+    by_hand: bool = True,
 ) -> tuple[Model, str]:
     """The model as if ``pictures`` had been learned as ``labels``, None: never; and sentences on what has changed.
 
-    ``of``: the class that all of them must have been learned as, which is split then.
+    ``of``: the class that all of them must have been learned as, which is split then. ``by_hand``: a folder that has
+    them in the old class still does not correct them back.
     """
     check_not_frozen(model.header, steps=1)
     check_labels(model.classes, _given(labels), "the model")
@@ -50,17 +60,21 @@ def correct(
     where = torch.tensor([*rows, *range(len(learned), len(learned) + len(fresh))])
     change = Change(model, method, where, new, marks=fresh)
     change.move(_features(model, method, pictures, [place[mark] for mark in every]))
-    told, moved = list[str](), {learned[row] for row in rows}
+    told, names, moved = list[str](), list[str](), {learned[row] for row in rows}
     left = {mark for mark in moved if wanted[mark] is None}
     for verb, own in (("Added", {*fresh}), ("Moved", moved - left), ("Removed", left)):
         were = Counter(str(classes[row]) for row in rows if learned[row] in own)
         before = f", learned before: {', '.join(f'{n} as {label}' for label, n in were.items())}" if were else ""
         to = f" to {naming(map(str, _given(wanted[mark] for mark in own)))}" if own is not left else ""
         told += [f"{verb} {counted(len(own), 'picture')}{to}{before}."] if own else []
+        names += [f"{counted(len(own), 'picture')} {verb.lower()}{to}"] if own else []
     if first := [str(label) for label in _given(now) if label not in model.classes]:
         told.append(f"{naming(first)}: {'a new class' if len(first) == 1 else 'new classes'}.")
-    name = f"{counted(len({*every}), 'picture')} → {naming(map(str, _given(now))) or 'none'}"
-    made = change.done(step("correct" if of is None else "split", name, pictures=len(fresh), moved=len(moved)))
+        for near in {*(near for label in first if of is None for near in _near(label, model.classes))}:
+            told.append(f"Did you mean {near!r}? safecl rollback takes this back.")
+    entry = step("correct" if of is None else "split", ", ".join(names), pictures=len(fresh), moved=len(moved))
+    entry["was"] = [[learned[row], classes[row]] for row in rows if by_hand and learned[row] not in left]
+    made = change.done(entry)
     return made, " ".join(told) + change.said
 
 
@@ -95,6 +109,12 @@ def _features(model: Model, method: Method, pictures: Pictures, which: Sequence[
     found = embed(forward, pictures, each, model.transform, method.backbone.device)
     place = {i: n for n, i in enumerate(each)}
     return {name: rows[[place[i] for i in which]].to(method.backbone.device) for name, rows in found.items()}
+
+
+def _near(label: str, known: Iterable[Label]) -> list[str]:
+    """The class that a person may have meant; not one that differs in its number."""
+    words = [str(one) for one in known if re.sub("[0-9]+", "", str(one)) != re.sub("[0-9]+", "", label)]
+    return get_close_matches(label, words, n=1, cutoff=MIN_LIKENESS)
 
 
 def _given(labels: Iterable[Label | None]) -> tuple[Label, ...]:

@@ -8,7 +8,7 @@ from safecl.lines import counted, naming
 
 Z = 1.96  # standard deviations of the normal distribution that hold 95 %
 PRIOR = 4.0  # wrong answers that the ratio of all classes counts as, in that of a class
-MAX_NAMED = 5  # classes that are named
+MAX_NAMED = 3  # classes that are named
 MIN_GAIN = 0.02  # of accuracy that is worth more pictures
 
 
@@ -33,12 +33,13 @@ def wanted(classes: Sequence[Sequence[int]]) -> list[tuple[int, float, float]]:
     """(class, accuracy, accuracy with twice the pictures) of the classes that more pictures would help most.
 
     ``classes``: by class the pictures judged, those classified correctly, and those with half of the pictures. A class
-    errs less with twice its pictures as it does with all against half of them, drawn to the ratio of all classes.
+    errs less with twice its pictures as it does with all against half of them, drawn to the ratio of all classes. One
+    whose interval holds an accuracy that could hardly be better is not named.
     """
     wrong, before = (sum(row[0] - row[i] for row in classes) for i in (1, 2))
     ratio, found = min((wrong + 1) / (before + 1), 1.0), []
     for place, (judged, right, half) in enumerate(classes):
-        if judged:
+        if judged and interval(right / judged, judged)[1] < 1 - MIN_GAIN:
             error = (judged - right + 0.5) / (judged + 1)
             own = min((judged - right + PRIOR * ratio) / (judged - half + PRIOR), 1.0)
             found.append((place, 1 - error, 1 - error * own))
@@ -48,14 +49,15 @@ def wanted(classes: Sequence[Sequence[int]]) -> list[tuple[int, float, float]]:
 
 def sentences(calibration: Mapping[str, Any], counts: Mapping[Any, int]) -> list[str]:
     """Which classes more pictures would help, and which cannot be judged; ``counts``: pictures by class."""
-    names, told = list(counts), []
+    names, told, most = list(counts), list[str](), list[str]()
     for place, now, then in wanted(calibration["classes"]):
         have = counted(counts[names[place]], "picture")
-        gain = f"about {100 * (then - now):.0f} points with twice its {have}"
-        told.append(f"More pictures of {names[place]} would help: {gain}.")
+        most.append(f"of {names[place]} (about {100 * (then - now):.0f} points with twice its {have})")
+    if most:
+        told.append(f"More pictures would help most {', then '.join(most)}.")
     single = [
         str(name) for name, row in zip(names, calibration["classes"], strict=True) if counts[name] == 1 and not row[0]
     ]
     if single:
         told.append(f"Left out of the accuracy, with one picture only: {naming(single)}.")
-    return told or ["More pictures of the classes that it knows would help little."]
+    return told or ["No class stands out as one that needs more pictures."]

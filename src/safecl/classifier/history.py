@@ -19,6 +19,7 @@ from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
 CORRECTIONS = ("correct", "split", "join")  # steps that change what was learned, and are rolled back like sessions
 BRINGING = ("learn", "correct")  # steps that bring pictures
+MAX_PAIRS = 3  # of confused classes that are named
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with",
         "correct": "corrected", "split": "split", "join": "joined"}  # fmt: skip
@@ -105,8 +106,16 @@ def class_table(header: Header) -> Table:
 
 
 def advice(header: Header) -> list[str]:
-    """Sentences: of which classes more pictures would help."""
-    return sentences(header["calibration"], counts(header)) if header["calibration"] else []
+    """Sentences: what is confused, which labels looked wrong, of which classes more pictures would help."""
+    if not (calibration := header["calibration"]):
+        return []
+    names, told = header["classes"], []
+    for a, b, n in calibration["confused"][:MAX_PAIRS]:
+        told.append(f"{names[a]} is confused with {names[b]} ({n} of {calibration['classes'][a][0]} pictures).")
+    for where, _, label, answer, sure in calibration["suspects"]:
+        looks = f"looked like {names[answer]} ({100 * sure:.0f} %) when it was"
+        told.append(f"{where} {looks} learned as {names[label]}: is the label right?")
+    return told + sentences(calibration, counts(header))
 
 
 def history_table(header: Header) -> Table:
@@ -169,8 +178,8 @@ def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header
         entry["classes"] = [[*_changed([label], old, new), count] for label, count in entry["classes"]]
         if entry.get("to") == old:
             entry["to"] = new
-        if "confused" in entry:
-            entry["confused"] = [[*_changed([a, b], old, new), n] for a, b, n in entry["confused"]]
+        if "was" in entry:
+            entry["was"] = [[mark, *_changed([label], old, new)] for mark, label in entry["was"]]
     entry = step("rename", f"{old} → {new}", to=new)
     return after(found, entry, found["classes"], found["calibration"]) if told else found
 

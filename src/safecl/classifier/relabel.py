@@ -150,7 +150,10 @@ class Change:
         said = {**model.standing, "dropped": [[c, model.classes[c]] for c in self.gone], "entries": entries}
         said["names"] = [] if name is None else [[model.classes.index(name[0]), name[0]]]
         state = advance(state, method, self.id, added, model.settings, said, rows)
-        calibration = recalibrate(method, state.kept, state.seen)
+        if calibration := recalibrate(method, state.kept, state.seen):
+            for where, mark, *pair, sure in (model.header["calibration"] or calibration)["suspects"]:
+                if mark not in marks and min(now := self.index[pair].tolist()) >= 0:
+                    calibration["suspects"].append([where, mark, *now, sure])
         entry = {**history.pop(), "touched": [session for session in self.touched if session != self.id]}
         header = after({**model.header, "history": history}, entry, method.classes, calibration)
         self.header = header if name is None else renamed(header, *name, told=False)
@@ -222,8 +225,6 @@ class Change:
                 )
                 entry["classes"] = [[label, found[label]] for label in sorted_classes(found)]
                 entry["pictures"] = found.total()
-            if "confused" in entry:
-                entry["confused"] = [pair for pair in entry["confused"] if not gone & set(pair[:2])]
         known: set[Label] = set()
         for entry in history:  # a class is new where it comes first
             here = {label for label, _ in entry["classes"]}
@@ -235,7 +236,6 @@ class Change:
             if was != now:
                 said = {"number": number, "classes": [[index[label], count] for label, count in was["classes"]]}
                 said["new"] = [index[label] for label in was["new"]]
-                said["confused"] = [[index[a], index[b], n] for a, b, n in was.get("confused", [])]
                 entries.append(said)
         return history, entries
 

@@ -15,7 +15,7 @@ from safecl.lines import shown
 from safecl.settings import flatten
 from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
-FORMAT = 2
+FORMAT = 3
 MAX_HEADER, MAX_DEPTH = 1 << 26, 16  # bytes; lists and objects inside each other
 MAX_STEPS = 10_000  # of the history, and sessions that can be rolled back
 MAX_SETTING = 10_000_000  # the largest number in the settings, but for the seed
@@ -47,6 +47,7 @@ Key = Annotated[str, Field(title="key", max_length=300, pattern=r"^[A-Za-z0-9_./
 Version = Annotated[str, Field(title="version", max_length=64, pattern=r"^[A-Za-z0-9_.+!-]+$")]
 Date = Annotated[str, Field(title="date", pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+]00:00$")]
 Text = Annotated[str, Field(title="text", max_length=4096)]
+Mark = Annotated[int, Field(title="hash", ge=-(1 << 63), lt=1 << 63)]  # 64 bits of a picture's digest
 
 
 class Part(BaseModel):
@@ -97,6 +98,12 @@ class Calibration(Part):
     classes: list[tuple[Count, Count, Count]] = Field(
         max_length=MAX_CLASSES, description="of each class: pictures left out, correct ones, and with half as many"
     )
+    confused: list[tuple[Count, Count, Count]] = Field(
+        max_length=1000, description="places of a class and of the answer to its pictures, and how many of them"
+    )
+    suspects: list[tuple[Text, Mark, Count, Count, Share]] = Field(
+        max_length=1000, description="pictures whose label looked wrong: name, hash, class, answer, probability"
+    )
     scales: tuple[tuple[Number, Number], tuple[Number, Number]] | None = Field(
         description="mean and standard deviation of the largest logit and of the likeness; null: the logit is the score"
     )
@@ -124,7 +131,6 @@ class Step(Part):
     classes: list[tuple[Class, Count]] = Field(max_length=MAX_CLASSES, description="pictures by class")
     new: list[Class] = Field(max_length=MAX_CLASSES, description="classes that it brought")
     pictures: Count = Field(0, description="how many there were")
-    confused: list[tuple[Class, Class, Count]] = Field([], max_length=1000, description="class, answer, pictures")
     safecl: Version = Field(description="version of safecl; so for the libraries")
     python: Version
     torch: Version
@@ -160,6 +166,9 @@ class Corrected(Step):
     what: Literal["correct", "split", "join"]
     touched: list[Session] = Field(max_length=MAX_STEPS, description="sessions whose pictures it has changed")
     moved: Count = Field(0, description="pictures that have another class since, or none")
+    was: list[tuple[Mark, Class]] = Field(
+        [], max_length=1 << 20, description="pictures to which a person gave another class, and the one they had"
+    )
 
 
 Entry: TypeAlias = Annotated[Learned | Run | Renamed | Corrected | Other, Field(discriminator="what")]
@@ -171,7 +180,6 @@ class Rewritten(Part):
     number: Count = Field(description="place in the history")
     classes: list[tuple[Count, Count]] = Field(max_length=MAX_CLASSES, description="pictures by class")
     new: list[Count] = Field(max_length=MAX_CLASSES, description="classes that it brought")
-    confused: list[tuple[Count, Count, Count]] = Field(max_length=1000, description="class, answer, pictures")
 
 
 class Before(Part):
@@ -202,7 +210,7 @@ class Undo(Part):
 class Thumbnail(Part):
     """A learned picture that is kept for a person to see."""
 
-    picture: int = Field(ge=-(1 << 63), lt=1 << 63, description="its hash")
+    picture: Mark = Field(description="of it")
     place: Count = Field(description="of its class in the list of classes")
     margin: Number = Field(description="logit of its class less the largest other one, when it was learned")
     jpeg: str = Field(max_length=1 << 16, pattern="^[A-Za-z0-9+/]+={0,2}$", description="64 pixels at most, base64")
@@ -217,7 +225,7 @@ class Thumbnails(Part):
 class ModelHeader(Part):
     """``model.json``."""
 
-    format: Literal[2] = Field(description="version of the format")
+    format: Literal[3] = Field(description="version of the format")
     safecl: Version = Field(description="version that made the model")
     model: Hex = Field(description="id of the model, the same in its copies and in what they become")
     state: Hex = Field(description="id of what was written, another one in every file; folder of the members")
@@ -252,9 +260,12 @@ class ModelHeader(Part):
         shorter += [(one.header.history, 1 + entry.number) for one in self.undo for entry in one.header.entries]
         shorter += [(len(self.history), one.header.history) for one in self.undo]
         judged = self.calibration and len(self.calibration.classes)
+        pairs = [] if self.calibration is None else [one[:2] for one in self.calibration.confused]
+        pairs += [] if self.calibration is None else [one[2:4] for one in self.calibration.suspects]
         for fits, reason in (
             (len(set(self.classes)) == len(self.classes), "classes: a name is there twice"),
             (judged in (None, len(self.classes)), "calibration: it is of more or fewer classes"),
+            (all(max(pair) < len(self.classes) for pair in pairs), "calibration: a confused class is not there"),
             (self.transform.size == self.backbone.size, "transform: its size is not that of the backbone"),
             (sorted(wanted) == sorted(self.members), f"members: they must be {', '.join(wanted)}"),
             (not self.frozen or not (self.chain or self.records or self.undo), "undo: a frozen model has none"),

@@ -49,7 +49,7 @@ from safecl.streams.stream import Session
 JOB = "job.json"  # in the folder of a lesson: what it is
 FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
 TWIN_COSINE = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
-MAX_LISTED = 5  # of what a summary lists
+MAX_LISTED, MAX_SUSPECTS = 5, 20  # of what a summary lists, and of labels that look wrong and are kept in mind
 MAX_OWN, MIN_OTHER = 0.1, 0.5  # probability of its own class and of another, at which a label looks wrong
 
 
@@ -80,31 +80,42 @@ class Fresh:
     skipped: int  # learned before
     moved: Pictures  # of those: the ones that have another label now
     relabelled: list[tuple[str, Label, Label]]  # each of them, the class it was learned as, the class it has now
+    held: list[tuple[str, Label, Label]]  # as ``relabelled``: those that a person has corrected from that class
     refused: str | None = None  # why these cannot be corrected
 
     def note(self) -> list[str]:
-        """A sentence on pictures whose class is another one now."""
+        """Sentences on pictures whose class is another one now."""
+        told = []
+        if self.held:
+            names = naming(f"{where} (corrected to {old}, still in {new})" for where, old, new in self.held)
+            told = [f"Kept the correction of {counted(len(self.held), 'picture')}: {names}; move the file as well."]
         if not self.relabelled:
-            return []
+            return told
         names = naming(f"{where} (learned as {old}, now in {new})" for where, old, new in self.relabelled)
         these = counted(len(self.relabelled), "picture that was", "pictures that were")
         if self.refused is None:
             back = "safecl rollback, twice," if len(self.pictures) else "safecl rollback"
-            return [f"Corrected {these} learned as another class: {names}. {back} takes that back."]
-        return [f"Skipped {these} learned as another class: {names}. {self.refused} --again learns them as that, too."]
+            return [*told, f"Corrected {these} learned as another class: {names}. {back} takes that back."]
+        skipped = f"Skipped {these} learned as another class: {names}. {self.refused}"
+        return [*told, f"{skipped} --again learns them as that, too."]
 
 
 def new_pictures(model: Model | None, pictures: Pictures, marks: Tensor) -> Fresh:
     """What is new of ``pictures``, whose hashes are ``marks``."""
     known, numbers = {} if model is None else learned_as(model.state.seen, model.classes), marks.tolist()
     rows = [i for i, mark in enumerate(numbers) if mark not in known]
-    moved = [i for i, mark in enumerate(numbers) if mark in known and pictures.labels[i] not in known[mark]]
+    other = [i for i, mark in enumerate(numbers) if mark in known and pictures.labels[i] not in known[mark]]
+    held = {(mark, was) for one in (model.header["history"] if model else ()) for mark, was in one.get("was", ())}
+    moved, kept = ([i for i in other if ((numbers[i], pictures.labels[i]) in held) is by] for by in (False, True))
     others, twice = pictures.subset(moved), {numbers[i] for i in moved}
     alike = [i for i, mark in enumerate(numbers) if mark in twice]
     check_one_class(pictures.subset(alike), marks[alike])
-    relabelled = [(pictures.where(i), min(known[numbers[i]], key=str), pictures.labels[i]) for i in moved]
+    relabelled, still = (
+        [(pictures.where(i), min(known[numbers[i]], key=str), pictures.labels[i]) for i in these]
+        for these in (moved, kept)
+    )
     fresh = pictures if len(rows) == len(marks) else pictures.subset(rows)
-    return Fresh(fresh, marks[rows], len(marks) - len(rows) - len(moved), others, relabelled)
+    return Fresh(fresh, marks[rows], len(marks) - len(rows) - len(moved), others, relabelled, still)
 
 
 def check_one_class(pictures: Pictures, marks: Tensor) -> None:
@@ -152,7 +163,8 @@ def teach(
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
-    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
+    suspected = (model.header["calibration"] or {"suspects": []})["suspects"]
+    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given, suspected)
     check_all_finite(state.kept, diverged)
     judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
@@ -161,8 +173,8 @@ def teach(
     per_class, seconds = {label: learned_now[label] for label in classes}, time.monotonic() - began
     lesson = Lesson(name, len(pictures), fresh.skipped, per_class, new, seconds, train.epochs, **told)
     same = {key: getattr(lesson, key) for key in ("pictures", "new", "epochs", "accuracy")}
-    lists = {"classes": list(map(list, per_class.items())), "confused": list(map(list, lesson.confused[:MAX_LISTED]))}
-    entry = step("learn", name, id=identity, seconds=round(seconds, 1), notes=method.notes, **same, **lists)
+    same["classes"] = list(map(list, per_class.items()))
+    entry = step("learn", name, id=identity, seconds=round(seconds, 1), notes=method.notes, **same)
     header = after(model.header, entry, method.classes, calibration, statistics=sizes_of(method))
     return Model(header, state), lesson
 
@@ -198,11 +210,12 @@ def _look_back(
     transform: Transform,
     stop: Callable[[], bool],
     given: Mapping[str, Tensor],
+    suspected: Sequence[Any],
 ) -> tuple[State, dict[str, Any] | None, dict[str, Any]]:
     """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
 
     ``state``: with the pictures of the session among those seen. ``given``: by ridge head, the features (N, d) of the
-    session's pictures that its learning has computed.
+    session's pictures that its learning has computed. ``suspected``: pictures whose labels looked wrong before.
     """
     here = some(len(targets)) if len(targets) <= MAX_JUDGED else chosen(targets)[some(len(chosen(targets)))]
     if method.heads and given.keys() >= set(method.heads.values()):
@@ -225,40 +238,31 @@ def _look_back(
     logits, halved, likeness = left_out_answers(method, left, every[rest])
     like = None if likeness is None else likeness[judged]
     calibration = calibrate(every[rest][judged], logits[judged], halved[judged], like)
-    p, recent = probabilities(logits, calibration), rest >= len(older)
+    recent = rest >= len(older)
+    odd, at = suspects(probabilities(logits, calibration)[recent], every[rest][recent]), here[rest[recent] - len(older)]
+    marks, names = state.seen["hashes"][len(state.seen["hashes"]) - len(targets) :], method.classes
+    if calibration is not None:
+        places = (("/".join(Path(views.where(i)).parts[-2:]), int(marks[i])) for i in at[[i for i, *_ in odd]].tolist())
+        found = [[*place, *one] for place, (_, *one) in zip(places, odd, strict=True)]
+        calibration["suspects"] = [*suspected, *found][-MAX_SUSPECTS:]
     told = {
         "accuracy": calibration and calibration["accuracy"],
         "interval": calibration and calibration["interval"],
-        "confused": confused(p[judged].argmax(dim=1), every[rest][judged], method.classes),
-        "suspects": suspects(p[recent], every[rest][recent], here[rest[recent] - len(older)], views, method.classes),
+        "confused": [(names[a], names[b], n) for a, b, n in calibration["confused"]] if calibration else [],
+        "suspects": [(views.where(int(at[i])), names[c], names[answer], sure) for i, c, answer, sure in odd],
         "warnings": alike,
     }
     more = {name: rows[picked].half() for name, rows in keeping.items()}
-    more |= {
-        "targets": own[picked],
-        "hashes": state.seen["hashes"][len(state.seen["hashes"]) - len(targets) :][here][picked],
-    }
+    more |= {"targets": own[picked], "hashes": marks[here][picked]}
     return replace(state, kept=_grown(kept, more)), calibration, told
 
 
-def confused(answers: Tensor, targets: Tensor, classes: Sequence[Label]) -> list[tuple[Label, Label, int]]:
-    """The pairs (true class, answer) that are most often mixed up, with the number of pictures."""
-    wrong = answers != targets
-    pairs = Counter(zip(targets[wrong].tolist(), answers[wrong].tolist(), strict=True))
-    return [(classes[a], classes[b], n) for (a, b), n in pairs.most_common()]
-
-
-def suspects(
-    p: Tensor, targets: Tensor, where: Tensor, pictures: Pictures, classes: Sequence[Label]
-) -> list[tuple[str, Label, Label, float]]:
-    """Pictures that look mislabelled: left out, another class is likely and their own is not."""
+def suspects(p: Tensor, targets: Tensor) -> list[tuple[int, int, int, float]]:
+    """(position, class, answer, probability) of labels (n,) that are unlikely by p (n, C) and another is not."""
     own, (sure, answers) = p.gather(1, targets[:, None])[:, 0], p.max(dim=1)
     found = ((own < MAX_OWN) & (sure > MIN_OTHER)).nonzero()[:, 0]
     found = found[own[found].argsort()][:MAX_LISTED]
-    return [
-        (pictures.where(int(where[i])), classes[int(targets[i])], classes[int(answers[i])], float(sure[i]))
-        for i in found.tolist()
-    ]
+    return [(i, int(targets[i]), int(answers[i]), float(sure[i])) for i in found.tolist()]
 
 
 def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) -> list[str]:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.enough import range_text
+from safecl.classifier.history import MAX_PAIRS
 from safecl.classifier.teach import Lesson
 from safecl.lines import counted
-
-MAX_PAIRS = 3  # of confused classes that are named
 
 
 def lesson_lines(lesson: Lesson, model: ContinualClassifier, path: Path) -> Iterator[str]:

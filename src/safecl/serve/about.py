@@ -32,13 +32,13 @@ def describe(name: str, file: ModelFile, may_change: bool) -> dict[str, Any]:
         thumbnails.setdefault(str(header["classes"][one.place]), []).append(f"data:image/jpeg;base64,{one.jpeg}")
     said = ("what", "name", "date", "new", "pictures")
     history = [{"pictures": sum(n for _, n in one["classes"]), **one} for one in header["history"]]
-    confused: list[Any] = next((one["confused"] for one in reversed(history) if one.get("confused")), [])
+    labels, pairs = header["classes"], calibration["confused"] if calibration else []
     numbers = (calibration["accuracy"], *calibration["interval"]) if calibration else ()
     return {
         **brief(name, file), "can_roll_back": bool(steps_back(header)),
         "backbone": header["backbone"]["name"], "method": header["settings"]["method"]["name"], "size": file.size,
         "accuracy": dict(zip(("value", "low", "high"), numbers, strict=False)) or None, "classes": classes,
-        "confusions": [dict(zip(("label", "answer", "count"), one, strict=True)) for one in confused],
+        "confusions": [{"label": labels[a], "answer": labels[b], "count": n} for a, b, n in pairs],
         "history": [{key: one[key] for key in said} for one in history], "thumbnails": thumbnails,
         "may_change": may_change,
     }  # fmt: skip

@@ -52,7 +52,7 @@ def label_problems(labels: Iterable[Label], name: str) -> Iterator[str]:
             yield f"The class '{shown(label)}' of {name} holds {found}; rename it."
         key = normalised(label)
         if key in seen:
-            yield f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; rename one of them."
+            yield f"The classes {seen[key]!r} and {label!r} of {name} differ only in spelling; use one name for both."
         seen[key] = label
 
 
