@@ -23,6 +23,7 @@ class Optimiser:
         own = {"momentum": recipe.momentum} if recipe.optimiser == "sgd" else {"capturable": device.type == "cuda"}
         made = [
             {"params": list(group.parameters), "lr": torch.zeros((), device=device), "rate": group.rate}
+            | ({} if group.weight_decay is None else {"weight_decay": group.weight_decay})
             for group in chosen
         ]
         self.torch: torch.optim.Optimizer = OPTIMISERS[recipe.optimiser](

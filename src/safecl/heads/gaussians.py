@@ -131,10 +131,7 @@ class ClassGaussians(ClassMoments):
     """The covariance of a class is its scatter matrix over n − 1, or the shared one if it has one picture."""
 
     rows = ("counts", "means", "remainders", "scatter")
-
-    def shared_covariance(self) -> Tensor:
-        """The sum of all scatter matrices over N − C: (d, d)."""
-        return self._shared().to(self.means)
+    diagonal = False  # draw from the diagonals alone
 
     def sample(
         self, count: int, generator: torch.Generator, scale: Sequence[float] | Tensor | None = None, ridge: float = 1e-4
@@ -183,7 +180,8 @@ class ClassGaussians(ClassMoments):
         """The lower Cholesky factor (d, d) of the covariance of each class, in the kept precision."""
         for start in range(0, len(classes), CLASSES_AT_A_TIME):
             some = classes[start : start + CLASSES_AT_A_TIME]
-            yield from cholesky(self.covariances(some, ridge)).to(self.means)
+            found = self.covariances(some, ridge)
+            yield from cholesky(found * torch.eye(self.width).to(found) if self.diagonal else found).to(self.means)
 
 
 class SharedGaussians(ClassMoments):

@@ -76,10 +76,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that learn at ``rate`` times the recipe's rate."""
+    """Parameters that learn at ``rate`` times the recipe's rate; with its ``weight_decay`` if none is given."""
 
     parameters: Sequence[nn.Parameter]
     rate: float = 1.0
+    weight_decay: float | None = None
 
 
 class Judged(NamedTuple):

@@ -48,12 +48,19 @@ class SLCA(TunedMethod):
         return {"slca": self.aligned(features["learner"])}
 
 
-def align(head: LinearHead, gaussians: ClassGaussians, settings: AlignedSettings, fit: Fit, loss: Loss) -> None:
-    """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 0.9 + 0.1 · (task(c) + 1) / t."""
+def align(
+    head: LinearHead, gaussians: ClassGaussians, settings: AlignedSettings, fit: Fit, loss: Loss | None = None
+) -> None:
+    """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 0.9 + 0.1 · (task(c) + 1) / t if ``scaled``.
+
+    ``loss``: cross-entropy if not given.
+    """
     s = settings
     head.requires_grad_(True)
     tasks = torch.tensor([head.block_of(index) for index in range(head.classes)])
-    kappa = 0.9 + 0.1 * (tasks + 1) / len(head.sizes)
-    recipe = Recipe(epochs=s.align_epochs, batch_size=s.align_samples, lr=s.align_lr, every="epoch")
+    kappa = 0.9 + 0.1 * (tasks + 1) / len(head.sizes) if s.scaled else None
+    decay = fit.recipe().weight_decay
+    recipe = Recipe(epochs=s.align_epochs, batch_size=s.align_samples, lr=s.align_lr, weight_decay=decay, every="epoch")
     draw = partial(gaussians.sample, s.align_samples, scale=kappa, ridge=s.spread)
-    fit("align", head, draw, loss, recipe=recipe)
+    plain = loss or (lambda batch: {"cls": F.cross_entropy(head(batch.inputs), batch.targets)})
+    fit("align", head, draw, plain, recipe=recipe)

@@ -3,7 +3,6 @@
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
@@ -31,7 +30,7 @@ class SSIAT(TunedMethod):
     def learn(self, session: Session, fit: Fit) -> None:
         s, current = self.settings, self.begin(self.head, session)
         before = fit.features(session, self.learner)[1] if self.sessions else None
-        fit("ssiat", nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
+        self.adapt(session, current, fit)
         targets, features = fit.features(session, self.learner)
         if before is not None:
             after = features
@@ -41,16 +40,20 @@ class SSIAT(TunedMethod):
             self.gaussians.shift(drift(self.gaussians.means, before, after, s.drift))
         self.gaussians.add(features, targets)
         if self.sessions:
-            align(self.head, self.gaussians, s, fit, self.align_loss)
+            align(self.head, self.gaussians, s, fit)
+
+    def adapt(self, session: Session, current: Tensor, fit: Fit) -> None:
+        """Tune PET and head on a session with the classes ``current`` (sorted)."""
+        fit(self.name, nn.ModuleList([self.learner, self.head]), session, partial(self.loss, current))
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
         """CosFace over the classes of this session, ``current`` (sorted), alone."""
-        cosines = self.head(batch.features(self.learner))[:, current] / self.settings.scale
-        targets = torch.searchsorted(current, batch.targets)
-        return {"cls": cosface(cosines, targets, self.settings.scale, self.settings.margin)}
+        return {"cls": self.cosface(batch.features(self.learner), current, batch)}
 
-    def align_loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"cls": F.cross_entropy(self.head(batch.inputs), batch.targets)}
+    def cosface(self, features: Tensor, current: Tensor, batch: Batch) -> Tensor:
+        s = self.settings
+        cosines = self.head(features)[:, current] / s.scale
+        return cosface(cosines, torch.searchsorted(current, batch.targets), s.scale, s.margin)
 
 
 def drift(means: Tensor, before: Tensor, after: Tensor, width: float) -> Tensor:

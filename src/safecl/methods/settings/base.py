@@ -41,7 +41,7 @@ class MethodSettings(Settings):
 
 
 class AlignedSettings(MethodSettings):
-    """Classifier alignment, as SLCA and SSIAT have it."""
+    """Classifier alignment, as SLCA, SSIAT and later methods have it."""
 
     covariances = True
 
@@ -49,3 +49,4 @@ class AlignedSettings(MethodSettings):
     align_samples: PositiveInt = Field(256, description="features drawn per class and epoch, and the batch size")
     align_lr: PositiveFloat = Field(0.01, description="learning rate of the alignment")
     spread: PositiveFloat = Field(1e-4, description="added to the diagonal of every covariance")
+    scaled: bool = Field(True, description="draw around 0.9 to 1 times the mean of a class, the older the less")
