@@ -37,8 +37,7 @@ SHORT = {"sessions": [["a", "b", "c", "d"], ["e"]], "train": 4, "test": 1}
 # A last batch of 1 for class session 2, which two processes cannot share; of odd size elsewhere.
 TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # saves a checkpoint after every step
 QUICK = {
-    "slca": {"align_epochs": 2, "align_samples": 4},
-    "ssiat": {"align_epochs": 2, "align_samples": 4},
+    **{name: {"align_epochs": 2, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
     "coda": {"components": 3},
 }
 

@@ -52,6 +52,46 @@ VALUES: dict[str, dict[str, Any]] = {
         "method.margin": 0, "method.drift": 4, "method.spread": 1e-3, "method.paired": True,
     },
     "ssiat stream=imagenet-a": {"method.margin": 0.3},
+    "rsiat stream=cifar100": {
+        "train.lr": 0.01, "train.later_lr": 0.01846, "train.epochs": 10, "train.later_epochs": 30,
+        "train.batch_size": 64, "train.weight_decay": 1.714e-4, "method.scale": 40, "method.margin": 0.1,
+        "method.align_epochs": 10, "method.align_samples": 256, "method.align_lr": 0.01846, "method.spread": 1e-3,
+        "method.pairs": 0.2, "method.pairs_far": 0.5, "method.pairs_margin": 0.3, "method.pairs_warmup": 7,
+        "method.residual": 1, "method.apart": 0.4, "method.map_width": 256, "method.map_lr": 5.6e-4,
+        "method.map_weight_decay": 2.9e-3, "method.pet.bottleneck": 64, "method.scaled": True,
+    },
+    "rsiat stream=imagenet-a": {
+        "train.lr": 0.01, "train.later_lr": 0.00669, "method.align_lr": 0.00669, "train.later_epochs": 15,
+        "train.batch_size": 48, "method.margin": 0.3, "method.pairs_margin": 1.5, "method.apart": 6,
+    },
+    "mos stream=cifar100": {
+        "train.lr": 0.03, "train.epochs": 20, "train.batch_size": 48, "train.weight_decay": 5e-4, "method.pull": 0.1,
+        "method.align_epochs": 30, "method.align_lr": 0.005, "method.align_samples": 5 * 48, "method.scaled": False,
+        "method.pet.bottleneck": 16, "method.contrast": 0.1, "method.head_rate": 0.1, "method.diagonal": False,
+    },
+    **{
+        f"mos stream={stream}": {
+            "train.lr": lr, "train.batch_size": batch, "train.weight_decay": decay, "train.epochs": epochs,
+            "method.align_samples": 5 * batch, "method.diagonal": stream == "imagenet-a",
+        }
+        for stream, lr, batch, decay, epochs in (
+            ("cub", 0.01, 32, 5e-4, 10), ("imagenet-r", 0.05, 16, 5e-3, 10), ("imagenet-a", 0.05, 32, 5e-3, 10),
+            ("omnibenchmark", 0.01, 16, 5e-4, 10), ("vtab", 0.03, 32, 5e-3, 20),
+        )
+    },
+    "tuna stream=cifar100": {
+        "train.lr": 0.01, "train.epochs": 15, "train.batch_size": 16, "train.weight_decay": 5e-4, "method.margin": 0,
+        "method.align_epochs": 30, "method.align_lr": 0.005, "method.align_samples": 80, "method.scaled": False,
+        "method.pet.bottleneck": 16, "method.scale": 20, "method.universal": "fused",
+    },
+    "tuna stream=imagenet-r": {
+        "train.lr": 0.02, "train.epochs": 10, "train.batch_size": 32, "method.align_samples": 160,
+        "method.scaled": True,
+    },
+    "tuna stream=imagenet-a": {
+        "train.lr": 0.01, "train.epochs": 20, "train.batch_size": 16, "method.align_samples": 80, "method.margin": 0.3,
+        "method.align_epochs": 10, "method.align_lr": 0.01, "method.scaled": True,
+    },
     "slca stream=cifar100": {"train.epochs": 20, "train.milestones": [18], "method.temperature": 0.1},
     "slca stream=cars": {"train.epochs": 50, "train.milestones": [40], "method.temperature": 0.05},
     "lae stream=cifar100": {
@@ -80,7 +120,8 @@ VALUES: dict[str, dict[str, Any]] = {
 # What was published was trained in float32 without a guard, on pixels in [0, 1] or with ImageNet's mean and deviation.
 PIXELS = {
     "simplecil": "none", "l2p": "none", "dualprompt": "none", "coda": "none", "siprompts": "imagenet", "aper": "none",
-    "ease": "none", "slca": "imagenet", "ssiat": "none", "lae": "none", "joint": "none", "joint-linear": "none",
+    "ease": "none", "slca": "imagenet", "ssiat": "none", "mos": "none", "tuna": "none", "rsiat": "none", "lae": "none",
+    "joint": "none", "joint-linear": "none",
     "joint-full": "none", "finetune-full": "none", "paper": "none", "published": "none", "ranpac-published": "none",
 }  # fmt: skip
 OURS = {"safe", "demo", "ranpac", "ranpac-no-pet", "ranpac-no-projection", "finetune"}

@@ -32,6 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
     "ease one adapter": {"name": "ease", "single": True},
+    "tuna newest": {"name": "tuna", "universal": "newest"},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},
@@ -121,8 +122,7 @@ def grouped(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 SHORT: dict[str, dict[str, Any]] = {
-    "slca": {"align_epochs": 1, "align_samples": 4},
-    "ssiat": {"align_epochs": 1, "align_samples": 4},
+    **{name: {"align_epochs": 1, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
     "siprompts": {"length": 2},
 }
 

@@ -27,6 +27,10 @@ LEARNABLE = {  # preset and words → numbers after ten sessions, heads aside
     "ease stream=omnibenchmark": ADAPTER,
     "ease stream=vtab": 10 * 304_320,
     "ssiat": ADAPTER,
+    "tuna": 10 * 304_320,
+    "mos": 10 * 304_320,
+    "rsiat": ADAPTER + 132_224,
+    "rsiat stream=imagenet-a": ADAPTER + 115_712,
     "slca": FULL,
     "lae": 42_270,
     "lae pet=lora": 76_810,
@@ -51,6 +55,8 @@ KEPT = {  # numbers of four bytes, besides the tuned ones
     "lae": 42_270 + HEAD,
     "ssiat": C * (D + 2 * D + GAUSSIAN),  # head; mean, its rounding, covariance
     "slca": 2 * HEAD + C * (2 * D + GAUSSIAN),
+    "tuna": 304_320 + C * (D + 2 * D + GAUSSIAN),
+    "mos": HEAD + C * (2 * D + GAUSSIAN + 2 * D + 3),  # linear head; moments; class means with their sums; owners
     "ease": T * C * (D + 1),
     "aper": C * (4 * D + 1),
 }
