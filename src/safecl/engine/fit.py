@@ -43,7 +43,7 @@ class Phase:
     loss: Loss
     groups: Sequence[Group]
     recipe: Recipe
-    after_step: Callable[[], None] | None
+    after_step: Callable[[], object] | None
     file: Path | None  # of its checkpoint
     before: Optimiser | None = None  # of the phase that it continues
 
@@ -99,7 +99,7 @@ class Trainer:
         *,
         groups: Sequence[Group] = (),
         recipe: Recipe | None = None,
-        after_step: Callable[[], None] | None = None,
+        after_step: Callable[[], object] | None = None,
         judged: Judged | None = None,
     ) -> None:
         """Train what requires gradients in ``module``.

@@ -102,7 +102,7 @@ class Fit(Protocol):
         *,
         groups: Sequence[Group] = (),
         recipe: Recipe | None = None,
-        after_step: Callable[[], None] | None = None,
+        after_step: Callable[[], object] | None = None,
         judged: Judged | None = None,
     ) -> None:
         """Train what requires gradients in ``module`` on the session's augmented pictures or on sampled features.

@@ -77,4 +77,4 @@ class ResidualMap(Editable, nn.Sequential):
         super().__init__(*layers[:-1], nn.Sigmoid())
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + super().forward(x)  # type: ignore[no-any-return]
+        return x + super().forward(x)  # type: ignore[no-any-return, no-untyped-call]

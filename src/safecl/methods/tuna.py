@@ -35,7 +35,7 @@ class SpecialistMethod(Method):
     def grow(self) -> Learner:
         new = self.learners[-1].copy() if len(self.learners) else Learner(self.backbone, self.settings.pet, self.seed)
         self.learners.append(new)
-        return new  # type: ignore[no-any-return]
+        return new
 
     def specialise(self, session: Session, fit: Fit, loss: Loss, **options: Any) -> tuple[Tensor, Tensor]:
         """Train the last learner and the head; gives class indices (N,), and features (N, d) of that learner."""
