@@ -1,10 +1,8 @@
 """A contact sheet of each session: one row of training pictures per class."""
 
 import io
-from functools import cache
 from pathlib import Path
 
-from matplotlib.font_manager import findSystemFonts
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -14,8 +12,6 @@ from safecl.streams.drawn.drawing import font_folder
 from safecl.streams.stream import Session, Stream, positions
 
 MARGIN, LINE, POINTS = 4, 15, 11
-# Parts of the file names of fonts with letters that DejaVu lacks.
-WIDE_FONTS = ("cjk", "notosans", "unifont", "unicode", "fallback", "wqy", "gothic", "simhei", "pingfang", "hiragino")
 
 
 def show(stream: Stream, folder: Path, *, per_class: int = 8, side: int = 64, classes: int = 20) -> list[Path]:
@@ -62,26 +58,8 @@ def write(draw: ImageDraw.ImageDraw, top: int, name: str, tail: str, width: int)
 
 
 def spelt(name: str) -> tuple[ImageFont.FreeTypeFont, str]:
-    """A font with all letters of ``name``; where there is none, letters that are missing become escapes."""
-    name = " ".join(name.split())
-    usual = font_folder() / "DejaVuSans.ttf"
-    missing = set(name) - letters(usual)
-    found = next((path for path in wide_fonts() if set(name) <= letters(path)), None) if missing else usual
-    if found is None:
-        name = "".join(c.encode("ascii", "backslashreplace").decode() if c in missing else c for c in name)
-    return ImageFont.truetype(str(found or usual), POINTS), name
-
-
-@cache
-def wide_fonts() -> tuple[Path, ...]:
-    files = (Path(file) for file in sorted(findSystemFonts()))
-    return tuple(file for file in files if any(part in file.stem.lower().replace("-", "") for part in WIDE_FONTS))
-
-
-@cache
-def letters(path: Path) -> frozenset[str]:
-    """The characters that a font draws."""
-    try:
-        return frozenset(map(chr, FT2Font(str(path)).get_charmap()))
-    except (OSError, RuntimeError):  # a file that FreeType cannot read
-        return frozenset()
+    """A font, and the name in its letters; those that it lacks become escapes."""
+    font = font_folder() / "DejaVuSans.ttf"
+    known, letters = FT2Font(str(font)).get_charmap(), " ".join(name.split())
+    text = "".join(c if ord(c) in known else c.encode("ascii", "backslashreplace").decode() for c in letters)
+    return ImageFont.truetype(str(font), POINTS), text

@@ -58,7 +58,7 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
     every_table_and_figure_is_there(tmp_path, made)
     the_page_shows_all_of_them_and_every_picture_has_an_alt_text(tmp_path, made)
     gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made)
-    weights_add_up_to_one_for_every_class(tmp_path)
+    the_weights_are_those_of_the_answers(tmp_path, made)
     monkeypatch.undo()
     nothing_is_trained_twice(tmp_path, made, monkeypatch)
 
@@ -96,11 +96,15 @@ def gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made: 
     assert gamma[0] == found["table-aggregation"].lines[1].cells[0].mean
 
 
-def weights_add_up_to_one_for_every_class(folder: Path) -> None:
-    found = [json.loads(file.read_text()) for file in (folder / "probes").iterdir()]
-    (weights,) = [one for one in found if "slow" in one]
-    assert [s + f for s, f in zip(weights["slow"], weights["fast"], strict=True)] == pytest.approx([1.0] * 6)
-    assert weights["session"] == [1] * 3 + [2] * 3
+def the_weights_are_those_of_the_answers(folder: Path, made: list[Made]) -> None:
+    """Of the three classes of the second of two sessions, which are the late ones."""
+    (cell,) = work(folder, ["fig-weights"]).cells
+    lines = map(json.loads, (folder / "runs" / cell.name / "predictions.jsonl").read_text().splitlines())
+    late = [line["weights"]["fast"] for line in lines if line["session"] == 2]
+    (told,) = [
+        sentence for one in made if one.name == "fig-weights" for sentence in one.sentences if "late" in sentence
+    ]
+    assert len(late) == 9 and float(told.rpartition(" ")[2]) == pytest.approx(sum(late) / 9, abs=1e-3)
 
 
 def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,22 +11,20 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from PIL import Image, ImageOps
 
 from safecl.experiments.reproduce.plan import Entry, Job
-from safecl.experiments.reproduce.probe import Probe, features, weights
+from safecl.experiments.reproduce.probe import Probe, features
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
+from safecl.report.answers import weights
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream
-from safecl.streams.stream import Stream
+from safecl.streams.show import sheet
 
 OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
-TILE = 64  # pixels of a picture in a contact sheet
-ACROSS, DOWN = 8, 4  # pictures in a contact sheet
 PANE = 4.2  # of the overview
 SMOOTHED = 5  # classes in the moving average of the weights
 
@@ -54,7 +52,7 @@ def draw(
     if target.kind == "sessions":
         return _sessions(target.caption, entries, runs, target.late)
     if target.kind == "weights":
-        return _weights(target.caption, entries[0], runs, probe, target.late)
+        return _weights(target.caption, entries[0], runs, target.late)
     if target.kind == "tsne":
         return _tsne(target.caption, entries, runs, probe)
     columns = [column.label for column in job.columns]
@@ -148,11 +146,11 @@ def _advantage(when: str, who: str, one: list[list[float]], other: list[list[flo
     return str(Outcome(f"the {who} learner is better on {when} classes ({where})", margin=Shown(gains)))
 
 
-def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], probe: Probe, late: float) -> Drawing:
+def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -> Drawing:
     """The mean weight of each learner by class, in the order of learning; the vertical lines part the sessions."""
-    found = [probe.ask(cell, weights) for cell in entry.runs if cell.name in runs]
-    means = {name: np.mean([one[name] for one in found], axis=0) for name in ("slow", "fast")}
-    sessions = np.array(found[0]["session"])
+    found = [weights(runs[cell.name]) for cell in entry.runs if cell.name in runs]
+    fast = np.mean([[one.fast for one in seed] for seed in found], axis=0)
+    means, sessions = {"slow": 1 - fast, "fast": fast}, np.array([one.session for one in found[0]])
     early = sessions <= _first_late(max(sessions), late)
     told = [
         f"mean weight of the fast learner on {when} classes: {means['fast'][places].mean():.3f}"
@@ -207,31 +205,16 @@ def _datasets(job: Job, streams: Mapping[str, Cell]) -> Drawing | None:
     sheets = {}
     for label, cell in streams.items():
         stream = open_stream(cell.settings.stream, seed=cell.settings.seed)
-        sheets[job.streams[label].title] = _contact_sheet(stream)
+        sheets[job.streams[label].title] = sheet(stream.open(1), per_class=8, side=64, classes=4)
     if not sheets:
         return None
     across = min(2, len(sheets))
     with canvas((6.2 * across, 3.5 * math.ceil(len(sheets) / across)), len(sheets), across) as (figure, every):
-        for axes, (name, sheet) in zip(every, sheets.items(), strict=True):
-            axes.imshow(np.asarray(sheet))
+        for axes, (name, drawn) in zip(every, sheets.items(), strict=True):
+            axes.imshow(np.asarray(drawn))
             axes.set_title(name)
             axes.axis("off")
     return Drawing(figure, f"{job.target.caption} Shown: {', '.join(sheets)}.")
-
-
-def _contact_sheet(stream: Stream) -> Image.Image:
-    """Training pictures of the stream, evenly from its sessions and their classes."""
-    picked: list[Image.Image] = []
-    each = math.ceil(ACROSS * DOWN / len(stream))
-    for session in stream:
-        firsts = {label: i for i, label in reversed([*enumerate(session.train.labels)])}  # of each class
-        places = dict.fromkeys([*sorted(firsts.values()), *range(len(session.train))])
-        picked += [session.train.decode(i).convert("RGB") for i in [*places][:each]]
-    sheet = Image.new("RGB", (ACROSS * TILE, DOWN * TILE), "white")
-    for place, picture in enumerate(picked[: ACROSS * DOWN]):
-        tile = ImageOps.fit(picture, (TILE - 2, TILE - 2))
-        sheet.paste(tile, (place % ACROSS * TILE + 1, place // ACROSS * TILE + 1))
-    return sheet
 
 
 def _overview() -> Figure:

@@ -1,4 +1,4 @@
-"""Evaluate a finished run again: its features, its aggregation weights, its answers with another γ."""
+"""Evaluate a finished run again: its features, its answers with another γ."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -61,19 +61,6 @@ def accuracy(method: Method, stream: Stream, answer: Mapping[str, Any]) -> dict[
     finally:
         method.settings = before
     return {"accuracy": torch.cat(right).double().mean().item() if right else None}
-
-
-def weights(method: Method, stream: Stream) -> dict[str, Any]:
-    """By class in the order of learning: mean aggregation weights, and the session that brought it."""
-    sums = {output: torch.zeros(len(method.classes)) for output in ("slow", "fast")}
-    counts = torch.zeros(len(method.classes))
-    for images, targets in _tests(method, stream):
-        for output, alpha in method.weights(method.all_logits(images)).items():
-            sums[output].index_add_(0, targets, alpha.float().cpu())
-        counts += targets.bincount(minlength=len(counts))
-    means = {output: (total / counts.clamp(min=1)).tolist() for output, total in sums.items()}
-    session = {label: i for i, (_, classes) in reversed([*enumerate(stream.sessions, 1)]) for label in classes}
-    return {**means, "session": [session[label] for label in method.classes]}
 
 
 def features(method: Method, stream: Stream, network: str) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import md5_of, open_source
 from safecl.streams.datasets.dataset import Archive, Dataset
 
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
-
 
 def download(dataset: Dataset, folder: Path, say: Callable[[str], None] = lambda line: None) -> Path:
     """Fetch what is open to software; gives the folder or the archive to prepare from."""
@@ -91,10 +89,10 @@ def _copy(answer: IO[bytes], partial: Path, mode: str) -> None:
 
 
 def _verify(archive: Archive, path: Path) -> None:
-    """The published md5 or, for an archive without one, that every member can be read."""
+    """The published md5 or, for a zip without one, that every member can be read."""
     if archive.md5 and md5_of(path) != archive.md5:
         raise SafeclError(f"{archive.url} is not the published file (its md5 differs); try again or fetch it by hand.")
-    if archive.name.endswith(ARCHIVES) and not archive.md5:
+    if archive.name.endswith(".zip") and not archive.md5:
         try:
             open_source(path).check()
         except SafeclError as error:
