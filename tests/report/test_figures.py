@@ -18,6 +18,7 @@ from safecl.report.page import all_figures
 from safecl.report.panels import Panel
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series
+from safecl.report.tables import costs
 
 
 def drawn(runs: list[Run]) -> list[Figure]:
@@ -96,10 +97,12 @@ def test_every_term_has_a_line_and_phases_of_a_kind_share_a_figure(make_run: Any
 
 def test_the_parts_of_a_sessions_time_are_its_phases_and_stages(make_run: Any) -> None:
     run = read_run(make_run())
-    parts = figures.time_parts(run)
-    assert list(parts) == ["slow", "fast", "statistics", "evaluate"]
-    for place, line in enumerate(run.metrics):
-        assert sum(seconds[place] for _, seconds in parts.values()) == pytest.approx(line.seconds["total"])
+    table = costs(run, "Time")
+    assert table is not None
+    assert [column.name for column in table.columns[1:6]] == ["Slow", "Fast", "Statistics", "Evaluate", "Total"]
+    for row in table.rows:
+        slow, fast, statistics, evaluate, total = (cell.value or 0.0 for cell in row[1:6])
+        assert slow + fast + statistics + evaluate == pytest.approx(total)
 
 
 def test_the_band_of_a_curve_is_one_standard_deviation_of_the_seeds(make_run: Any) -> None:

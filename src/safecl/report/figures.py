@@ -14,7 +14,7 @@ from safecl.report import sentences, words
 from safecl.report.answers import Confusion, Map, Weight
 from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour, paired
 from safecl.report.drawing import percent_axis, session_axis
-from safecl.report.runs import Run
+from safecl.report.runs import Run, kind_of_phase
 from safecl.report.series import Series
 
 MAX_POINTS = 300  # of a loss curve: more cannot be seen, and would be written out one by one
@@ -192,42 +192,6 @@ def phases(run: Run) -> list[str]:
     """The kinds of phases that were trained: what is kept first, pilots last."""
     kinds = dict.fromkeys(kind_of_phase(line.phase) for line in run.losses)
     return sorted(kinds, key=lambda kind: kind == "pilot")
-
-
-def kind_of_phase(phase: str) -> str:
-    """``pilot`` for ``pilot2``: phases of a kind have one name and one figure."""
-    return phase.rstrip("0123456789")
-
-
-def time_bars(axes: Axes, run: Run) -> str:
-    """For each session a bar of its seconds: training phases, statistics and evaluation."""
-    below, told = [0.0] * len(run.metrics), []
-    for name, (colour, seconds) in time_parts(run).items():
-        sessions = [line.session for line in run.metrics]
-        axes.bar(sessions, seconds, bottom=below, width=0.72, color=colour.light, label=name)
-        below = [start + more for start, more in zip(below, seconds, strict=True)]
-        told.append(f"{name}: {', '.join(f'{value:.1f}' for value in seconds)}")
-    session_axis(axes, run.total)
-    axes.set(xlabel="session", ylabel="seconds")
-    axes.grid(False, axis="x")
-    return f"seconds by session. {'. '.join(told)}"
-
-
-def time_parts(run: Run) -> dict[str, tuple[Colour, list[float]]]:
-    """By kind of phase or stage: its colour, and its seconds in each session. The phases stand in place of "fit"."""
-    trained: list[dict[str, float]] = []
-    stages: list[dict[str, float]] = []
-    for line in run.metrics:
-        found: dict[str, float] = {}
-        for phase in line.phases:
-            kind = kind_of_phase(phase.phase)
-            found[kind] = found.get(kind, 0.0) + (phase.seconds or 0.0)
-        gone = ("total", "fit") if found else ("total",)
-        trained.append(found)
-        stages.append({name: value or 0.0 for name, value in line.seconds.items() if name not in gone})
-    colours = paired([name for line in (*trained, *stages) for name in line])
-    lines = [found | rest for found, rest in zip(trained, stages, strict=True)]
-    return {name: (colour, [line.get(name, 0.0) for line in lines]) for name, colour in colours.items()}
 
 
 def _line(axes: Axes, points: Points, colour: Colour, label: str | None, **how: Any) -> None:

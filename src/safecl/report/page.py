@@ -95,13 +95,10 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     """The figures of a page by file name, with titles and legends of their own."""
     choice = panels.choose(runs)
-    drawn = panels.all_panels(choice)
-    if drawn.pop("bars"):
-        curves = panels.curves([one for one in choice.series if one.pooled])["narrow"]
-        yield "accuracy", replace(curves, size=(5.6, 3.2)).figure()
-        yield "sessions", panels.session_bars(choice.barred)
+    if drawn := [one for one in choice.series if one.pooled]:
+        yield "accuracy", replace(panels.curves(drawn)["narrow"], size=(5.6, 3.2)).figure()
     maps = [maps for _, maps, _ in panels.feature_maps(choice.detailed)]
-    for panel in chain.from_iterable([*drawn.values(), *maps]):
+    for panel in chain.from_iterable([*panels.all_panels(choice).values(), *maps]):
         yield slug(panel.file), panel.figure()
 
 

@@ -111,16 +111,6 @@ def curves(series: Sequence[Series]) -> dict[str, Panel]:
     return {name: Panel("", f"curve-{name}", draw, size) for name, size in sizes.items()}
 
 
-def session_bars(series: Sequence[Series]) -> Figure:
-    """What is left of each session, a pane for each series."""
-    across = min(3, len(series))
-    with canvas((3.6 * across, 2.6 * -(-len(series) // across)), len(series), across) as (figure, every):
-        for axes, one in zip(every, series, strict=True):
-            figures.session_bars(axes, one)
-            axes.set_title(one.name)
-    return figure
-
-
 def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
     matrices = choice.series if len(choice.mains) == 1 else choice.best
@@ -133,7 +123,7 @@ def all_panels(choice: Choice) -> dict[str, list[Panel]]:
 
 
 def _of_runs(named: Named) -> dict[str, list[Panel]]:
-    found: dict[str, list[Panel]] = {"weights": [], "confusions": [], "losses": [], "times": []}
+    found: dict[str, list[Panel]] = {"weights": [], "confusions": [], "losses": []}
     for run, name in named:
         if weighed := weights(run):
             size = (PANEL if len(weighed) <= MAX_BARS else WIDE)[0], PANEL[1]
@@ -145,9 +135,6 @@ def _of_runs(named: Named) -> dict[str, list[Panel]]:
             legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"
             draw = partial(figures.loss_curves, run=run, phase=phase)
             found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
-        if parts := figures.time_parts(run):
-            legend = _legend((part, colour) for part, (colour, _) in parts.items())
-            found["times"].append(Panel(name, f"time {name}", partial(figures.time_bars, run=run), legend=legend))
     return found
 
 

@@ -142,6 +142,11 @@ class Prediction(Part):
     weights: dict[str, Number] = {}
 
 
+def kind_of_phase(phase: str) -> str:
+    """``pilot`` for ``pilot2``: phases of a kind have one name, one figure and one column."""
+    return phase.rstrip("0123456789")
+
+
 @dataclass(frozen=True)
 class Features:
     """Principal components (n, 32) of the features of n test pictures, by network; "backbone" is the frozen one."""

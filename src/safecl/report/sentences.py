@@ -125,22 +125,10 @@ def results(folder: Path) -> list[str]:
 
 
 def same(main: Series, twins: Sequence[Series]) -> str:
-    """Why parts of a method are not drawn beside it; empty where they are."""
-    mine, run = [display(one.output) for one in twins if one.runs == main.runs], main.run
-    if not mine:
-        return ""
-    moved = [line.notes["average"] for line in run.metrics[1:] if "average" in line.notes]
-    reason = "They were right equally often after every session."
-    if {"slow", "fast"} <= set(run.facts.outputs):
-        if run.done == 1:
-            reason = "After the first session the fast learner is a copy of the slow one."
-        elif run.facts.pet in (None, "none"):
-            reason = "Without a PET nothing is tuned, so both learners are the backbone."
-        elif moved:
-            kept = words.percent(max(moved))
-            reason = f"The fast learner kept at most {kept} of a session's tuning, which changed no accuracy."
-    parts = f"{words.listed(mine)} {'have' if len(mine) > 1 else 'has'}"
-    return f"{main.name}: {parts} the method's own accuracy after every session. {reason}"
+    """Which parts of a method are not drawn beside it; empty where all are."""
+    mine = [display(one.output) for one in twins if one.runs == main.runs]
+    parts = f"{words.listed(mine)} {'have' if len(mine) > 1 else 'has'}" if mine else ""
+    return f"{main.name}: {parts} the method's own accuracy after every session, and no curve here." if mine else ""
 
 
 def remembered(series: Sequence[Series]) -> str:

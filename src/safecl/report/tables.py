@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from safecl.report import sentences, words
 from safecl.report.answers import said
-from safecl.report.runs import Run
+from safecl.report.runs import Metrics, Run, kind_of_phase
 from safecl.report.series import Series, by_stream, display, run_names, stream_key
 from safecl.report.table import Cell, Column, Table, make_table, numbers
 from safecl.settings import flatten
@@ -141,14 +141,25 @@ def by_class(run: Run, name: str) -> Table | None:
 
 def costs(run: Run, name: str) -> Table | None:
     """Where a run's time and memory went; None where no session is finished."""
-    stages = list(dict.fromkeys(stage for line in run.metrics for stage in line.seconds))
+    seconds = [_seconds(line) for line in run.metrics]
+    kinds = [kind_of_phase(phase.phase) for line in run.metrics for phase in line.phases]
+    stages = list(dict.fromkeys([*kinds, *(stage for found in seconds for stage in found)]))
     rows = []
-    for line in run.metrics:
-        cells = [Cell(str(line.session)), *numbers(words.duration, *map(line.seconds.get, stages))]
+    for line, found in zip(run.metrics, seconds, strict=True):
+        cells = [Cell(str(line.session)), *numbers(words.duration, *map(found.get, stages))]
         cells += numbers(words.count, line.images_per_second)
         rows.append(cells + numbers(words.size, line.peak_memory, line.bytes_kept))
     heads = ["Session", *(s.capitalize() for s in stages), "Pictures/s", "Peak memory", "Kept"]
     return make_table(name, heads, rows) if rows else None
+
+
+def _seconds(line: Metrics) -> dict[str, float | None]:
+    """Of a session, by kind of phase and by stage; the phases stand in place of "fit"."""
+    found: dict[str, float | None] = {}
+    for phase in line.phases:
+        kind = kind_of_phase(phase.phase)
+        found[kind] = (found.get(kind) or 0.0) + (phase.seconds or 0.0)
+    return found | {stage: value for stage, value in line.seconds.items() if stage != "fit" or not found}
 
 
 def kept(series: Sequence[Series]) -> Table:
