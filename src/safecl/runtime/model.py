@@ -16,6 +16,7 @@ from safecl.lines import counted
 from safecl.runtime.answer import Answer, Answering, as_array, cannot_tell, is_calibrated, make_answers, thresholds
 from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
+from safecl.streams.pictures.prepare import prepare
 
 FORMAT = 1  # of the metadata
 BATCH = 16  # pictures that go through the network at a time
@@ -89,12 +90,7 @@ class ExportedModel(Answering):
         has resized them exactly as the pictures that were learned.
         """
         size, resize = self.metadata["size"], self.metadata["resize"]
-        short = min(image.size)
-        width, height = (resize * side // short for side in image.size)
-        if image.size != (width, height):
-            image = image.resize((width, height), Image.Resampling.BICUBIC)
-        left, top = (round((side - size) / 2) - round((resize - size) / 2) for side in (width, height))
-        return np.asarray(image.crop((left, top, left + resize, top + resize)))
+        return np.asarray(prepare(image, size, resize, side=resize))
 
 
 def _opened(item: Any, name: str, least: int) -> Image.Image:

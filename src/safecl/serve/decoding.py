@@ -17,6 +17,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.pictures.decode import ENOUGH, UnreadableError, decode, size_of
+from safecl.streams.pictures.prepare import prepare
 
 MAX_PIXELS = 50_000_000  # of a picture that was sent
 MAX_MEMORY, MAX_SECONDS = 2 << 30, 10  # bytes of address space of a process; for a picture
@@ -26,7 +27,7 @@ Decoded: TypeAlias = "np.ndarray | str"  # uint8 (H, W, 3), or why it cannot be 
 
 
 def view(data: bytes, size: int, resize: int) -> Image.Image:
-    """As ``plain_view``, by Pillow alone; a size of 0: the whole picture, with neither side longer than ``resize``."""
+    """See ``prepare``; a size of 0: the whole picture, with neither side longer than ``resize``."""
     width, height = size_of(data, "")
     if width * height > MAX_PIXELS:
         raise UnreadableError("", f"more than {MAX_PIXELS:,} pixels")
@@ -34,10 +35,7 @@ def view(data: bytes, size: int, resize: int) -> Image.Image:
     if not size:
         image.thumbnail((resize, resize))
         return image
-    wide, high = (int(resize * side / min(image.size)) for side in image.size)
-    image = image if image.size == (wide, high) else image.resize((wide, high), Image.Resampling.BICUBIC)
-    left, top = round((wide - size) / 2.0), round((high - size) / 2.0)
-    return image.crop((left, top, left + size, top + size))
+    return prepare(image, size, resize)
 
 
 def work(source: IO[bytes], target: IO[bytes]) -> None:

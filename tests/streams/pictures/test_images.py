@@ -1,18 +1,23 @@
 """The two views of pictures, and collections of collections."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from PIL import Image
-from torchvision import transforms
 from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional as TF
 
 from safecl.errors import SafeclError
+from safecl.serve.decoding import view
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import ArrayPictures, Pictures, Transform, join, pixels, plain_view
+from safecl.streams.pictures.prepare import prepare
 
 
 def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -23,17 +28,30 @@ def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
 
 @pytest.mark.parametrize(("size", "margin", "resize"), [(224, 256 / 224, 256), (224, 1.0, 224), (64, 256 / 224, 73)])
 def test_the_plain_view_is_the_fields_test_transform(size: int, margin: float, resize: int) -> None:
-    transform = Transform(size=size, margin=margin)
-    reference = transforms.Compose(
-        [
-            transforms.Resize(resize, InterpolationMode.BICUBIC),
-            transforms.CenterCrop(size),
-            transforms.PILToTensor(),
-        ]
-    )
-    image = smooth(300, 210)
+    transform, image = Transform(size=size, margin=margin), smooth(300, 210)
     assert transform.resize == resize
-    assert torch.equal(plain_view(image, transform), reference(image))
+    assert torch.equal(plain_view(image, transform), pixels(fields(image, size, resize)))
+
+
+def fields(image: Image.Image, size: int, resize: int) -> Image.Image:
+    found: Image.Image = TF.center_crop(TF.resize(image, [resize], InterpolationMode.BICUBIC), [size])
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 24), st.integers(0, 5))
+def test_a_picture_of_any_shape_is_prepared_alike_wherever_it_comes(
+    width: int, height: int, size: int, more: int
+) -> None:
+    """For learning and answering, in a service, and in the square that an exported graph crops itself."""
+    assume(max(width, height) <= 64 * min(width, height))
+    image, resize, data = smooth(width, height, seed=width), size + more, io.BytesIO()
+    image.save(data, "PNG")
+    expected = np.asarray(fields(image, size, resize))
+    found = plain_view(image, Transform(size, margin=resize / size)), view(data.getvalue(), size, resize)
+    assert (found[0].permute(1, 2, 0).numpy() == expected).all() and (np.asarray(found[1]) == expected).all()
+    square = prepare(image, size, resize, side=resize)
+    assert square.size == (resize, resize) and (np.asarray(fields(square, size, resize)) == expected).all()
 
 
 def test_the_training_transform_is_the_fields() -> None:

@@ -21,12 +21,11 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms import functional as TF
 
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label as Label
 from safecl.streams.pictures.decode import ENOUGH
+from safecl.streams.pictures.prepare import prepare
 
 ALL = slice(None)
 SAMPLE_SIZE = 64  # pictures that are read where a sample will do
@@ -311,9 +310,8 @@ def spread(count: int, most: int = SAMPLE_SIZE) -> list[int]:
 
 
 def plain_view(image: Image.Image, transform: Transform) -> Tensor:
-    """Shorter side to ``resize`` (bicubic), central crop of ``size``: uint8 (3, size, size)."""
-    resized = TF.resize(image, [transform.resize], InterpolationMode.BICUBIC)
-    return pixels(TF.center_crop(resized, [transform.size]))
+    """uint8 (3, size, size); see ``prepare``."""
+    return pixels(prepare(image, transform.size, transform.resize))
 
 
 def canvas_view(image: Image.Image, side: int) -> tuple[Tensor, Tensor]:
