@@ -520,17 +520,17 @@ def test_the_predictions_of_the_last_session_are_kept_picture_by_picture(
     assert [line["margin"] for line in found] == pytest.approx(margins, abs=1e-4)
 
 
-def test_pictures_are_kept_by_chance_and_of_the_classes_that_are_answered_worst(
+def test_pictures_are_kept_by_chance_and_of_the_pairs_that_are_confused(
     go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = RanPAC.all_logits
     monkeypatch.setattr(RanPAC, "all_logits", lambda self, x: {"ranpac": real(self, x)["ranpac"].roll(1, dims=1)})
     go(tmp_path)  # the index of every answer is one too high
     found = json.loads((tmp_path / "examples.json").read_text())
-    assert {example["why"] for example in found} == {"chance", "worst", "pair"}
+    assert {example["why"] for example in found} == {"chance", "pair"}
     for example in found:
-        assert (tmp_path / example["file"]).stat().st_size and 0 <= example["surer_than"] <= 1
-        if example["why"] in ("worst", "pair"):
+        assert (tmp_path / example["file"]).stat().st_size
+        if example["why"] == "pair":
             assert example["predictions"]["ranpac"] != example["label"]
 
 

@@ -141,17 +141,12 @@ def _examples(folder: Path, labels: list[str], outputs: list[str], number: int, 
         wrong = {"finetune": i % 4 != 3, "slow": i % 3 == 0, "fast": i % 5 == 1}
         cards.append({
             "file": f"examples/{i:02}.png", "why": "chance", "label": label, "session": min(place // 10 + 1, sessions),
-            "predictions": {o: other if wrong.get(o, i == 5) else label for o in outputs}, "surer_than": 0.93 - i / 40,
+            "predictions": {o: other if wrong.get(o, i == 5) else label for o in outputs},
         })  # fmt: skip
     for i, (why, label, other) in enumerate([("pair", 0, 1), ("pair", 0, 1), ("like", 1, 1)][:number]):
         cards.append({
             "file": f"examples/{i:02}.png", "why": why, "label": labels[label], "session": 1,
-            "predictions": dict.fromkeys(outputs, labels[other]), "surer_than": 0.5,
-        })  # fmt: skip
-    for i in range(min(number, 3)):
-        cards.append({
-            "file": f"examples/{i:02}.png", "why": "worst", "label": labels[0], "session": 1,
-            "predictions": dict.fromkeys(outputs, labels[1 + i % 2]), "surer_than": 0.5,
+            "predictions": dict.fromkeys(outputs, labels[other]),
         })  # fmt: skip
     _write(folder / "examples.json", cards)
 

@@ -35,9 +35,3 @@ def test_maps_are_of_the_backbone_first_and_say_how_far_classes_are_apart(make_r
     assert before.near < 0.6 and after.near == 1.0
     assert [one.network for one in answers.maps(run, [run])] == ["slow"]  # the same backbone is not drawn twice
     assert answers.maps(read_run(make_run("none"))) == [] and percent(after.near).startswith("100")
-
-
-def test_where_there_is_no_map_it_is_said_why(make_run: Any, page: Any) -> None:
-    assert "SAFE: no features were kept with the run." in page([make_run("none", sessions=1)]).text
-    assert answers.no_map(read_run(make_run("some", features=True))) == ""
-    assert answers.no_map(read_run(make_run("unfinished", done=1))) == ""

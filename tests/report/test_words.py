@@ -26,8 +26,6 @@ from safecl.report import words
         (words.duration, 3599.6, "1 h 0 min"),
         (words.listed, ["a", "b", "c"], "a, b and c"),
         (words.listed, ["a"], "a"),
-        (words.certainty, 0.62, "more certain than 62 % of its answers"),
-        (words.certainty, 0.0, "among its least certain answers"),
         (words.protocol, "mixed", "mixed"),
         (words.protocol, "class", "class-incremental"),
     ],

@@ -53,11 +53,6 @@ class Answers:
         """The label that each output gives to a picture."""
         return {output: self.classes[int(found[index])] for output, found in self.predicted.items()}
 
-    def surer_than(self, index: int) -> float | None:
-        """The share of the other answers whose margin is smaller: comparable between methods of any scale."""
-        others = len(self.margins) - 1
-        return int((self.margins < self.margins[index]).sum()) / others if others else None
-
     def write(self, path: Path) -> None:
         """A JSON line per picture: session, where it comes from, label, each output's answer, margin, weights."""
         lines: list[dict[str, Any]] = []

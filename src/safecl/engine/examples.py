@@ -21,7 +21,6 @@ from safecl.methods.method import Method
 from safecl.streams.pictures.images import Transform, join
 
 EXAMPLES = 24  # drawn by chance
-CLASSES, EACH = 6, 4  # the classes that are answered worst, and wrong answers shown of each
 PAIRS, EACH_PAIR = 6, 2  # pairs of classes that are confused most often, and mistakes shown of each
 SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG quality
 MAPPED_CLASSES, MAPPED_EACH = 10, 20  # whose features are kept: from the first class to the last, pictures of each
@@ -29,9 +28,9 @@ DIMENSIONS = 32  # principal components that are kept
 
 
 def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
-    """Keep pictures drawn by chance, mistakes of the worst classes and confused pairs, and right answers like them."""
+    """Keep pictures drawn by chance, mistakes of confused pairs, and right answers like them."""
     pairs, like = confused(answers)
-    chosen = {"chance": by_chance(answers.counts), "worst": worst(answers), "pair": pairs, "like": like}
+    chosen = {"chance": by_chance(answers.counts), "pair": pairs, "like": like}
     every, ends = join(answers.collections), list(accumulate(answers.counts))
     labels, notes = every.labels, list[dict[str, Any]]()
     try:
@@ -42,8 +41,7 @@ def write_examples(folder: Path, answers: Answers, transform: Transform) -> None
             image.thumbnail((SIDE, SIDE))
             image.save(folder / file, quality=QUALITY)
             about = {"file": file, "why": why, "label": labels[position], "session": 1 + bisect_right(ends, position)}
-            said = {"predictions": answers.said(position), "surer_than": answers.surer_than(position)}
-            notes.append({**about, **said})
+            notes.append({**about, "predictions": answers.said(position)})
         write_json(folder / "examples.json", notes)
     except OSError as error:
         raise SafeclError(f"The examples in {folder} could not be written ({error.strerror}).") from error
@@ -56,14 +54,6 @@ def by_chance(counts: list[int]) -> list[int]:
         found += [start + int(i) for i in np.random.RandomState(number).permutation(count)[:each]]
         start += count
     return found
-
-
-def worst(answers: Answers) -> list[int]:
-    """Positions of wrong answers to the classes with the lowest accuracy, the worst class first."""
-    targets, right = answers.targets.numpy(), (answers.main == answers.targets).numpy()
-    rates = {int(c): float(right[targets == c].mean()) for c in np.unique(targets)}
-    classes = sorted((rate, c) for c, rate in rates.items() if rate < 1)[:CLASSES]
-    return [int(i) for _, c in classes for i in np.flatnonzero((targets == c) & ~right)[:EACH]]
 
 
 def confused(answers: Answers) -> tuple[list[int], list[int]]:

@@ -84,7 +84,7 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     The backbone is omitted where one of the ``known`` runs has the same features of it.
     """
     features = run.features
-    if features is None or no_map(run):
+    if features is None or len(features.labels) < MIN_MAPPED or len(set(features.labels)) < 2:
         return []
     from sklearn.manifold import TSNE  # half a second, which most pages do without
 
@@ -101,11 +101,3 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
         drawn = TSNE(perplexity=min(30.0, (len(found) - 1) / 3), init="pca", max_iter=500, random_state=0)
         result.append(Map(name, drawn.fit_transform(found), near))
     return result
-
-
-def no_map(run: Run) -> str:
-    """Why there is no map of a finished run's features; empty where there is one."""
-    if run.features is None:
-        return "no features were kept with the run" if run.ended else ""
-    few = len(run.features.labels) < MIN_MAPPED or len(set(run.features.labels)) < 2
-    return f"a map needs {MIN_MAPPED} test pictures and two classes" if few else ""

@@ -42,16 +42,6 @@ def accuracy_curves(axes: Axes, series: Sequence[Series]) -> str:
     return f"Accuracy in percent on {sentences.tested(series)}, after each session. {'. '.join(told)}."
 
 
-def validation_curves(axes: Axes, one: Series) -> str:
-    """Accuracy on the test pictures and on held-out training pictures, after each session."""
-    _line(axes, one.pooled, one.colour, "test")
-    _line(axes, one.validation, one.colour, "validation", linestyle=(0, (2, 2)))
-    _accuracy_axes(axes, min((value for _, value in (*one.pooled, *one.validation)), default=0.0), one.run.total)
-    axes.legend(handlelength=3)
-    test, held = map(_percentages, (one.pooled, one.validation))
-    return f"accuracy in percent after each session, on test pictures {test}; on held-out pictures {held}"
-
-
 def session_bars(axes: Axes, one: Series) -> str:
     """For each session a bar: what is known of it at the end.
 

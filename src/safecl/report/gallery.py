@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report.answers import pairs, said
+from safecl.report.answers import pairs
 from safecl.report.runs import Example, Run, read_bytes
 from safecl.report.series import Series
 
@@ -48,18 +48,6 @@ def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
     return list(result.values())
 
 
-def bad_classes(run: Run) -> list[dict[str, Any]]:
-    """The classes that the run's examples show the mistakes of: pictures with the classes they are confused with."""
-    tested = Counter(one.label for one in run.predictions)
-    right = Counter(one.label for one in run.predictions if said(run, one) == one.label)
-    found: dict[str, dict[str, Any]] = {}
-    for example in (one for one in run.examples if one.why == "worst"):
-        label, answer = example.label, example.predictions.get(run.facts.main, "")
-        about = {"label": label, "right": right[label], "tested": tested[label], "mistakes": []}
-        found.setdefault(label, about)["mistakes"].append((_picture(run, example), answer))
-    return list(found.values())
-
-
 def confused_pairs(run: Run) -> list[dict[str, Any]]:
     """The pairs that the run's examples show: how often, the mistakes, and a picture of the other class."""
     tested = Counter(one.label for one in run.predictions)
@@ -79,10 +67,8 @@ def _answers(example: Example, series: Sequence[Series]) -> list[dict[str, Any]]
     for one in series:
         if one.output in example.predictions:
             answer = example.predictions[one.output]
-            about = {"names": [], "prediction": answer, "right": answer == example.label, "surer_than": None}
+            about = {"names": [], "prediction": answer, "right": answer == example.label}
             found.setdefault(answer, about)["names"].append(one.name)
-            if one.main:
-                found[answer]["surer_than"] = example.surer_than
     return list(found.values())
 
 

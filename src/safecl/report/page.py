@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from safecl.errors import SafeclError
 from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
-from safecl.report.answers import no_map
+from safecl.report.answers import confusion
 from safecl.report.colours import variable
 from safecl.report.drawing import saved
 from safecl.report.runs import Run, read_run
@@ -51,9 +51,8 @@ def write_page(
             for kind, make in tables.OF_A_RUN.items()
         },
         maps=panels.feature_maps(detailed),
-        no_maps=[f"{name}: {reason}." for run, name in detailed if (reason := no_map(run))],
         pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
-        bad=[(name, gallery.bad_classes(run)) for run, name in detailed if run.predictions],
+        flawless=[name for run, name in detailed if run.predictions and not confusion(run)],
         cards=gallery.cards([one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]),
         kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},

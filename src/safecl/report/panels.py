@@ -117,7 +117,6 @@ def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     return {
         "bars": [_of(one, "bars", figures.session_bars) for one in choice.barred],
         "matrices": [_of(one, "matrix", figures.matrix, SQUARE) for one in matrices if one.pooled],
-        "validations": [_of(one, "validation", figures.validation_curves) for one in choice.best if one.validation],
         **_of_runs(choice.detailed),
     }
 

@@ -121,8 +121,7 @@ class Loss(Part):
 class Example(Part):
     """A test picture and what each output said about it.
 
-    ``why``: drawn by "chance", a mistake of the "worst" classes or of a confused "pair", or a picture of the class
-    that another is confused with ("like").
+    ``why``: drawn by "chance", a mistake of a confused "pair", or a picture of what that is taken for ("like").
     """
 
     file: str
@@ -130,7 +129,6 @@ class Example(Part):
     why: str = "chance"
     session: int | None = None
     predictions: dict[str, Label] = {}
-    surer_than: Number = None
 
 
 class Prediction(Part):

@@ -96,11 +96,3 @@ def upper_first(sentence: str) -> str:
 def short(name: str, most: int = 40) -> str:
     """A class's name in at most ``most`` characters: its beginning and its end."""
     return name if len(name) <= most else f"{name[: most - 13]}…{name[-12:]}"
-
-
-def certainty(share: float) -> str:
-    """How certain an answer is; ``share``: of the method's other answers that are less certain."""
-    rounded = round(100 * share)
-    if rounded in (0, 100):
-        return f"among its {'most' if rounded else 'least'} certain answers"
-    return f"more certain than {rounded}{NBSP}% of its answers"
