@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -64,6 +66,25 @@ def test_the_same_threads_serve_every_epoch() -> None:
     for _ in range(5):
         list(batches(slow, range(40), 4, "plain", SMALL, workers=2))
     assert len(slow.threads) <= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")
+def test_threads_that_were_made_for_work_of_low_priority_read_for_no_other() -> None:
+    class Asking(Slow):
+        def decode(self, index: int) -> Image.Image:
+            self.threads.add(str(os.nice(0)))
+            return super().decode(index)
+
+    def read(by: int) -> set[str]:
+        os.nice(by)
+        asking = Asking()
+        list(batches(asking, range(12), 4, "plain", SMALL, workers=3))
+        return {name for name in asking.threads if name.isdecimal()}
+
+    usual = os.nice(0)
+    with ThreadPoolExecutor(1) as lesson:
+        assert lesson.submit(read, 3).result() == {str(usual + 3)}
+    assert read(0) == {str(usual)}
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -40,7 +40,7 @@ def batches(
     transform = transform or Transform()
     workers = workers or readers()
     chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
-    pool, waiting = _pool(workers, os.getpid()), deque[Future[Batch]]()
+    pool, waiting = _pool(workers, os.getpid(), getattr(os, "nice", int)(0)), deque[Future[Batch]]()
     try:
         for chunk in chunks:
             waiting.append(pool.submit(read, pictures, chunk, view, transform, pin))
@@ -69,6 +69,9 @@ def readers() -> int:
 
 
 @cache
-def _pool(workers: int, process: int) -> ThreadPoolExecutor:
-    """The same threads for every epoch, session and stream of one process: threads do not survive a fork."""
+def _pool(workers: int, process: int, priority: int) -> ThreadPoolExecutor:
+    """The same threads for every epoch, session and stream of one process: threads do not survive a fork.
+
+    On Linux they have the priority of the thread that made them, which they would keep.
+    """
     return ThreadPoolExecutor(workers, thread_name_prefix="pictures")
