@@ -81,9 +81,9 @@ def _data_difference(before: list[dict[str, Any]], now: list[dict[str, Any]]) ->
             if was != here:
                 more = ", and the new ones were not learned" if part == "train" and here > was else ""
                 return f"other data: session {number} had {was} {name} pictures and now has {here}{more}"
-            if old[part] != new[part]:
+            if old[part]["digest"] != new[part]["digest"]:
                 return f"other data: {name} pictures of session {number} have changed"
-        if old != new:
+        if old["name"] != new["name"]:
             return f"other data: session {number} was {old['name']!r} and is now {new['name']!r}"
     if len(before) != len(now):
         return f"other data: {len(before)} sessions, and now there are {len(now)}"

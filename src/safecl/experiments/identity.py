@@ -58,18 +58,20 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
 
 def check_rows(cells: Iterable[Cell], folder: Path) -> None:
     """Refuse to average runs of other pictures or weights: the machines of a cluster may each have their own."""
-    firsts: dict[str, tuple[str, Identity, int]] = {}
+    firsts: dict[str, tuple[str, Identity, int | None]] = {}
     for cell in cells:
         known = read_json(folder / cell.name / FILE)
         if known is None:
             continue
         found, stream = {**known, "settings": {}}, cell.settings.stream
         parts, drawn = (session[part] for session in known["sessions"] for part in PARTS), stream.kind == "glyphs"
-        total = 0 if drawn else sum(part.get("sum", 0) for part in parts) % 2**64
+        sums = [part.get("sum") for part in parts]  # which older runs did not note
+        total = None if drawn or None in sums else sum(sums) % 2**64
         if drawn or stream.held_out or seeded(stream, 0) != stream:  # by the seed: the pictures, or their division
             found["sessions"] = []
         title, first, whole = firsts.setdefault(cell.configuration, (cell.title, found, total))
-        differs = difference(first, found) or (None if total == whole else "other data: pictures have changed")
+        changed = None not in (total, whole) and total != whole
+        differs = difference(first, found) or ("other data: pictures have changed" if changed else None)
         if differs is not None:
             way = "delete the folder of the wrong one, and repeat the sweep where all machines have the same"
             raise SafeclError(f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; {way}.")

@@ -290,6 +290,12 @@ def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, c
     known.write_text(json.dumps(other))
     with pytest.raises(SafeclError, match="cannot be averaged: other data: pictures have changed"):
         check_rows(drawn.cells, tmp_path / "free")
+    for session in other["sessions"]:  # as if it were older than that sum
+        for part in ("train", "validation", "test"):
+            del session[part]["sum"]
+    known.write_text(json.dumps(other))
+    check_rows(drawn.cells, tmp_path / "free")
+    assert find_done(drawn.cells, tmp_path / "free") == {cell.name for cell in drawn.cells}
     shutil.rmtree(tmp_path / "all" / both.cells[1].name)
     paint(next((folder / "train" / "a").iterdir()), 99)
     launch(both.cells[1].settings, tmp_path / "all" / both.cells[1].name)
