@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import io
+import os
+import signal
 import socket
 import threading
 import time
@@ -32,7 +34,8 @@ class Service:
         return {"pictures": [{"data": text(p), "label": own if label == "" else label} for p, own in found]}
 
     def job(self, what: str, body: Any = None) -> dict[str, Any]:
-        """Have a job done, and give it when it has ended."""
+        """Have a job done, and give it when it has ended. A rollback takes back the last step."""
+        body = {"step": self.about["rolls_back"]} if what == "rollback" and body is None else body
         answer = self.client.post(f"/api/models/m/{what}", json=body)
         assert answer.status_code == 202, answer.text
         return self.ended(answer.json()["job"]["id"])
@@ -52,8 +55,21 @@ class Service:
         return answer.json()
 
     @property
+    def about(self) -> dict[str, Any]:
+        return dict(self.client.get("/api/models/m").json())
+
+    @property
     def version(self) -> str:
-        return str(self.client.get("/api/models/m").json()["version"])
+        return str(self.about["version"])
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The process that learns does nothing meanwhile."""
+        os.kill(self.jobs._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.jobs._process.pid, signal.SIGCONT)
 
 
 def png(image: np.ndarray) -> bytes:

@@ -1,5 +1,6 @@
 """Whatever is wrong with a request: a status, one sentence, nothing changed, and the next request works."""
 
+import contextlib
 import io
 import json
 import socket
@@ -7,6 +8,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +167,70 @@ def test_half_a_request_and_a_slow_one_are_ended(service: Service, monkeypatch: 
     assert service.ask(service.pictures("a")[0])["answers"][0]["label"]
 
 
+def test_half_a_request_after_a_whole_one_is_ended(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safecl.serve import app
+
+    url, whole = service.client.base_url, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    monkeypatch.setattr(app, "HEAD_SECONDS", 0.5)
+    with socket.create_connection((url.host, url.port), timeout=3) as line:
+        for _ in range(2):
+            line.sendall(whole)
+            assert b" 200 " in line.recv(65536)
+        began = time.monotonic()
+        with pytest.raises(OSError):  # not a time limit: a slow trickle is ended, too
+            while time.monotonic() < began + 5:
+                line.sendall(b"G" if time.monotonic() - began < 0.1 else b"E")
+                time.sleep(0.1)
+        assert time.monotonic() < began + 5
+
+
+def test_a_refusal_while_the_body_arrives_keeps_its_status(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safecl.serve import limits
+
+    head = f"POST {M}/learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    monkeypatch.setattr(limits, "MAX_BODY", {"read": 1000, "change": 1000})
+    large = service.client.post(f"{M}/learn", headers=JSON, content=(b" " * 400 for _ in range(4)))
+    assert large.status_code == 413 and "at most" in large.json()["error"], large.text
+    monkeypatch.setattr(limits, "MAX_HELD", 10)
+    assert service.client.post(f"{M}/learn", headers=JSON, content=b" " * 40).status_code == 503
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
+    assert b" 408 " in talk(service, f"{head}Content-Length: 100\r\n\r\n{{".encode())
+
+
+def test_streams_of_events_leave_room_for_requests(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safecl.serve import limits
+
+    monkeypatch.setattr(limits, "MAX_STREAMS", 2)
+    monkeypatch.setattr(limits, "MAX_REQUESTS", 1)
+    with service.held(), contextlib.ExitStack() as open_:
+        body = {"pictures": [text(a(service))], "count": 1}
+        job = service.client.post(f"{M}/queue", json=body).json()["job"]["id"]
+        streams = [service.client.stream("GET", f"/api/jobs/{job}/events") for _ in range(2)]
+        lines = [open_.enter_context(stream).iter_lines() for stream in streams]
+        assert [next(one) for one in lines] == ["event: progress"] * 2
+        assert service.client.get("/health").status_code == 200
+        assert service.client.get(f"/api/jobs/{job}/events").status_code == 503
+    assert service.ended(job)["state"] == "done"
+
+
+def test_a_pool_that_cannot_start_a_process_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, good = decoding._start, png(8, 8, zlib.compress((b"\0" + bytes(24)) * 8))
+
+    def none() -> Any:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(decoding, "_start", none)
+    pool = decoding.Decoders(1, 8)
+    try:
+        with pytest.raises(BlockingIOError):
+            pool.submit([good], 4, 4).result(10)
+        monkeypatch.setattr(decoding, "_start", start)
+        (view,) = pool.submit([good], 4, 4).result(60)
+        assert not isinstance(view, str) and view.shape == (4, 4, 3)
+    finally:
+        pool.close()
+
+
 def test_a_picture_that_takes_too_long_costs_itself_alone() -> None:
     pool = decoding.Decoders(1, 8)
     bomb = tiff_of_nothing()
@@ -199,6 +265,12 @@ def test_a_process_that_dies_at_a_picture_is_replaced(monkeypatch: pytest.Monkey
         pool.close()
 
 
+def failed(error: Exception) -> Any:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
+
+
 def test_more_than_can_wait_is_told_to_come_back(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     from safecl.serve import jobs, limits
 
@@ -210,8 +282,12 @@ def test_more_than_can_wait_is_told_to_come_back(service: Service, monkeypatch: 
     monkeypatch.setattr(limits, "MAX_HELD", 10)
     assert service.client.post(f"{M}/predict", content=picture, headers=PNG).status_code == 503
     monkeypatch.undo()
-    monkeypatch.setattr(jobs, "MAX_JOBS", 0)
-    assert service.client.post(f"{M}/queue", json={"pictures": [text(picture)]}).status_code == 503
+    for most in ("MAX_JOBS", "MAX_SPOOL"):
+        monkeypatch.setattr(jobs, most, 0)
+        assert service.client.post(f"{M}/queue", json={"pictures": [text(picture)]}).status_code == 503
+        monkeypatch.undo()
+    monkeypatch.setattr(service.desk._decoders, "submit", lambda *_: failed(OSError("no process")))
+    assert service.client.post(f"{M}/predict", content=picture, headers=PNG).status_code == 503
     monkeypatch.undo()
     time.sleep(0.05)
     assert service.ask(picture)["answers"][0]["label"]

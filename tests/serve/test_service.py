@@ -1,8 +1,8 @@
 """The service answers as the model does, learns, and changes nothing for who may not."""
 
+import asyncio
+import io
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.explain import SIDE
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 
@@ -65,14 +67,20 @@ def test_what_a_model_says_of_itself(service: Service) -> None:
     said = service.client.get("/api/models/m").json()
     assert service.client.get("/api/models").json()["models"][0]["name"] == "m"
     assert [one["label"] for one in said["classes"]][:4] == list("abcd") and said["classes"][0]["pictures"] == 8
-    assert said["method"] == "safe" and said["may_change"] and "can_roll_back" in said and not said["frozen"]
+    assert (
+        said["method"] == "safe"
+        and said["may_change"]
+        and said["rolls_back"] in (None, said["history"][-1]["id"])
+        and not said["frozen"]
+    )
     assert said["history"][0]["what"] == "learn" and said["history"][0]["new"] == list("abc")
     assert said["size"] == service.path.stat().st_size and 0 <= said["accuracy"]["value"] <= 1
     assert service.client.get("/health").json() == {"status": "UP"}
     picture = service.pictures("a")[0]
     head = {"Content-Type": "image/png"}
     answer = service.client.post("/api/models/m/heat_map?label=b", content=picture, headers=head)
-    assert answer.content[:4] == b"\x89PNG" and answer.headers["content-type"] == "image/png"
+    assert answer.headers["content-type"] == "image/png"
+    assert Image.open(io.BytesIO(answer.content)).width == SIDE > Image.open(io.BytesIO(picture)).width
     assert service.client.post("/api/models/m/heat_map?label=z", content=picture, headers=head).status_code == 422
     metrics = service.client.get("/metrics").text
     assert 'safecl_requests_total{route="/api/models/{model}",status="200"}' in metrics
@@ -136,6 +144,74 @@ def test_a_picture_that_was_never_learned_is_added_by_a_correction(service: Serv
     assert service.job("rollback")["state"] == "done"
 
 
+def test_a_rollback_takes_back_the_step_that_was_meant_or_none(service: Service) -> None:
+    """Also where another step is made, or a class renamed, between the look at the history and the job."""
+    first = service.about["rolls_back"]
+    corrected = service.job("correct", service.taught("r", 2, seed=2))
+    made, post = corrected["step"], service.client.post
+    assert service.about["rolls_back"] == made == service.about["history"][-1]["id"] != first
+    for wrong in (first or "gone", "", "none"):
+        refused = post("/api/models/m/rollback", json={"step": wrong})
+        assert refused.status_code == 409 and "history" in refused.json()["error"], refused.text
+    assert post("/api/models/m/rollback").status_code == 422
+    with service.held():
+        before = post("/api/models/m/correct", json=service.taught("s", 2, seed=2)).json()["job"]["id"]
+        late = post("/api/models/m/rollback", json={"step": made}).json()["job"]
+        assert late["step"] == made
+    step = service.ended(before)["step"]
+    failed = service.ended(late["id"])
+    assert failed["state"] == "failed" and "not the last step" in failed["error"], failed
+    model = ContinualClassifier.load(service.path, device="cpu")
+    model.rename("s", "t")
+    model.save(service.path)
+    service.desk.reload("m")
+    assert service.about["history"][-1]["what"] == "rename" and service.about["rolls_back"] == step
+    for one in (step, made):
+        assert service.job("rollback", {"step": one})["state"] == "done"
+    assert service.about["rolls_back"] == first and {"r", "s", "t"}.isdisjoint(
+        ModelFile(service.path).header["classes"]
+    )
+
+
+def test_a_request_is_answered_by_the_model_that_was_there_when_it_came(
+    service: Service, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its views have the size that this model looks at."""
+    before, decode, kept = service.version, service.desk.decode, service.path.read_bytes()
+
+    async def swapping(*given: Any) -> Any:
+        found = await decode(*given)
+        model = ContinualClassifier.load(service.path, device="cpu")
+        model.rename("a", "other")
+        model.save(service.path)
+        assert service.desk.reload("m") != before
+        return found
+
+    monkeypatch.setattr(service.desk, "decode", swapping)
+    answer = service.ask(service.pictures("a")[0])
+    monkeypatch.undo()
+    assert answer["version"] == before and "a" in {label for label, _ in answer["answers"][0]["nearest"]}
+    assert service.version != before
+    service.path.write_bytes(kept)
+    assert service.desk.reload("m") == before
+
+
+def test_base64_is_decoded_beside_the_loop_that_takes_requests(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safecl.serve import app, protocol
+
+    seen, decode = [], app.pictures_of
+    spy = lambda texts: seen.append(asyncio._get_running_loop()) or decode(texts)  # noqa: E731
+    for module in (app, protocol):
+        monkeypatch.setattr(module, "pictures_of", spy)
+    data = [text(service.pictures("a")[0])]
+    assert service.client.post("/api/models/m/predict", json={"pictures": data}).status_code == 200
+    given = {"name": "pictures", "shape": [1], "datatype": "BYTES", "data": data}
+    assert service.client.post("/v2/models/m/infer", json={"inputs": [given]}).status_code == 200
+    assert seen == [None, None]
+
+
 def test_the_queue_names_what_to_label_next(service: Service) -> None:
     job = service.job("queue", {"pictures": [text(one) for one in service.pictures("abz", 2, seed=5)], "count": 3})
     first = job["result"]["first"]
@@ -156,13 +232,12 @@ def test_events_tell_of_a_job_until_its_end(service: Service) -> None:
 def test_a_job_that_fails_says_why_and_one_that_waits_or_works_can_be_stopped(service: Service) -> None:
     version, known, post = service.version, service.taught("a", 8, seed=0), service.client.post
     bodies = [service.taught("ijklmn", 8, seed=3), known, service.taught("o", 2, seed=3)]
-    os.kill(service.jobs._process.pid, signal.SIGSTOP)  # so that the first one cannot end before it is stopped
-    first, second, third = (post("/api/models/m/learn", json=body).json()["job"]["id"] for body in bodies)
-    assert service.client.delete(f"/api/jobs/{third}").json()["state"] == "stopped"
-    while service.client.get(f"/api/jobs/{first}").json()["state"] == "waiting":
-        time.sleep(0.01)
-    service.client.delete(f"/api/jobs/{first}")
-    os.kill(service.jobs._process.pid, signal.SIGCONT)
+    with service.held():  # so that the first one cannot end before it is stopped
+        first, second, third = (post("/api/models/m/learn", json=body).json()["job"]["id"] for body in bodies)
+        assert service.client.delete(f"/api/jobs/{third}").json()["state"] == "stopped"
+        while service.client.get(f"/api/jobs/{first}").json()["state"] == "waiting":
+            time.sleep(0.01)
+        service.client.delete(f"/api/jobs/{first}")
     assert service.ended(first)["state"] == "stopped" and service.ended(third)["state"] == "stopped"
     failed = service.ended(second)
     assert failed["state"] == "failed" and failed["error"].startswith("There is nothing new in pictures"), failed

@@ -1,18 +1,25 @@
 """Killed at any instant, the service goes on where it was: no job is lost, and none is done twice."""
 
+import io
 import json
 import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
@@ -67,7 +74,7 @@ def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(s
     with start(path) as one:
         first = one.client.post("/api/models/m/learn", json=one.taught("efgh", 8, seed=4)).json()["job"]["id"]
         second = one.client.post("/api/models/m/correct", json=one.taught("k", 2, seed=4)).json()["job"]["id"]
-        one.client.post("/api/models/m/rollback")
+        one.client.post("/api/models/m/rollback", json={"step": one.about["rolls_back"]})
         while not one.client.get(f"/api/jobs/{first}").json()["said"]:
             time.sleep(0.01)
     # All three are kept, and the pictures of those that bring some.
@@ -76,21 +83,20 @@ def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(s
     assert oct(one.jobs.folder("m").stat().st_mode & 0o777) == "0o700"
     with start(path) as again:
         assert again.ended(first)["state"] == again.ended(second)["state"] == "done"
-        assert again.ended(kept["rollback"]["id"])["state"] == "done"
+        late = again.ended(kept["rollback"]["id"])  # of a step that is no longer the last
+        assert late["state"] == "failed" and again.job("rollback")["state"] == "done"
         assert steps(path) == ["learn"] * 3 and again.version == ModelFile(path).version
         digest, folder = ModelFile(path).digest, again.jobs.folder("m")
         # As if it had been killed between the model's rename and its own.
         job, made = again.jobs.all[first], ModelFile(path).header["history"][-1]["id"]
         (folder / first).mkdir()
-        (folder / first / "effect.json").write_text(
-            json.dumps({"made": [made], "gone": [], "said": "so", "result": {}})
-        )
+        (folder / first / "effect.json").write_text(json.dumps({"step": made, "said": "so", "result": {}}))
         (folder / f"{first}.json").write_text(json.dumps({**job, "state": "waiting", "pictures": 0}))
     with start(path) as last:
         done = last.ended(first)
         assert (done["state"], done["said"]) == ("done", "so") and ModelFile(path).digest == digest
         path.write_bytes(b"damaged")
-        failed = last.job("rollback")
+        failed = last.job("rollback", {"step": made})
         assert failed["state"] == "failed" and "no model file of safecl" in failed["error"]
 
 
@@ -105,6 +111,93 @@ def test_a_full_disk_is_a_sentence_and_answers_go_on(service: Service, monkeypat
     assert refused.status_code == 507 and "No space left" in refused.json()["error"]
     assert service.ask(service.pictures("a")[0])["answers"][0]["label"]
     assert not [one for one in service.jobs.folder("m").iterdir() if one.is_dir()]
+
+
+def test_a_full_disk_in_a_lesson_is_a_sentence_of_its_job_and_answers_go_on(service: Service) -> None:
+    resource = pytest.importorskip("resource")
+    digest, picture = ModelFile(service.path).digest, service.pictures("a")[0]
+    resource.prlimit(service.jobs._process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    failed = [service.job(what, service.taught("u", 3, seed=6)) for what in ("learn", "correct")]
+    for job in failed:
+        assert job["state"] == "failed" and job["error"][-1] == "." and "File too large" in job["error"], job
+        assert str(service.path.parent) not in job["error"]
+    assert ModelFile(service.path).digest == digest and service.ask(picture)["answers"][0]["label"]
+    resource.prlimit(service.jobs._process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert service.job("correct", service.taught("u", 3, seed=6))["state"] == "done"
+    assert service.job("rollback")["state"] == "done"
+
+
+def test_a_stop_between_two_attempts_is_kept(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts, do = [], service.jobs._do
+
+    def dying(job: dict[str, Any]) -> Any:
+        attempts.append(job)
+        if len(attempts) > 1:
+            return do(job)
+        service.jobs._kill()
+        service.jobs.stop(job)
+        return None
+
+    monkeypatch.setattr(service.jobs, "_do", dying)
+    before = service.version
+    assert service.job("correct", service.taught("u", 1, seed=6))["state"] == "stopped"
+    assert len(attempts) == 2 and service.version == before
+
+
+def test_orders_of_several_threads_arrive_whole(service: Service) -> None:
+    class Slow:
+        lines = ""
+
+        def writelines(self, lines: Iterator[str]) -> None:
+            for line in lines:
+                for part in (line[:20], line[20:]):
+                    self.lines += part
+                    time.sleep(0.001)
+
+        def flush(self) -> None:
+            time.sleep(0.001)
+
+    jobs, there = object.__new__(Jobs), Slow()
+    jobs._sending, jobs._process = threading.Lock(), SimpleNamespace(stdin=there)  # type: ignore[assignment]
+    send = lambda name: [jobs._send({"job": name * 30, "i": i}) for i in range(10)]  # noqa: E731
+    threads = [threading.Thread(target=send, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([json.loads(line) for line in there.lines.splitlines()]) == 30
+
+
+def test_pictures_are_decoded_with_limits_and_progress_is_told_before_a_job_writes(path: Path, lesson: Any) -> None:
+    from safecl.serve.decoding import Decoders
+    from safecl.serve.learner import Learner, Sent
+    from safecl.streams.pictures.files import FilePictures
+    from safecl.streams.pictures.find import File
+
+    sent, told, folder = Service(None, path, lesson, None, None).pictures("n", 3, seed=6), list[Any](), path.parent
+    for i, data in enumerate(sent):
+        (folder / f"{i:05d}").write_bytes(data)
+    file, pool = io.BytesIO(), Decoders(1, 8)
+    Image.linear_gradient("L").resize((900, 608)).convert("RGB").save(file, "JPEG")
+    (folder / "large").write_bytes(file.getvalue())
+    files, labels = [File.at(folder / "00000"), File.at(folder / "large")], ["", ""]
+    for least in (None, 100):  # the pixels are those that are read without a process
+        for i in range(2):
+            one, other = Sent(files, labels, decoders=pool), FilePictures(files, labels)
+            assert np.array_equal(np.asarray(one.reduced(i, least)), np.asarray(other.reduced(i, least)))
+    pool.close()
+    job = dict.fromkeys(("step", "count")) | {"what": "correct", "path": str(path), "folder": str(folder)}
+    job |= {"pictures": 3, "labels": ["n"] * 3}
+    learner = Learner("cpu")
+    done = learner.do(job, lambda **facts: told.append(facts), lambda: False)
+    assert told and told[-1]["progress"] > 0 and done["step"] == ModelFile(path).header["history"][-1]["id"]
+    head = struct.pack(">IIBBBBB", 8000, 8000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", len(head)) + b"IHDR" + head + struct.pack(">I", zlib.crc32(b"IHDR" + head))
+    (folder / "00001").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IEND\xaeB`\x82")
+    (folder / "effect.json").unlink()
+    with pytest.raises(SafeclError, match="more than 50,000,000 pixels"):
+        learner.do(job, lambda **facts: None, lambda: False)
+    learner._decoders.close()
 
 
 # As processes

@@ -30,12 +30,12 @@ def describe(name: str, file: ModelFile, may_change: bool) -> dict[str, Any]:
         classes.append({**known, "gain": gains.get(place)})
     for one in file.thumbnails():
         thumbnails.setdefault(str(header["classes"][one.place]), []).append(f"data:image/jpeg;base64,{one.jpeg}")
-    said = ("what", "name", "date", "new", "pictures")
+    said, back = ("id", "what", "name", "date", "new", "pictures"), steps_back(header)
     history = [{"pictures": sum(n for _, n in one["classes"]), **one} for one in header["history"]]
     labels, pairs = header["classes"], calibration["confused"] if calibration else []
     numbers = (calibration["accuracy"], *calibration["interval"]) if calibration else ()
     return {
-        **brief(name, file), "can_roll_back": bool(steps_back(header)),
+        **brief(name, file), "rolls_back": back[-1]["id"] if back else None,
         "backbone": header["backbone"]["name"], "method": header["settings"]["method"]["name"], "size": file.size,
         "accuracy": dict(zip(("value", "low", "high"), numbers, strict=False)) or None, "classes": classes,
         "confusions": [{"label": labels[a], "answer": labels[b], "count": n} for a, b, n in pairs],

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import psutil
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
@@ -35,17 +35,16 @@ from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
 CHUNK = 8  # pictures of a request that one process decodes
-MAX_SIDE = 1024  # pixels of a heat map
 Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
 
 
 @dataclass
 class Asked:
-    """Views (N, size, size, 3) of pictures that wait; ``tell``: makes an answer of a model and its logits of them."""
+    """Views (N, size, size, 3) of pictures that wait for the model ``now``; ``tell``: makes an answer of its logits."""
 
-    name: str
+    now: Snapshot
     views: np.ndarray
-    tell: Callable[[Snapshot, Rows], Any]
+    tell: Callable[[Rows], Any]
     future: "Future[Any]" = field(default_factory=Future)
 
 
@@ -88,41 +87,40 @@ class Desk:
         self, name: str, pictures: Sequence[bytes], unknown: float, detail: bool
     ) -> tuple[str, list[dict[str, Any]]]:
         """(version of the model, what it says of each picture, or why that cannot be read); see ``answer_of``."""
+        now = self._now[name]  # also if another one, with views of another size, takes its place meanwhile
+        transform = now.model.transform
 
-        def tell(now: Snapshot, rows: Rows) -> tuple[str, list[dict[str, Any]]]:
+        def tell(rows: Rows) -> tuple[str, list[dict[str, Any]]]:
             answers = answers_of(now.method, rows, now.calibration, now.limits(unknown), True) if rows else ()
             told = iter([answer_of(one, detail) for one in answers])
             return now.file.version, [{"error": one} if isinstance(one, str) else next(told) for one in views]
 
-        transform = self._now[name].model.transform
         views = await self.decode(pictures, transform.size, transform.resize)
         good = [one for one in views if not isinstance(one, str)]
         stack = np.array(good, np.uint8).reshape(-1, transform.size, transform.size, 3)
-        return await self._wait(Asked(name, stack, tell))  # type: ignore[no-any-return]
+        return await self._wait(Asked(now, stack, tell))  # type: ignore[no-any-return]
 
     async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
         """See ``decoding.view``."""
         starts = range(0, len(pictures), CHUNK)
         try:
             parts = [self._decoders.submit(pictures[at : at + CHUNK], size, resize) for at in starts]
-        except queue.Full:
+            return [one for part in await asyncio.gather(*map(asyncio.wrap_future, parts)) for one in part]
+        except (queue.Full, OSError):
             raise busy() from None
-        return [one for part in await asyncio.gather(*map(asyncio.wrap_future, parts)) for one in part]
 
     async def heat_map(self, name: str, picture: bytes, label: Label | None) -> bytes:
         """A PNG of the picture, coloured by what speaks for a class, or for the answer."""
-        from safecl.classifier.explain import heat_map, overlay
+        from safecl.classifier.explain import SIDE, heat_map, overlay
 
-        (pixels,) = await self.decode([picture], 0, MAX_SIDE)
+        now, png = self._now[name], BytesIO()
+        index = None if label is None else now.model.classes.index(find(now.model.header, label))
+        (pixels,) = await self.decode([picture], 0, SIDE)
         if isinstance(pixels, str):
             raise Refused(422, f"The picture cannot be read ({pixels}).")
-        image, png = Image.fromarray(pixels), BytesIO()
-
-        def draw(now: Snapshot, rows: Rows) -> tuple[Tensor, Any]:
-            index = None if label is None else now.model.classes.index(find(now.model.header, label))
-            return heat_map(now.method, now.model.transform, image, index), now.model.transform
-
-        heat, transform = await self._wait(Asked(name, pixels[:0, :0, None], draw))
+        image, transform = ImageOps.contain(Image.fromarray(pixels), (SIDE, SIDE)), now.model.transform
+        asked = Asked(now, pixels[:0, :0, None], lambda rows: heat_map(now.method, transform, image, index))
+        heat = await self._wait(asked)
         await asyncio.to_thread(lambda: overlay(image, heat, transform).save(png, "PNG"))
         return png.getvalue()
 
@@ -156,16 +154,16 @@ class Desk:
                     break
                 batch.append(more)
             live = [one for one in batch if one.future.set_running_or_notify_cancel()]
-            for name, group in groupby(sorted(live, key=lambda one: one.name), key=lambda one: one.name):
-                self._answer(self._now[name], list(group))
+            for _, group in groupby(sorted(live, key=lambda one: id(one.now)), key=lambda one: id(one.now)):
+                self._answer(list(group))
 
-    def _answer(self, now: Snapshot, asked: list[Asked]) -> None:
-        """Answer all at once; where that fails, those that are at fault."""
+    def _answer(self, asked: list[Asked]) -> None:
+        """Answer all at once, which ask the same model; where that fails, those that are at fault."""
         try:
-            at, found = 0, self._logits(now, [one.views for one in asked if len(one.views)])
+            at, found = 0, self._logits(asked[0].now, [one.views for one in asked if len(one.views)])
         except Exception as error:
             for one in asked:
-                self._answer(now, [one]) if len(asked) > 1 else one.future.set_exception(error)
+                self._answer([one]) if len(asked) > 1 else one.future.set_exception(error)
             return
         count = sum(len(one.views) for one in asked)  # before those who asked can look
         self._batches, self._answered = self._batches + bool(count), self._answered + count
@@ -173,7 +171,7 @@ class Desk:
             rows = {name: part[at : at + len(one.views)] for name, part in found.items()} if len(one.views) else {}
             at += len(one.views)
             try:
-                one.future.set_result(one.tell(now, rows))
+                one.future.set_result(one.tell(rows))
             except Exception as error:
                 one.future.set_exception(error)
 

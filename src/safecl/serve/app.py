@@ -20,19 +20,19 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import safecl
-from safecl.classifier.history import as_label, check_labels, check_not_frozen, check_rollback
+from safecl.classifier.history import as_label, check_labels, check_not_frozen
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.serve import protocol
 from safecl.serve.about import brief, describe
 from safecl.serve.jobs import ENDED, Jobs
-from safecl.serve.limits import OURS, Access, Gate, Refused, check_size, pictures_of
-from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing
+from safecl.serve.limits import OURS, Access, Gate, Refused, check_size, check_step, pictures_of
+from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing, RollingBack
 from safecl.streams.labels import check_name
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
          ".png": "image/png", ".json": "application/json"}  # fmt: skip
-HEAD_SECONDS = 15.0  # for the head of the first request of a connection to arrive
+HEAD_SECONDS = 15.0  # for the head of a request to arrive
 STOP_SECONDS = 10  # for requests that are being answered when the service stops
 EVERY = 0.1  # seconds between looks at a job
 SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
@@ -77,7 +77,7 @@ class Service:
         header, pictures = self.file(model).header, await asyncio.to_thread(pictures_of, texts)
         labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
         if what == "rollback":
-            check_rollback(header)
+            check_step(header, more["step"])
         elif what != "queue":
             check_not_frozen(header)
             check_labels(header["classes"], [label for label in labels if label is not None], "the request")
@@ -117,7 +117,7 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
         lines = [f'requests_total{{route="{r}",status="{s}"}} {n}' for (r, s), n in sorted(gate.requests.items())]
         lines += [f'jobs{{state="{state}"}} {number}' for state, number in jobs.counts().items()]
         lines += [f"answer_seconds_sum {service.seconds:.6f}", f"answer_seconds_count {service.answered}"]
-        gauges = {"requests_inside": gate.inside, "bytes_held": gate.held, **desk.gauges()}
+        gauges = {"requests_inside": gate.inside.total(), "bytes_held": gate.held, **desk.gauges()}
         return "".join(f"safecl_{line}\n" for line in [*lines, *(f"{key} {n}" for key, n in gauges.items())])
 
     return gate
@@ -140,7 +140,8 @@ def add_models(app: FastAPI, service: Service) -> None:
     async def predict(request: Request, model: str, unknown: Unknown = 0.05, detail: bool = False) -> dict[str, Any]:
         service.file(model)
         if _kind(request) == "application/json":
-            pictures = pictures_of(Asking.model_validate_json(await request.body()).pictures)
+            body = await request.body()
+            pictures = await asyncio.to_thread(lambda: pictures_of(Asking.model_validate_json(body).pictures))
         else:
             pictures = [await _picture(request)]
         version, answers = await service.answers(model, pictures, unknown, detail)
@@ -170,8 +171,8 @@ def add_jobs(app: FastAPI, service: Service) -> None:
         return await service.teach(model, "correct", texts, labels)
 
     @app.post("/api/models/{model}/rollback", status_code=202)
-    async def rollback(model: str) -> Any:
-        return await service.teach(model, "rollback")
+    async def rollback(model: str, given: RollingBack) -> Any:
+        return await service.teach(model, "rollback", step=given.step)
 
     @app.post("/api/models/{model}/queue", status_code=202)
     async def queue(model: str, given: Queueing) -> Any:
@@ -224,6 +225,8 @@ def add_page(app: FastAPI, service: Service) -> None:
 
 async def explained(request: Request, error: Exception) -> Response:
     """Whatever goes wrong is one sentence."""
+    if isinstance(error, HTTPException) and isinstance(error.__cause__, Refused):
+        error = error.__cause__  # while FastAPI read the body
     if isinstance(error, Refused):
         return error.response
     if isinstance(error, SafeclError):
@@ -252,11 +255,20 @@ async def _picture(request: Request) -> bytes:
 
 
 class Patient(H11Protocol):
-    """HTTP/1.1; a connection on which nothing is asked is closed."""
+    """HTTP/1.1; a connection on which a request begins, and its head does not come, is closed."""
+
+    head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(HEAD_SECONDS, lambda: None if self.cycle is not None else transport.close())
+        self.head = self.loop.call_later(HEAD_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        waits = self.cycle is None or self.cycle.response_complete
+        if not waits and self.head is not None:
+            self.head.cancel()
+        self.head = (self.head or self.loop.call_later(HEAD_SECONDS, self.transport.close)) if waits else None
 
 
 def run(

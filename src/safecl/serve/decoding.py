@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -27,11 +27,15 @@ Decoded: TypeAlias = "np.ndarray | str"  # uint8 (H, W, 3), or why it cannot be 
 
 
 def view(data: bytes, size: int, resize: int) -> Image.Image:
-    """See ``prepare``; a size of 0: the whole picture, with neither side longer than ``resize``."""
+    """See ``prepare``. A size of 0: the whole picture, with neither side longer than ``resize``; a ``resize`` of 0: all
+    of it, as ``decode`` with ``size`` as its ``least``.
+    """
     width, height = size_of(data, "")
     if width * height > MAX_PIXELS:
         raise UnreadableError("", f"more than {MAX_PIXELS:,} pixels")
-    image = decode(data, "", least=ENOUGH * resize)
+    image = decode(data, "", least=ENOUGH * resize or size or None)
+    if not resize:
+        return image
     if not size:
         image.thumbnail((resize, resize))
         return image
@@ -66,7 +70,7 @@ class Decoders:
             thread.start()
 
     def submit(self, pictures: Sequence[bytes], size: int, resize: int) -> "Future[list[Decoded]]":
-        """Decode pictures one after the other; ``queue.Full`` where too many wait."""
+        """Decode pictures one after the other; ``queue.Full`` where too many wait, OSError where no process starts."""
         future: Future[list[Decoded]] = Future()
         self._orders.put_nowait((pictures, size, resize, future))
         return future
@@ -78,17 +82,24 @@ class Decoders:
             thread.join(MAX_SECONDS)
 
     def _serve(self) -> None:
-        process = _start()
+        process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):
+            process = _start()  # so that the first picture need not wait for imports
         while (order := self._orders.get()) is not None:
             pictures, size, resize, future = order
+            if not future.set_running_or_notify_cancel():
+                continue
             found: list[Decoded] = []
-            for data in pictures if future.set_running_or_notify_cancel() else ():
-                found.append(_ask(process, data, size, resize))
-                if process.poll() is not None:
-                    process = _start()
-            if not future.cancelled():
+            try:
+                for data in pictures:
+                    if process is None or process.poll() is not None:
+                        process = _start()
+                    found.append(_ask(process, data, size, resize))
                 future.set_result(found)
-        _end(process)
+            except OSError as error:  # none can be started now
+                future.set_exception(error)
+        if process is not None:
+            end(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -109,11 +120,12 @@ def _ask(process: subprocess.Popen[bytes], data: bytes, size: int, resize: int) 
         reply = process.stdout.read(count)
         return np.frombuffer(reply, np.uint8).reshape(height, width, 3) if fine else reply.decode()
     except (OSError, ValueError, struct.error):  # it has died
-        _end(process)
+        end(process)
         return KILLED
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
+    """Kill a process, and close what was open to it."""
     process.kill()
     with contextlib.suppress(OSError):  # what was not sent yet
         process.communicate()

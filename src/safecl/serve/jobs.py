@@ -15,15 +15,16 @@ from typing import Any
 
 from safecl.atomic import exclusive, write_json
 from safecl.errors import SafeclError
-from safecl.serve.limits import MAX_JOBS, Refused, busy
+from safecl.serve.decoding import end
+from safecl.serve.limits import MAX_JOBS, MAX_SPOOL, Refused, busy
 
 MAX_ENDED = 100  # that are remembered of each model
 MAX_ATTEMPTS = 3  # of a job in which the process dies
 DIED = f"The process that learns has died {MAX_ATTEMPTS} times at this job; the log of the service may say why."
 LOOK = 1.0  # seconds between looks at the files
 STOP_SECONDS = 30.0  # for a job to save its place
-TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version")
-KEPT = (*TOLD, "created", "pictures", "labels")
+TOLD = ("id", "model", "what", "state", "progress", "seconds_left", "said", "error", "result", "version", "step")
+KEPT = (*TOLD, "created", "pictures", "bytes", "labels")
 LOCK = ".lock"  # in the folder of jobs, held by the service that does them
 ENDED = ("done", "failed", "stopped")
 
@@ -38,6 +39,7 @@ class Jobs:
         self.paths, self.device, self.changed = paths, device, changed
         self.all: dict[str, dict[str, Any]] = {}
         self._news, self._closed = threading.Condition(), threading.Event()
+        self._adding, self._sending, self._unwanted = threading.Lock(), threading.Lock(), set[str]()
         self._process: subprocess.Popen[str] | None = None
         self._spools = contextlib.ExitStack()
         with self._spools:
@@ -71,25 +73,27 @@ class Jobs:
         self, model: str, what: str, pictures: Sequence[bytes] = (), labels: Sequence[Any] = (), **more: Any
     ) -> Any:
         """Keep a job, and have it done in its turn."""
-        if self.counts()["waiting"] >= MAX_JOBS:
-            raise busy()
-        job: dict[str, Any] = dict.fromkeys(TOLD) | {"id": uuid.uuid4().hex, "model": model, "what": what}
-        job |= {"state": "waiting", "progress": 0.0, "created": time.time()}
-        job |= {"pictures": len(pictures), "labels": list(labels), **more}
-        folder = self.folder(model) / job["id"]
-        try:
-            folder.parent.mkdir(mode=0o700, exist_ok=True)
-            folder.mkdir(mode=0o700)
-            for i, data in enumerate(pictures):
-                (folder / f"{i:05d}").write_bytes(data)
-            write_json(folder.with_suffix(".json"), job)
-        except (OSError, SafeclError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            reason = getattr(error, "strerror", None) or error
-            raise Refused(507, f"The job cannot be kept beside the model ({reason}).") from error
-        with self._news:
-            self.all[job["id"]] = job
-            self._news.notify_all()
+        with self._adding:  # so that none sees the room that another one takes
+            size, kept = sum(map(len, pictures)), [one for one in list(self.all.values()) if one["state"] not in ENDED]
+            if self.counts()["waiting"] >= MAX_JOBS or sum(one["bytes"] for one in kept) + size > MAX_SPOOL:
+                raise busy()
+            job: dict[str, Any] = dict.fromkeys(TOLD) | {"id": uuid.uuid4().hex, "model": model, "what": what}
+            job |= {"state": "waiting", "progress": 0.0, "created": time.time()}
+            job |= {"pictures": len(pictures), "bytes": size, "labels": list(labels), **more}
+            folder = self.folder(model) / job["id"]
+            try:
+                folder.parent.mkdir(mode=0o700, exist_ok=True)
+                folder.mkdir(mode=0o700)
+                for i, data in enumerate(pictures):
+                    (folder / f"{i:05d}").write_bytes(data)
+                write_json(folder.with_suffix(".json"), job)
+            except (OSError, SafeclError) as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                reason = getattr(error, "strerror", None) or error
+                raise Refused(507, f"The job cannot be kept beside the model ({reason}).") from error
+            with self._news:
+                self.all[job["id"]] = job
+                self._news.notify_all()
         return self.told(job)
 
     def stop(self, job: dict[str, Any]) -> None:
@@ -99,17 +103,16 @@ class Jobs:
                 raise Refused(409, f"The job is {job['state']} already.")
             if job["state"] == "waiting":
                 self._end(job, "stopped")
-            else:
-                self._send({"stop": job["id"]})
+                return
+            self._unwanted.add(job["id"])
+        self._send({"stop": job["id"]})
 
     def close(self) -> None:
         """Stop; the job at work saves its place, and goes on when the service starts again."""
         with self._news:
             self._closed.set()
-            for job in self.all.values():
-                if job["state"] == "running":
-                    self._send({"stop": job["id"]})
             self._news.notify_all()
+        self._send(*({"stop": job["id"]} for job in list(self.all.values()) if job["state"] == "running"))
         self._thread.join(STOP_SECONDS)
         self._kill()
         self._spools.close()
@@ -139,6 +142,7 @@ class Jobs:
         with contextlib.suppress(OSError, SafeclError):
             write_json(folder.with_suffix(".json"), end)
         job.update(end)
+        self._unwanted.discard(job["id"])
         ended = [one for one in self.all.values() if one["model"] == job["model"] and one["state"] in ENDED]
         for old in ended[:-MAX_ENDED]:
             self.all.pop(old["id"])
@@ -146,7 +150,8 @@ class Jobs:
                 folder.with_name(f"{old['id']}.json").unlink()
 
     def _run(self) -> None:
-        self._start()  # so that the first job need not wait for imports
+        with contextlib.suppress(OSError):
+            self._start()  # so that the first job need not wait for imports
         while True:
             with self._news:
                 self._news.wait_for(lambda: self.closing() or self.counts()["waiting"])
@@ -154,40 +159,34 @@ class Jobs:
                     return
                 job = next(job for job in self.all.values() if job["state"] == "waiting")
                 job["state"] = "running"
-            ends = (self._tried(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
-            end = next((end for end in ends if end is not None), {"end": "failed", "error": DIED})
-            if not self.closing() or end["end"] == "done":  # otherwise it goes on when the service starts again
-                facts = {key: end.get(key) for key in ("said", "error", "result")}
+            tried = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
+            came = next((came for came in tried if came is not None), {"end": "failed", "error": DIED})
+            if not self.closing() or came["end"] == "done":  # otherwise it goes on when the service starts again
+                facts = dict.fromkeys(("said", "error", "result")) | {key: came[key] for key in TOLD if key in came}
                 try:
                     facts["version"] = self.changed(job["model"])
                 except Exception:  # the model that answers stays
                     traceback.print_exc()
                 with self._news:
-                    self._end(job, end["end"], **facts)
-
-    def _tried(self, job: dict[str, Any]) -> dict[str, Any] | None:
-        """As ``_do``; whatever goes wrong there is the end of this attempt alone."""
-        try:
-            return self._do(job)
-        except Exception:
-            traceback.print_exc()
-            self._kill()
-            return None
+                    self._end(job, came["end"], **facts)
 
     def _do(self, job: dict[str, Any]) -> dict[str, Any] | None:
-        """What came of a job; None: the process has died."""
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        assert self._process is not None and self._process.stdout is not None
+        """What came of a job; None: the process has died, or none could be started."""
         place = {"path": str(self.paths[job["model"]]), "folder": str(self.folder(job["model"]) / job["id"])}
-        self._send({**job, **place})
-        for line in self._process.stdout:
-            told = json.loads(line)
-            if "end" in told:
-                return dict(told)
-            job.update({key: value for key, value in told.items() if key in TOLD})
-        with contextlib.suppress(OSError):  # what was not sent yet
-            self._process.communicate()
+        try:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            assert self._process is not None and self._process.stdout is not None
+            before = [{"stop": job["id"]}] if job["id"] in self._unwanted else []  # another process was told so
+            self._send(*before, {**job, **place})
+            for line in self._process.stdout:
+                told = json.loads(line)
+                if "end" in told:
+                    return dict(told)
+                job.update({key: value for key, value in told.items() if key in TOLD})
+        except Exception:
+            traceback.print_exc()
+        self._kill()
         return None
 
     def _start(self) -> None:
@@ -198,13 +197,13 @@ class Jobs:
 
     def _kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            end(self._process)
 
-    def _send(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it has died, which shows when it is read
-            assert self._process is not None and self._process.stdin is not None
-            print(json.dumps(order), file=self._process.stdin, flush=True)
+    def _send(self, *orders: dict[str, Any]) -> None:
+        with self._sending, contextlib.suppress(OSError, ValueError):  # it has died, which shows when it is read
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.writelines(f"{json.dumps(order)}\n" for order in orders)
+                self._process.stdin.flush()
 
 
 def watch(paths: Mapping[str, Path], reload: Callable[[str], str], closed: threading.Event) -> None:

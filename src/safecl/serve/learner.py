@@ -13,12 +13,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
@@ -28,14 +30,32 @@ from safecl.errors import Busy, SafeclError, Stopped
 from safecl.lines import counted
 from safecl.outputs import locked
 from safecl.serve.about import answer_of
-from safecl.serve.limits import OURS
+from safecl.serve.decoding import Decoders
+from safecl.serve.limits import MAX_WAITING, OURS, check_step
+from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
 from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
+LOOKING = "Looking at the pictures"
 EVERY = 0.1  # seconds between two lines on progress
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
+
+
+@dataclass(eq=False, repr=False)
+class Sent(FilePictures):
+    """Pictures that were sent, decoded by processes with little memory; ``looked``: is called after each."""
+
+    decoders: Decoders
+    looked: Callable[[], None] = lambda: None
+
+    def reduced(self, index: int, least: int | None = None) -> Image.Image:
+        (found,) = self.decoders.submit([self.read(index)], least or 0, 0).result()
+        self.looked()
+        if isinstance(found, str):
+            raise UnreadableError(self.where(index), found)
+        return Image.fromarray(found)
 
 
 class Told(Progress):
@@ -65,71 +85,77 @@ class Told(Progress):
 
 def _free(path: str, stop: Callable[[], bool]) -> tuple[ExitStack, Path]:
     """What holds the lock of a model, as soon as no other command changes it, and the file."""
-    while not stop():
+    while True:
         held = ExitStack()
         try:
             return held, held.enter_context(locked(path))
         except Busy:
+            if stop():
+                raise Stopped from None
             time.sleep(EVERY)
-    raise Stopped
 
 
 class Learner:
-    """Does jobs; the backbone stays loaded between them."""
+    """Does jobs; the backbone stays loaded between them, and so do the processes that decode."""
 
     def __init__(self, device: Any) -> None:
-        self.device, self._loaded = device, None
+        self.device, self._loaded, self._decoders = device, None, Decoders(1, MAX_WAITING)
 
     def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
         """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
 
-        Before the model is written, what the job is about to make of it is: the ids of the steps that it adds and takes
+        Before the model is written, what the job is about to make of it is: the id of the step that it adds or takes
         back. So a job that was killed in between is not done twice.
         """
-        folder = Path(job["folder"])
+        folder, back = Path(job["folder"]), job["what"] == "rollback"
         held, file = _free(job["path"], stop)
         with held:
-            steps = {entry["id"] for entry in ModelFile(file).header["history"]}
+            header = ModelFile(file).header
             if (effect := folder / EFFECT).exists():
                 outcome = dict(json.loads(effect.read_bytes()))
-                if steps.issuperset(outcome["made"]) and steps.isdisjoint(outcome["gone"]):
+                if any(entry["id"] == outcome["step"] for entry in header["history"]) is not back:
                     return outcome
+            if stop():
+                raise Stopped
+            if back:
+                check_step(header, job["step"])
             model = ContinualClassifier.load(file, device=self.device)
             model._loaded = self._loaded
-            files = [File.at(folder / f"{i:05d}") for i in range(job["pictures"])]
-            pictures = FilePictures(files, job["labels"] or [""] * len(files))
-            outcome, now = self._done(model, job, pictures, tell, stop), {entry["id"] for entry in model.history_}
+            outcome = self._done(model, job, tell, stop)
             if job["what"] != "queue":
-                outcome |= {"made": sorted(now - steps), "gone": sorted(steps - now)}
+                outcome["step"] = job["step"] or model.history_[-1]["id"]
                 write_json(effect, outcome)
                 model.save(file)
             self._loaded = model._loaded
             return outcome
 
-    def _done(
-        self, model: ContinualClassifier, job: dict[str, Any], pictures: FilePictures, tell: Any, stop: Any
-    ) -> dict[str, Any]:
-        what, told = job["what"], dict[str, Any](said=None, result={})
-        if what == "queue":
-            first = [
-                (one.index, one.worth, answer_of(one.answer, False)) for one in model.queue(pictures, job["count"])
-            ]
-            keys = ("index", "worth", "answer")
-            return {**told, "result": {"first": [dict(zip(keys, one, strict=True)) for one in first]}}
-        if what == "rollback":
-            told["said"] = model.rollback()
-        elif what == "correct":
-            told["said"] = model.correct(pictures, pictures.labels)
-        else:
+    def _done(self, model: ContinualClassifier, job: dict[str, Any], tell: Any, stop: Any) -> dict[str, Any]:
+        files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
+        sent, shown = partial(Sent, files, job["labels"] or [""] * len(files)), Told(tell)
+        if job["what"] == "rollback":
+            return {"said": model.rollback()}
+        if job["what"] == "learn":
             work = Path(job["folder"], "work")
+
+            def learn() -> Any:
+                with closing(Decoders(readers(), MAX_WAITING)) as decoders:  # which give way, too
+                    pictures = sent(decoders=decoders)
+                    return model.learn(pictures, name=job["name"], progress=shown, folder=work, stop=stop)
+
             with ThreadPoolExecutor(1, initializer=give_way) as pool:
-                learn = partial(model.learn, pictures, name=job["name"], progress=Told(tell), folder=work, stop=stop)
                 lesson = pool.submit(learn).result()
-            told["result"] = {
-                key: getattr(lesson, key) for key in ("pictures", "skipped", "new", "accuracy", "warnings")
-            }
-            told["said"] = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
-        return told
+            said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
+            keys = ("pictures", "skipped", "new", "accuracy", "warnings")
+            return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
+        with shown.phase(LOOKING, len(files)) as phase:
+            pictures = sent(decoders=self._decoders, looked=phase.advance)
+            if job["what"] == "correct":
+                return {"said": model.correct(pictures, pictures.labels)}
+            found = (
+                (one.index, one.worth, answer_of(one.answer, False)) for one in model.queue(pictures, job["count"])
+            )
+            first = [dict(zip(("index", "worth", "answer"), one, strict=True)) for one in found]
+            return {"result": {"first": first}}
 
 
 def give_way() -> None:
@@ -150,9 +176,11 @@ def main(device: str) -> None:
         os._exit(0)
 
     def tell(folder: str = "", **facts: Any) -> None:
-        text = json.dumps(facts)  # in which no path is of use to who reads it
+        text = json.dumps(facts)
+        for path, name in ((folder, "picture "), (Path(folder).parents[1], "")) if folder else ():
+            text = text.replace(json.dumps(f"{path}/")[1:-1], name)  # no folder is of use to who reads it
         try:
-            print(text.replace(f"{folder}/", "picture ") if folder else text, file=out, flush=True)
+            print(text, file=out, flush=True)
         except OSError:  # nobody hears
             os._exit(0)
 
@@ -166,8 +194,10 @@ def main(device: str) -> None:
             tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
         except Stopped:
             tell(end="stopped")
-        except (SafeclError, OSError) as error:
+        except SafeclError as error:
             tell(job["folder"], end="failed", error=str(error))
+        except OSError as error:
+            tell(end="failed", error=f"The job could not be done ({error.strerror or error}).")
         except Exception:
             traceback.print_exc()
             tell(end="failed", error=OURS)

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from safecl.classifier.history import check_rollback
+from safecl.classifier.schema import Header
 from safecl.errors import SafeclError
 
 MAX_PICTURE = 32 << 20  # bytes
 MAX_BODY = {"read": 64 << 20, "change": 192 << 20}  # bytes of a request, by the right that it needs
-MAX_HELD, MAX_REQUESTS = 512 << 20, 512  # bytes of all requests, and requests, at a time
-MAX_WAITING, MAX_JOBS = 1024, 100  # requests for one part of the service, and jobs, that wait
+MAX_HELD, MAX_REQUESTS, MAX_STREAMS = 512 << 20, 512, 128  # bytes of all requests, requests, and streams of events
+MAX_WAITING, MAX_JOBS, MAX_SPOOL = 1024, 100, 2 << 30  # requests and jobs that wait, and bytes of pictures of jobs
 OURS = "This failed for a reason that is safecl's own; the log of the service has it."
 BODY_SECONDS, REQUEST_SECONDS = 30.0, 120.0
 OPEN = ("/", "/health", "/v2/health/live", "/v2/health/ready")  # to everybody, as is /page/
@@ -84,7 +86,8 @@ class Gate:
     """Stands before the service: checks who asks, counts what arrives, and limits bytes and time."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access, self.held, self.inside = app, access, 0, 0
+        self.app, self.access, self.held = app, access, 0
+        self.inside: Counter[bool] = Counter()  # requests, by whether they are endless
         self.requests: Counter[tuple[str, int]] = Counter()  # by route and status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,11 +95,12 @@ class Gate:
             await self.app(scope, receive, send)
             return
         visit = _Visit(self, scope, receive, send)
-        self.inside += 1
+        self.inside[visit.endless] += 1
         try:
             await visit.serve()
         finally:
-            self.inside, self.held = self.inside - 1, self.held - visit.bytes
+            self.inside[visit.endless] -= 1
+            self.held -= visit.bytes
             # A route is named by its pattern, so that nobody can make names without end.
             self.requests[getattr(scope.get("route"), "path", "none"), visit.status] += 1
 
@@ -108,14 +112,14 @@ class _Visit:
         self.gate, self.scope, self._receive, self._send = gate, scope, receive, send
         self.bytes, self.status, self.whole = 0, 0, False
         self.until = asyncio.get_running_loop().time() + BODY_SECONDS
+        self.endless = scope["path"].endswith("/events")
         self.needs = needed(scope["method"], scope["path"])
         self.most = MAX_BODY.get(self.needs, 0)
 
     async def serve(self) -> None:
-        endless = self.scope["path"].endswith("/events")
         try:
             self._check({key: value.decode("latin-1") for key, value in reversed(self.scope["headers"])})
-            async with asyncio.timeout(None if endless else REQUEST_SECONDS):
+            async with asyncio.timeout(None if self.endless else REQUEST_SECONDS):
                 await self.gate.app(self.scope, self.receive, self.send)
         except (Refused, TimeoutError) as error:
             if not self.status:
@@ -123,7 +127,7 @@ class _Visit:
                 await refused.response(self.scope, self.receive, self.send)
 
     def _check(self, headers: dict[bytes, str]) -> None:
-        if self.gate.inside > MAX_REQUESTS:
+        if self.gate.inside[self.endless] > (MAX_STREAMS if self.endless else MAX_REQUESTS):
             raise busy()
         host, length = headers.get(b"host", ""), headers.get(b"content-length", "0")
         self.gate.access.check_host(host)
@@ -165,6 +169,12 @@ class _Visit:
             self.status = message["status"]
             message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in HEADERS.items())]
         await self._send(message)
+
+
+def check_step(header: Header, step: str) -> None:
+    """Refuse to take back another step than who asks has seen to be the last."""
+    if check_rollback(header)["id"] != step:
+        raise Refused(409, "That is not the last step of the model now; look at its history again.")
 
 
 def needed(method: str, path: str) -> str:

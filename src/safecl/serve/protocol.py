@@ -1,5 +1,6 @@
 """What bodies say; and the Open Inference Protocol, version 2, as KServe's clients speak it."""
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI
@@ -43,6 +44,10 @@ class Learning(Body):
 
 class Correcting(Body):
     pictures: list[Corrected] = Field(min_length=1, max_length=MAX_TAUGHT)
+
+
+class RollingBack(Body):
+    step: str = Field(description="Its id in the history.", examples=["3f2a9c01d7be"])
 
 
 class Input(Body):
@@ -94,7 +99,7 @@ def add_routes(app: FastAPI, service: Any) -> None:
         wanted = [str(one.get("name")) for one in asked.outputs] or list(OUTPUTS)
         if strange := [name for name in wanted if name not in OUTPUTS]:
             raise Refused(422, f"There is no output {strange[0][:100]!r}; choose from: {', '.join(OUTPUTS)}.")
-        now, answers = await service.answers(model, pictures_of(given.data), float(unknown))
+        now, answers = await service.answers(model, await asyncio.to_thread(pictures_of, given.data), float(unknown))
         if version not in (None, now):
             raise Refused(404, f"{model} has learned meanwhile: its version is {now}.")
         for i, answer in enumerate(answers):

@@ -5,7 +5,7 @@ import { say } from "./words.js";
 
 const PAUSE = 400; // ms without a further label until those given are sent together
 const waiting = []; // groups of { picture, label, before, model } that were given and not sent yet
-const done = []; // changes made here, the newest last: { from, version, group }, versions before and after
+let done = []; // changes made here, the newest last: { model, step, group }
 let timer = 0, sending = false;
 
 export const mayChange = () => state.info && state.info.may_change && !state.info.frozen;
@@ -29,7 +29,6 @@ async function send() {
   if (sending || !waiting.length) return;
   if (isBusy()) return later();
   sending = true;
-  const from = state.info.version;
   const [{ model }] = waiting[0], own = waiting.filter(([one]) => one.model === model);
   waiting.splice(0, waiting.length, ...waiting.filter(([one]) => one.model !== model));
   const group = [...new Map(own.flat().map((one) => [one.picture, one])).values()]; // the last label counts
@@ -38,9 +37,9 @@ async function send() {
     const { job } = await ofModel("correct", { pictures: await Promise.all(pictures) }, model);
     const end = await follow(job);
     for (const { picture, label } of group) {
-      if (picture.given?.state === "waiting") picture.given = { label, state: "learned", was: picture.answer };
+      if (picture.given?.state === "waiting") picture.given = { label, state: "learned", was: picture.answer, step: end.step };
     }
-    settled(end, from, group, sentence(group));
+    settled(end, group, sentence(group));
   } catch (error) {
     for (const { picture, before } of group) picture.given = before;
     fail(error);
@@ -56,10 +55,20 @@ function sentence(group) {
   return label === null ? say("change_out", { n }) : say("change_gave", { n, label });
 }
 
-function settled(job, from, group, text) {
-  done.push({ from, version: job.version, group });
-  const more = state.info.can_roll_back ? { action: say("undo"), does: undo } : {};
-  toast(text, more);
+function settled({ model, step }, group, text) {
+  done.push({ model, step, group });
+  toast(text, state.info.rolls_back === step ? { action: say("undo"), does: undo } : {});
+}
+
+// What was taken back, here or elsewhere, is no longer shown as learned.
+function settle() {
+  const steps = new Set(state.info.history.map(({ id }) => id));
+  const gone = done.filter(({ model, step }) => model === state.name && !steps.has(step)).reverse();
+  done = done.filter((one) => !gone.includes(one));
+  for (const { step, group } of gone) {
+    for (const { picture, before } of group) if (picture.given?.step === step) picture.given = before;
+    repaint(group.map(({ picture }) => picture));
+  }
 }
 
 export async function undo() {
@@ -69,27 +78,23 @@ export async function undo() {
     repaint(unsent.map(({ picture }) => picture));
     return announce(say("undo_unsent"));
   }
-  const last = done.at(-1);
-  if (!last || !state.info.can_roll_back) return toast(say("undo_none"));
-  if (last.version && last.version !== state.info.version) return toast(say("undo_changed"));
-  await rollBack().catch(fail);
+  const last = done.findLast(({ model }) => model === state.name);
+  if (!last || !state.info.rolls_back) return toast(say("undo_none"));
+  if (last.step !== state.info.rolls_back) return toast(say("undo_changed"));
+  await rollBack(last.step).catch(fail);
 }
 
-export async function rollBack() {
-  const own = done.at(-1)?.version === state.info.version; // else the last step was made elsewhere
-  await follow((await ofModel("rollback", {})).job);
-  const { group, from } = (own && done.pop()) || { group: [] };
-  for (const { picture, before } of group) picture.given = before;
-  if (from && done.at(-1)?.version === from) done.at(-1).version = state.info.version;
-  repaint(group.map(({ picture }) => picture));
+export async function rollBack(step) {
+  await follow((await ofModel("rollback", { step })).job);
   toast(say("undone"));
 }
 
 // pictures: [{ file, label }]
 export async function learn(pictures, name) {
   const sent = await Promise.all(pictures.map(async ({ file, label }) => ({ data: await data(file), label })));
-  const from = state.info.version;
   const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent });
   const end = await follow(job);
-  settled(end, from, [], end.said || say("change_learned", { n: pictures.length }));
+  settled(end, [], end.said || say("change_learned", { n: pictures.length }));
 }
+
+document.addEventListener("model", settle);

@@ -67,11 +67,11 @@ function confusions() {
   $("confusions").replaceChildren(...(found.length ? found : [make("li", { className: "soft" }, say("confusions_none"))]));
 }
 
-function history({ history: steps, can_roll_back: canRollBack }) {
-  $("steps").replaceChildren(...steps.toReversed().map((step, i) => {
+function history({ history: steps, rolls_back: last }) {
+  $("steps").replaceChildren(...steps.toReversed().map((step) => {
     const time = new Date(step.date).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
     const facts = [time, step.pictures && say("count", { n: step.pictures }), step.new?.length && say("step_new", { labels: step.new.join(", ") })];
-    const back = i === 0 && canRollBack && mayChange()
+    const back = step.id === last && mayChange()
       ? make("button", { type: "button", onclick: () => sure(step) }, say("rollback")) : null;
     return make("li", {}, make("div", {}, make("strong", {}, WHAT[step.what] ? say(WHAT[step.what]) : step.what), ` ${step.name}`,
       make("div", { className: "soft" }, facts.filter(Boolean).join(" · "))), back);
@@ -82,7 +82,7 @@ function history({ history: steps, can_roll_back: canRollBack }) {
 function sure(step) {
   $("sure_said").textContent = say("rollback_sure", step);
   $("sure").returnValue = "";
-  $("sure").onclose = () => $("sure").returnValue === "yes" && rollBack().catch(fail);
+  $("sure").onclose = () => $("sure").returnValue === "yes" && rollBack(step.id).catch(fail);
   $("sure").showModal();
 }
 

@@ -9,6 +9,28 @@ let shown = [], active = 0, chosen = null, left = null, best = [];
 export const nearest = ({ answer }) =>
   (answer?.nearest || []).filter(([label]) => state.info.classes.some((one) => one.label === label));
 
+// A class of nearly this name, if there is none of this name: what is typed may be a slip.
+export function nearName(text) {
+  const low = text.toLowerCase(), labels = state.info.classes.map(({ label }) => label);
+  if (labels.some((label) => String(label).toLowerCase() === low)) return undefined;
+  const most = low.length < 3 ? 0 : low.length < 6 ? 1 : 2;
+  return labels.find((label) => slips(String(label).toLowerCase(), low) <= most);
+}
+
+// Letters to add, omit, replace or swap with the next until a is b.
+function slips(a, b) {
+  let past = [], row = [...Array(b.length + 1).keys()];
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] !== b[j - 1]));
+      if (a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) next[j] = Math.min(next[j], past[j - 2] + 1);
+    }
+    [past, row] = [row, next];
+  }
+  return row[b.length];
+}
+
 // done(label): once it is chosen; back(): where focus goes otherwise.
 export function openNaming(group, text, done, back) {
   best = nearest(group[0]);
@@ -44,12 +66,14 @@ function list() {
     const fresh = { label: text, fresh: true };
     if (shown.length && spelled(shown[0]).startsWith(low)) shown.push(fresh);
     else shown.unshift(fresh);
+    const meant = nearName(text);
+    if (meant !== undefined && !shown.some(({ label }) => label === meant)) shown.splice(1, 0, { label: meant, meant: true });
   }
   active = Math.max(same, 0);
   $("naming_list").replaceChildren(...shown.map((one, i) => {
     const option = make("li", { role: "option", id: `option_${i}`, onmousedown: (event) => event.preventDefault() });
     option.onclick = () => take(one);
-    option.append(make("span", {}, one.fresh ? say("new_class", one) : one.label));
+    option.append(make("span", {}, one.fresh ? say("new_class", one) : one.meant ? say("meant", one) : one.label));
     if (one.share != null) option.append(make("span", { className: "soft" }, percent(one.share)));
     if (one.key && !text) option.append(make("kbd", {}, one.key));
     return option;

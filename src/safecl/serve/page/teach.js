@@ -2,6 +2,7 @@
 import { isBusy } from "./api.js";
 import { learn, mayChange } from "./change.js";
 import { $, fail, make, toast } from "./dom.js";
+import { nearName } from "./naming.js";
 import { say } from "./words.js";
 
 const groups = []; // { label, pictures: [{ file, url }], node }
@@ -11,6 +12,7 @@ function addGroup(label = "") {
   const group = { label, pictures: [] };
   const name = make("input", { value: label, ariaLabel: say("group_name"), placeholder: say("group_name") });
   name.setAttribute("list", "classes");
+  name.onchange = () => suggest(name);
   name.oninput = () => ((group.label = name.value.trim()), paint());
   const drop = make("button", { type: "button", className: "quiet round", onclick: () => dropGroup(group) }, "×");
   group.node = make("section", { className: "group" }, make("div", { className: "bar" }, name, drop), make("div", { className: "strip" }));
@@ -20,6 +22,13 @@ function addGroup(label = "") {
   $("groups").append(group.node);
   mark(group);
   return group;
+}
+
+function suggest(name) {
+  const label = nearName(name.value.trim());
+  if (label === undefined) return;
+  const use = () => ((name.value = label), name.oninput(), name.focus());
+  toast(say("meant", { label }), { action: say("meant_use", { label }), does: use });
 }
 
 function mark(group) {

@@ -75,6 +75,8 @@ export const words = {
   naming_many: "What are these {n}?",
   naming_hint: "Type a class, known or new",
   new_class: "New class “{label}”",
+  meant: "Did you mean “{label}”?",
+  meant_use: "Use “{label}”",
 
   // a closer look
   heat: "What it looked at",
