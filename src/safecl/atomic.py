@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import stat
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,9 +53,11 @@ def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, 
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        held.acquire()
-    except Timeout:
-        raise Busy(busy) from None
+        try:
+            held.acquire()
+        except Timeout:
+            tempfile.TemporaryFile(dir=lock.parent).close()  # a lock times out, too, where no file can be made
+            raise Busy(busy) from None
     except OSError as error:
         raise SafeclError(f"{place} cannot be written ({error.strerror or error}).") from error
     try:
