@@ -1,10 +1,34 @@
-"""Bytes of working memory, on the host or a device: how many are free, and how many a piece of work took."""
+"""Working memory, on the host or a device: how much is free, how much a piece of work took, how much it may take."""
 
 import contextlib
+import math
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from safecl.errors import SafeclError
+
+
+class Bounded(TorchDispatchMode):
+    """Raises ``sentence`` before tensors of more than ``most`` numbers in all are made; copies do not count.
+
+    Each of several sizes can be bounded, and their product huge.
+    """
+
+    def __init__(self, most: int, sentence: str) -> None:
+        super().__init__()
+        self.left, self.sentence = most, sentence
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names = [argument.name for argument in func._schema.arguments]
+        if "size" in names and not any(made.alias_info for made in func._schema.returns):
+            self.left -= math.prod(dict(zip(names, args, strict=False), **kwargs or {})["size"])
+        if self.left < 0:
+            raise SafeclError(self.sentence)
+        return func(*args, **kwargs or {})
 
 
 def free_memory(device: torch.device) -> int:

@@ -432,10 +432,36 @@ def test_what_stands_beside_the_weights_in_a_pickle_is_ignored(tmp_path: Path, v
 
 @pytest.mark.parametrize(
     "facts",
-    [{"create_kwargs": "{nope"}, {"create_kwargs": "3"}, {"mean": "grey"}, {"timm_model": "vit_tinny_patch16_224"}],
-)
+    [{"create_kwargs": "{nope"}, {"create_kwargs": "3"}, {"mean": "grey"}, {"timm_model": "vit_tinny_patch16_224"},
+     {"create_kwargs": "[" * 100_000}, {"mean": "0.5"}, {"mean": "nan,0,0"}, {"std": "0,1,1"}],
+)  # fmt: skip
 def test_metadata_that_makes_no_sense_is_refused(facts: dict[str, str], tmp_path: Path, vit: VisionTransformer) -> None:
     sentence(weights=str(write_safetensors(tmp_path / "a.safetensors", vit, **facts)))
+
+
+HOSTILE = [  # options of a weight file, and what the sentence says
+    *(({key: "/tmp/x.pth"}, "cannot be read") for key in ("checkpoint_path", "cache_dir", "pretrained_cfg", "name")),
+    ({"pretrained": True}, "cannot be read"), ({"meta": True}, "cannot be read"), ({"device": "meta"}, "cannot be"),
+    ({"in_chans": 1}, "cannot be read"), ({"embed_layer": "x"}, "cannot be read"), ({"img_size": [32, 16]}, "cannot"),
+    ({"depth": 10**9}, "cannot be read"), ({"embed_dim": 1 << 20}, "cannot be"), ({"mlp_ratio": 1e300}, "cannot"),
+    ({"mlp_ratio": float("nan")}, "cannot be read"), ({f"a{i}": 1 for i in range(999)}, "cannot be read"),
+    ({"depth": 200, "embed_dim": 8190}, "numbers"), ({"img_size": 8192, "patch_size": 1}, "numbers"),
+    ({"patch_size": 0}, "does not take"), ({"num_heads": 7}, "does not take"), ({"depth": -1}, "does not take"),
+    ({"embed_dim": -3}, "does not take"), ({"norm_layer": "x"}, "does not take"), ({"act_layer": "x"}, "does not take"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), HOSTILE, ids=[str(options)[:40] for options, _ in HOSTILE])
+def test_options_in_a_foreign_weight_file_are_plain_and_small(
+    options: dict[str, Any], said: str, tmp_path: Path, vit: VisionTransformer
+) -> None:
+    given = json.dumps({**SHAPE, **options})
+    text = sentence(weights=str(write_safetensors(tmp_path / "a.safetensors", vit, create_kwargs=given)))
+    assert said in text
+
+
+def test_a_network_for_huge_pictures_is_refused_before_it_is_made() -> None:
+    assert "numbers" in sentence(name="vit_base_patch16_224", weights="random", image_size=1_600_000)
 
 
 def test_options_the_network_does_not_take_are_refused(tmp_path: Path, vit: VisionTransformer) -> None:

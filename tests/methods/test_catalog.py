@@ -5,6 +5,8 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import Field
 
+from safecl.backbone.backbone import Backbone
+from safecl.errors import SafeclError
 from safecl.methods.catalog import check
 from safecl.methods.settings.base import MethodSettings
 
@@ -49,3 +51,25 @@ def test_a_complete_one_is_taken() -> None:
 def test_what_is_missing_is_said(settings: type[MethodSettings], told: str) -> None:
     with pytest.raises(TypeError, match=told):
         check(settings)
+
+
+HUGE = 1 << 16  # as large as each size may be
+
+
+@pytest.mark.parametrize(
+    ("settings", "pet"),
+    [
+        ({"name": "l2p", "pool": HUGE, "length": HUGE}, "none"),
+        ({"name": "coda", "components": HUGE, "length": HUGE}, "none"),
+        ({"name": "safe"}, {"kind": "lora", "rank": 1 << 28}),
+        ({"name": "ranpac"}, {"kind": "adapter", "bottleneck": 1 << 28}),
+        ({"name": "lae"}, {"kind": "prefix", "length": 1 << 28}),
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_sizes_whose_product_is_huge_are_refused_before_anything_is_made(
+    settings: dict[str, Any], pet: Any, backbone: Backbone, make_stream: Any, tools: Any
+) -> None:
+    given = {} if pet == "none" else {"pet": pet}
+    with pytest.raises(SafeclError, match=r"would have more than 1,073,741,824 numbers of its own; lower its sizes\.$"):
+        tools.teach(tools.new_method(backbone, {**settings, **given}), make_stream([["a", "b"]]))

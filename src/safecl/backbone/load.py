@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import inspect
 import json
 import warnings
 from pathlib import Path
@@ -21,6 +22,7 @@ from safecl.backbone import hub
 from safecl.backbone.backbone import Backbone, PerChannel
 from safecl.backbone.settings import EMBEDDED, PAPER, SIZES, SUFFIXES, BackboneSettings, embedded_weights, short_form
 from safecl.errors import SafeclError, unknown
+from safecl.ram import Bounded
 from safecl.settings import explain
 
 NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviation of pixels in [0, 1]
@@ -28,6 +30,10 @@ NORMALISATIONS: dict[str, tuple[PerChannel, PerChannel]] = {  # mean and deviati
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
+MAX_NUMBERS = 1 << 33  # of any network
+MAX_DEPTH, MAX_OPTION = 256, 1 << 13  # blocks, and other numbers that a weight file may ask for
+OTHERS = {*inspect.signature(timm.create_model).parameters, "name", "meta", "device", "dtype", "in_chans"}
+WORDS = ("act_layer", "global_pool", "norm_layer", "pos_embed", "weight_init")  # options that may be text
 MAX_TIMES, MAX_MORE = 16, 1 << 30  # a weight file may have optimisers, averages and classifiers beside the network
 
 
@@ -46,14 +52,19 @@ def load_backbone(settings: str | BackboneSettings, *, image_size: int | None = 
     facts = metadata(file) if file is not None else {}
     name = facts.get("timm_model", settings.name)
     try:
-        options: dict[str, Any] = {**json.loads(facts.get("create_kwargs", "{}")), "num_classes": 0}
+        options: dict[str, Any] = {**_plain(json.loads(facts.get("create_kwargs", "{}"))), "num_classes": 0}
         texts = {key: facts[key].strip("()[]").split(",") for key in ("mean", "std") if key in facts}
         own: dict[str, PerChannel] = {key: tuple(map(float, numbers)) for key, numbers in texts.items()}
-    except (TypeError, ValueError) as error:
+        known = [*own.get("mean", (0, 0, 0)), *own.get("std", (1, 1, 1))]
+        if len(known) != 6 or not all(abs(one) <= MAX_OPTION for one in known) or 0 in known[3:]:
+            raise ValueError(f"mean and std cannot be {own!s:.99}")
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SafeclError(f"The metadata of the weight file {file} cannot be read ({error}).") from error
     if settings.image_size is not None:
         options["img_size"] = settings.image_size
-    vit = _create(name, options, pretrained=file is None and settings.weights != "random")
+    most = MAX_NUMBERS if file is None else min(MAX_NUMBERS, MAX_TIMES * file.stat().st_size + MAX_MORE // 16)
+    with Bounded(most, f"{file or name} has more than {most:,} numbers with the options {options!s:.300}: too many."):
+        vit = _create(name, options, pretrained=file is None and settings.weights != "random")
     size, patch = int(vit.patch_embed.img_size[0]), int(vit.patch_embed.patch_size[0])
     if size % patch:
         fitting = max(round(size / patch), 1) * patch
@@ -67,6 +78,16 @@ def load_backbone(settings: str | BackboneSettings, *, image_size: int | None = 
     own = {**cast("dict[str, PerChannel]", vit.pretrained_cfg), **own}
     mean, std = NORMALISATIONS.get(settings.normalisation) or (tuple(own["mean"]), tuple(own["std"]))
     return Backbone(vit, name, size, mean, std)
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """What a weight file, which may be anybody's, says of its network: no option that reads files, no large number."""
+    for key, value in options.items():
+        numbers, bound = value if key == "residual" else [value], MAX_DEPTH if key == "depth" else MAX_OPTION
+        small = all(one is None or (isinstance(one, int | float) and abs(one) <= bound) for one in numbers)
+        if key in OTHERS or not (small or key in WORDS) or max(len(numbers), len(options)) > MAX_DEPTH:
+            raise ValueError(f"{key!r:.99} cannot be {value!r:.99}")
+    return options
 
 
 def _weight_file(settings: BackboneSettings) -> Path | None:
@@ -103,16 +124,16 @@ def _create(name: str, options: dict[str, Any], pretrained: bool) -> VisionTrans
             if pretrained:
                 hub.check_hub(name)
             vit = _build(name, pretrained=pretrained, **options)
-    except (OSError, RuntimeError) as error:
-        if not pretrained:
-            raise
+    except SafeclError:
+        raise
+    except Exception as error:  # timm takes any value, and fails where it is used
+        if not pretrained or not isinstance(error, OSError | RuntimeError):
+            raise SafeclError(f"{name} does not take the options {options!s:.300}: {_brief(error)}.") from error
         reason = str(error) if type(error) is ConnectionError else type(error).__name__
         raise SafeclError(
             f"The weights of {name} could not be fetched from the Hugging Face hub ({reason}); "
             "go online once, or give a local file as backbone.weights=FILE."
         ) from error
-    except TypeError as error:
-        raise SafeclError(f"{name} does not take the options {options}: {error}.") from error
     return _check_vit(name, vit)
 
 

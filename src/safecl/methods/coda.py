@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
 from safecl.losses import orthogonality
+from safecl.methods.catalog import bounded
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import GrowingParameters, PromptMethod
 from safecl.methods.settings.coda import CodaSettings
@@ -61,7 +62,8 @@ class CODAPrompt(PromptMethod):
             ("attention", prompts.attention, (width,)),
         ):
             random = generator(self.seed, "coda", name, t)
-            drawn = torch.randn(blocks, s.components, *shape, generator=random).flatten(2)
+            with bounded(s):
+                drawn = torch.randn(blocks, s.components, *shape, generator=random).flatten(2)
             before = torch.cat([drawn[:, :0], *(each.detach().flatten(2).cpu() for each in own)], dim=1)
             fresh = torch.stack([orthonormal(new, old) for new, old in zip(drawn, before, strict=True)])
             own.grow(fresh.reshape(blocks, s.components, *shape).to(self.backbone.device))
