@@ -67,7 +67,7 @@ class Draft:
             for name, data in self.members.items():
                 if name in header["members"]:
                     header["members"][name] = {"size": len(data), "digest": blake(data)}
-        text = self.text or json.dumps(header, ensure_ascii=False, indent=1).encode()
+        text = self.text or json.dumps(header, ensure_ascii=False).encode()
         with zipfile.ZipFile(path, "w") as archive:
             inside = [(f"{header.get('state')}/{name}", data) for name, data in self.members.items()]
             for name, data in [*inside, *self.extra, (HEADER, text)]:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.seen import check_folder
-from safecl.classifier.store import ModelFile
+from safecl.classifier.store import ModelFile, encoded
 from safecl.engine.run import run
 from safecl.errors import SafeclError
 from safecl.heads.leave_one_out import leaving_out, one_of_each
@@ -97,6 +97,25 @@ def test_a_full_history_is_refused_before_anything_is_learned(
         model.learn(np.concatenate([images[:1], lesson("h")[0]]), ["b", *lesson("h")[1]])
     model.rollback()
     assert model.classes_.tolist() == list("abcd")
+
+
+def test_a_header_that_no_file_could_hold_is_refused_before_anything_is_learned(
+    taught: ContinualClassifier, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked before is never less than what is written then, and not much more."""
+    model, asked = ContinualClassifier.of(taught._fitted, device="cpu"), list[int]()
+    images, names = lesson("ghijklmnop", 2)[0], [f"{'é' * 190} {i}" for i in range(10) for _ in range(2)]
+    with monkeypatch.context() as patched:
+        patched.setattr("safecl.classifier.model.check_size", asked.append)
+        model.learn(images, names)
+    model.save(tmp_path / "m.safecl")
+    written = len(encoded(ModelFile(tmp_path / "m.safecl").header))
+    assert written < asked[0] < written + (1 << 20) + 5000
+    monkeypatch.setattr("safecl.classifier.store.MAX_HEADER", asked[0] - 1)
+    model = ContinualClassifier.of(taught._fitted, device="cpu")
+    monkeypatch.setattr("safecl.classifier.teach.learn", lambda *_: pytest.fail("it learns"))
+    with pytest.raises(SafeclError, match=r"classes would take more than [\d,]+ bytes; teach a new model\.$"):
+        model.learn(images, names)
 
 
 def test_an_empty_name_is_not_the_folder_that_one_stands_in(new_model: New) -> None:

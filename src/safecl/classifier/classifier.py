@@ -134,6 +134,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             raise SafeclError(nothing) if fresh.relabelled else NothingNew(nothing)
         shown = progress or make_progress(self.show)
         model = model or self._new(fresh.pictures, shown.say)
+        model.check_room(sorted_classes(fresh.pictures.labels))
         if folder is not None:  # what was saved of a session is used for nothing else
             begun = known or model
             past = begun.file.digest if begun.file is not None else begun.header["history"]
