@@ -1,11 +1,7 @@
 """Writing where a person says: which file that is, who may change it now, and what may be replaced.
 
-Every command that writes a file the user names, or a file in a folder the user names, goes this way:
-
-- ``check_output`` early, before anything slow: a file of another kind is refused, unless ``force``;
-- ``write_output`` at the end: the same check, under the file's lock, and one rename.
-
-Model files, whose kind is more than how they begin, have ``replaceable`` and ``write_model`` in classifier/place.py.
+Every command calls ``check_output`` before anything slow, and ``write_output`` at the end, which checks again under the
+file's lock. Model files have ``replaceable`` and ``write_model`` in classifier/place.py.
 """
 
 import contextlib
@@ -20,10 +16,7 @@ from safecl.errors import SafeclError
 
 # How the first bytes of our own files look, by kind. A new kind of output is one more line.
 KINDS = {
-    "page": (
-        rb'<meta name="generator" content="safecl'
-        rb"|default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-"  # earlier pages
-    ),
+    "page": rb'<meta name="generator" content="safecl',
     "csv": rb'\A"[^"\n]*",(?!"[^",\n]*"[,\n])',  # the first name has quotes without need, the second has none
     "tex": rb"\A(% .*\n)?\\begin\{tabular\}",
     "md": rb"\A\| ",

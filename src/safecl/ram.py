@@ -13,10 +13,7 @@ from safecl.errors import SafeclError
 
 
 class Bounded(TorchDispatchMode):
-    """Raises ``sentence`` before tensors of more than ``most`` numbers in all are made; copies do not count.
-
-    Each of several sizes can be bounded, and their product huge.
-    """
+    """Raises ``sentence`` before tensors of more than ``most`` numbers in all are made; copies do not count."""
 
     def __init__(self, most: int, sentence: str) -> None:
         super().__init__()

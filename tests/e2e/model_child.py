@@ -4,6 +4,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -19,7 +20,13 @@ CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
 
 
 def watch(word: str) -> None:
-    """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long after the N-th."""
+    """``@FILE``: note each change of a hidden file of a model there; ``@N:SECONDS``: die that long after the N-th.
+
+    ``@BYTES``: no file can become longer, as on a disk that gets full.
+    """
+    if word.isdigit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(word), int(word)))
+        return
     count = [0]
 
     def kill() -> None:

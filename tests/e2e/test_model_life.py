@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,32 @@ def test_a_kill_in_any_phase_leaves_the_old_or_the_new_file_and_no_litter(
             written.write_bytes(first)
             assert server.run(*words.split())[0] == 0 and says() == new, (name, number)
             assert sorted(os.listdir(tmp_path)) == before, (name, number)
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_litter(
+    server: Commands, tmp_path: Path, write_folder: Callable[..., Path], new_model: Any, lesson: Any
+) -> None:
+    write_folder(tmp_path / "one", "ab", 2)
+    write_folder(tmp_path / "two", "c", 2, seed=1)
+    model = new_model(epochs=1)
+    model.learn(tmp_path / "one")
+    model.save(tmp_path / "b.safecl")
+    model.learn(*lesson("ef"))
+    model.save(tmp_path / "m.safecl")
+    model.save(tmp_path / "out.safecl", frozen=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    out = "out.safecl --force"
+    for words in (
+        "learn two -m m.safecl", "correct m.safecl one/a/000.png --label b", "forget m.safecl a", "rollback m.safecl",
+        "rename m.safecl a z", f"merge m.safecl b.safecl -o {out}", f"freeze m.safecl -o {out}",
+        "export m.safecl --format safetensors -o w.safetensors", "inspect m.safecl --page p.html",
+    ):  # fmt: skip
+        assert server.run("@8000", *words.split())[0] == 2, words
+        left = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+        assert left == before, words
+        assert words.startswith("learn") or not list(tmp_path.glob(".*.work")), words
+        for path in tmp_path.glob(".*.work"):  # with it the same command resumes
+            shutil.rmtree(path)
 
 
 @pytest.mark.slow

@@ -148,7 +148,7 @@ class Model:
             return key, digest_of(file)
 
     def check_room(self, labels: Sequence[Label]) -> None:
-        """Refuse, before it is learned, a session of ``labels`` after which the header would be too large for a file."""
+        """Refuse, before it is learned, a session of ``labels`` after which no file could hold the header."""
         each = 3 * len(encoded(labels)) + MOST_PER_CLASS * (len(self.classes) + len(labels))
         check_size(len(encoded([self._said(self.state), self.header["calibration"]])) + each + MOST_PER_STEP)
 

