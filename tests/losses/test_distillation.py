@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from safecl.losses import covariance_alignment, feature_alignment, logit_alignment
+from safecl.losses import alignment as feature_alignment
+from safecl.losses import covariance_alignment, logit_alignment
 
 Features = Callable[..., tuple[np.ndarray, ...]]
 Close = Callable[..., bool]

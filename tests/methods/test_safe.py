@@ -332,7 +332,7 @@ def test_the_slow_loss_is_classification_plus_the_weighted_transfer(
             m = losses.cross_correlation(g, f)
             expected |= {"diag": 0.3 * losses.diagonal(m, "sum"), "rdn": 7.0 * losses.redundancy(m, "sum")}
         elif transfer == "fa":
-            expected["fa"] = 2.0 * losses.feature_alignment(g, f)
+            expected["fa"] = 2.0 * losses.alignment(g, f)
         elif transfer == "la":
             prototypes = torch.tensor(np.stack([unit(g)[y == c].mean(axis=0) for c in range(2)]), dtype=torch.float32)
             expected["la"] = 2.0 * losses.logit_alignment(g, f, prototypes)

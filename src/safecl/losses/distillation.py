@@ -1,15 +1,10 @@
-"""Three alternatives to the transfer loss: rows FA, LA and SSA of the paper's ablation.
+"""Alternatives to the transfer loss: rows LA and SSA of the paper's ablation; row FA is the alignment loss.
 
 The paper names each in one phrase and prints no formula; these are the definitions used here.
 """
 
 import torch.nn.functional as F
 from torch import Tensor
-
-
-def feature_alignment(ptm: Tensor, slow: Tensor) -> Tensor:
-    """FA: 1/N Σ_k (1 − cos(φ_PTM(x_k), φ_slow(x_k))); features (N, d)."""
-    return (1 - F.cosine_similarity(ptm, slow, dim=1)).mean()
 
 
 def logit_alignment(

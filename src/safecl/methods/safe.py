@@ -129,7 +129,7 @@ class SAFE(Method):
                 "rdn": s.lambda_rdn * losses.redundancy(m, s.reduction),  # Eq. (3)
             }
         elif s.loss == "fa":
-            extra = {"fa": s.lambda_distil * losses.feature_alignment(g, f)}
+            extra = {"fa": s.lambda_distil * losses.alignment(g, f)}
         elif s.loss == "la":
             extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.w_ptm.weight)}
         else:

@@ -51,10 +51,7 @@ class SLCA(TunedMethod):
 def align(
     head: LinearHead, gaussians: ClassGaussians, settings: AlignedSettings, fit: Fit, loss: Loss | None = None
 ) -> None:
-    """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 0.9 + 0.1 · (task(c) + 1) / t if ``scaled``.
-
-    ``loss``: cross-entropy if not given.
-    """
+    """Train all of ``head`` on features drawn from N(κ_c μ_c, Σ_c), κ_c = 1, or 0.9 + 0.1 · (task(c) + 1) / t."""
     s = settings
     head.requires_grad_(True)
     tasks = torch.tensor([head.block_of(index) for index in range(head.classes)])
