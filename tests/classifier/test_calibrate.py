@@ -173,7 +173,7 @@ def test_after_five_sessions_a_model_says_of_itself_what_new_pictures_show(
     ("name", "settings"),
     [
         *(("safe", {**MOVING, "method.answer.statistics": statistics}) for statistics in ("stale", "shared")),
-        *((name, {}) for name in ("ease", "finetune", "joint", "lae", "slca", "ssiat", "siprompts", "l2p")),
+        *((name, {}) for name in ("ease", "finetune", "lae", "slca", "ssiat", "siprompts", "l2p")),
     ],
 )
 def test_a_method_that_cannot_leave_pictures_out_claims_nothing_about_itself(

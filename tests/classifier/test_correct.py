@@ -321,7 +321,7 @@ def test_what_cannot_be_corrected_is_refused_in_a_sentence(new_model: New, lesso
     assert model._fitted is before
 
 
-@pytest.mark.parametrize("name", ["slca", "ssiat", "finetune", "joint", "lae", "l2p", "siprompts"])
+@pytest.mark.parametrize("name", ["slca", "ssiat", "finetune", "lae", "l2p", "siprompts"])
 def test_methods_that_train_on_labels_refuse_and_name_what_is_trained(
     name: str, new_model: New, lesson: Lesson
 ) -> None:

@@ -259,8 +259,8 @@ class Method(nn.Module, ABC):
         """The method's answer: (N, C)."""
         return self.all_logits(images)[self.outputs[-1]]
 
-    def tune(self, learner: Learner, scale: float, session: Session, fit: Fit, *names: int) -> None:
-        """Train ``learner`` with a cosine head (initial σ, names of its generator) that is not kept, and freeze it."""
+    def tune(self, learner: Learner, scale: float, session: Session, fit: Fit, *names: int, rate: float = 1.0) -> None:
+        """Train ``learner``, at ``rate``, with a cosine head (initial σ, names of its generator) that is not kept."""
         if not learner.tuning():  # without a PET there is nothing to train
             return
         current = self.current(session)
@@ -270,7 +270,8 @@ class Method(nn.Module, ABC):
         def loss(batch: Batch) -> dict[str, Tensor]:
             return {"cls": F.cross_entropy(head(batch.features(learner)), torch.searchsorted(current, batch.targets))}
 
-        fit(self.name, nn.ModuleList([learner, head]), session, loss)
+        body = Group(list(learner.parameters()), rate)
+        fit(self.name, nn.ModuleList([learner, head]), session, loss, groups=[body])
         learner.freeze()
 
     def begin(self, head: LinearHead, session: Session) -> Tensor:

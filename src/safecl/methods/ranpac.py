@@ -31,7 +31,7 @@ class RanPAC(TunedMethod):
     def learn(self, session: Session, fit: Fit) -> None:
         if not self.sessions:
             choose_reading(self.ridge, self.backbone, session, fit)
-            self.tune(self.learner, self.settings.scale, session, fit)
+            self.tune(self.learner, self.settings.scale, session, fit, rate=self.settings.body_rate)
         targets, features = fit.features(session, self.networks["learner"])
         self.ridge.add(features, targets)
         self.ridge.solve()
@@ -44,4 +44,4 @@ class RanPAC(TunedMethod):
         return {"learner": self.learner.read(images, self.ridge.reading.once)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"ranpac": self.ridge.logits(features["learner"])}
+        return {self.name: self.ridge.logits(features["learner"])}

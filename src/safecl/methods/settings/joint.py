@@ -1,21 +1,17 @@
-"""The choices of joint training: pet=none is the linear probe, pet=full full fine-tuning."""
+"""The choices of joint training: pet=none is a linear probe, pet=full full fine-tuning."""
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
-from safecl.methods.settings.base import MethodSettings
-from safecl.pet.settings import PetSettings, SsfSettings
+from safecl.methods.settings.ranpac import RanpacSettings
 
 
-class JointSettings(MethodSettings):
+class JointSettings(RanpacSettings):
     title = "Joint training"
-    paper = "the upper bound: all sessions at once, as in RanPAC's tables"
+    paper = "the upper bound: all sessions at once"
     kind = "bound"
-    keeps = "PET, head"
     joint = True
 
-    name: Literal["joint"] = "joint"
-    pet: PetSettings = SsfSettings()
-    scale: PositiveFloat = Field(1.0, description="initial σ of the cosine head")
-    body_rate: PositiveFloat = Field(1.0, description="learning rate of the PET, as a factor on that of the head")
+    name: Literal["joint"] = "joint"  # type: ignore[assignment]
+    scale: float = Field(1.0, gt=0, description="initial σ of the cosine head that the PET is trained with")

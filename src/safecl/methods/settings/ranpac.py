@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.settings.base import MethodSettings
@@ -19,3 +19,4 @@ class RanpacSettings(MethodSettings):
     pet: PetSettings = SsfSettings()
     ridge: RidgeSettings = RidgeSettings()
     scale: float = Field(10.0, gt=0, description="initial σ of the cosine head (1 in RanPAC's own code, 10 in SAFE's)")
+    body_rate: PositiveFloat = Field(1.0, description="learning rate of the PET, as a factor on that of the head")
