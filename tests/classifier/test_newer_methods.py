@@ -10,6 +10,7 @@ from safecl.classifier.classifier import ContinualClassifier
 from safecl.errors import SafeclError
 
 MERGING = {
+    "loranpac": "have cut off singular vectors, so the rest does not add up",
     "mos": "keeps no network the same from session to session",
     "rsiat": "keeps no network the same from session to session",
     "tuna": "keeps no network the same from session to session",

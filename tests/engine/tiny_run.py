@@ -39,6 +39,7 @@ TRAIN = TrainSettings(epochs=2, batch_size=4, lr=0.05, save_seconds=1e-9)  # sav
 QUICK = {
     **{name: {"align_epochs": 2, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
     "coda": {"components": 3},
+    "loranpac": {"size": 40},
 }
 
 

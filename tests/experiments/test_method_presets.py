@@ -52,6 +52,18 @@ VALUES: dict[str, dict[str, Any]] = {
         "method.margin": 0, "method.drift": 4, "method.spread": 1e-3, "method.paired": True,
     },
     "ssiat stream=imagenet-a": {"method.margin": 0.3},
+    "loranpac stream=cifar100": {
+        "train.lr": 0.01, "train.epochs": 20, "train.batch_size": 48, "train.weight_decay": 5e-4, "method.scale": 1,
+        "method.size": 100_000, "method.rank": 10_000, "method.cut": 0.25, "method.pet.bottleneck": 64,
+    },
+    "loranpac stream=imagenet-a": {"method.cut": 0.2, "method.rank": 10_000},
+    "loranpac stream=imagenet-a pet=none": {"method.cut": 0.25},
+    "loranpac stream=omnibenchmark": {"method.cut": 0.25, "method.rank": 20_000},
+    "layup stream=cifar100": {
+        "train.optimiser": "adamw", "train.lr": 0.003, "train.epochs": 20, "train.batch_size": 48,
+        "train.weight_decay": 5e-4, "method.scale": 30, "method.ridge.layers": 6, "method.ridge.project": False,
+    },
+    "layup pet=vpt_deep": {"method.pet.tokens": 10, "method.pet.rate": 1},
     "rsiat stream=cifar100": {
         "train.lr": 0.01, "train.later_lr": 0.01846, "train.epochs": 10, "train.later_epochs": 30,
         "train.batch_size": 64, "train.weight_decay": 1.714e-4, "method.scale": 40, "method.margin": 0.1,
@@ -121,7 +133,7 @@ VALUES: dict[str, dict[str, Any]] = {
 PIXELS = {
     "simplecil": "none", "l2p": "none", "dualprompt": "none", "coda": "none", "siprompts": "imagenet", "aper": "none",
     "ease": "none", "slca": "imagenet", "ssiat": "none", "mos": "none", "tuna": "none", "rsiat": "none", "lae": "none",
-    "joint": "none", "joint-linear": "none",
+    "loranpac": "none", "layup": "none", "joint": "none", "joint-linear": "none",
     "joint-full": "none", "finetune-full": "none", "paper": "none", "published": "none", "ranpac-published": "none",
 }  # fmt: skip
 OURS = {"safe", "demo", "ranpac", "ranpac-no-pet", "ranpac-no-projection", "finetune"}

@@ -124,6 +124,7 @@ def grouped(settings: dict[str, Any]) -> dict[str, Any]:
 SHORT: dict[str, dict[str, Any]] = {
     **{name: {"align_epochs": 1, "align_samples": 4} for name in ("slca", "ssiat", "tuna", "mos", "rsiat")},
     "siprompts": {"length": 2},
+    "loranpac": {"size": 16},
 }
 
 

@@ -29,6 +29,8 @@ LEARNABLE = {  # preset and words → numbers after ten sessions, heads aside
     "ssiat": ADAPTER,
     "tuna": 10 * 304_320,
     "mos": 10 * 304_320,
+    "loranpac": ADAPTER,
+    "layup": ADAPTER,
     "rsiat": ADAPTER + 132_224,
     "rsiat stream=imagenet-a": ADAPTER + 115_712,
     "slca": FULL,
@@ -56,6 +58,7 @@ KEPT = {  # numbers of four bytes, besides the tuned ones
     "ssiat": C * (D + 2 * D + GAUSSIAN),  # head; mean, its rounding, covariance
     "slca": 2 * HEAD + C * (2 * D + GAUSSIAN),
     "tuna": 304_320 + C * (D + 2 * D + GAUSSIAN),
+    "loranpac": 100_000 * (10_000 + 2 * C) + 10_000,  # vectors at their most, sums and weights; values
     "mos": HEAD + C * (2 * D + GAUSSIAN + 2 * D + 3),  # linear head; moments; class means with their sums; owners
     "ease": T * C * (D + 1),
     "aper": C * (4 * D + 1),

@@ -12,6 +12,7 @@ from safecl.heads.linear import LinearHead
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method, Network, Recipe
 from safecl.methods.settings.base import MethodSettings
+from safecl.methods.settings.loranpac import LoranpacSettings
 from safecl.randomness import generator
 from safecl.streams.pictures.images import ArrayPictures
 from safecl.streams.stream import Session
@@ -32,6 +33,12 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
 
     The state of a ridge head is a polynomial of second degree in ridge.size: it is measured at three small sizes.
     """
+    if isinstance(settings, LoranpacSettings):  # with as many vectors as there may be
+        both = settings.model_copy(update={"size": RIDGE_SIZES[0]}), settings
+        ranks = [min(s.rank, round((1 - s.cut) * s.size)) for s in both]
+        few, most = (s.size * (k + 2 * sessions * classes) + k for s, k in zip(both, ranks, strict=True))
+        small = _measure(both[0], backbone, sessions, classes)
+        return Sizes(small.learnable, small.kept + 4 * (most - few))
     ridge: Any = getattr(settings, "ridge", None)
     if ridge is None or ridge.size in RIDGE_SIZES:
         return _measure(settings, backbone, sessions, classes)

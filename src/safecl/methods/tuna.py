@@ -20,10 +20,7 @@ from safecl.streams.stream import Session
 
 
 class SpecialistMethod(Method):
-    """A learner for each session, which starts as the one before, and one head that is retrained on Gaussians.
-
-    Those of a class are of its features under the learners of its sessions.
-    """
+    """A learner for each session, and one head, retrained on Gaussians: of a class under its own sessions' learners."""
 
     settings: Any
 
@@ -33,6 +30,7 @@ class SpecialistMethod(Method):
         self.head, self.gaussians = head, ClassGaussians(backbone.width)
 
     def grow(self) -> Learner:
+        """A new learner, which starts as the one before."""
         new = self.learners[-1].copy() if len(self.learners) else Learner(self.backbone, self.settings.pet, self.seed)
         self.learners.append(new)
         return new
