@@ -37,8 +37,8 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
         both = settings.model_copy(update={"size": RIDGE_SIZES[0]}), settings
         ranks = [min(s.rank, round((1 - s.cut) * s.size)) for s in both]
         few, most = (s.size * (k + 2 * sessions * classes) + k for s, k in zip(both, ranks, strict=True))
-        small = _measure(both[0], backbone, sessions, classes)
-        return Sizes(small.learnable, small.kept + 4 * (most - few))
+        found = [_measure(both[0], backbone, sessions, classes)]
+        return Sizes(found[0].learnable, found[0].kept + 4 * (most - few))
     ridge: Any = getattr(settings, "ridge", None)
     if ridge is None or ridge.size in RIDGE_SIZES:
         return _measure(settings, backbone, sessions, classes)

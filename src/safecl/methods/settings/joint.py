@@ -10,7 +10,7 @@ from safecl.methods.settings.ranpac import RanpacSettings
 class JointSettings(RanpacSettings):
     title = "Joint training"
     paper = "the upper bound: all sessions at once"
-    kind = "bound"
+    kind = "bound"  # type: ignore[assignment]
     joint = True
 
     name: Literal["joint"] = "joint"  # type: ignore[assignment]
