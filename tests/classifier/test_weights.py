@@ -16,13 +16,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.data import unlabelled
 from safecl.classifier.model import Model
 from safecl.classifier.push import push
 from safecl.classifier.weights import export_safetensors, export_timm
 from safecl.cli.main import app
 from safecl.errors import SafeclError
+from safecl.learner import Learner
 
 Lesson = Callable[..., Any]
 
@@ -81,29 +84,38 @@ def test_what_timm_cannot_take_gets_a_sentence(taught: Callable[..., Path], tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_safetensors_hold_all_that_answers(taught: Callable[..., Path], lesson: Lesson, tmp_path: Path) -> None:
-    """The answer of RanPAC from the tensors alone, by timm and matrix products."""
-    path = tmp_path / "all.safetensors"
-    export_safetensors(Model.open(taught("ranpac", "ssf")), path)
-    tensors, arrays = load_file(path), lesson("abc", 2, seed=3)[0]
-    vit = timm.create_model("test_vit", num_classes=0, img_size=16, depth=2).eval()
-    own = {name.removeprefix("learner."): value for name, value in tensors.items() if name.startswith("learner.")}
-    vit.load_state_dict(own)
+@pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
+def test_safetensors_hold_all_that_answers(
+    pet: str, taught: Callable[..., Path], lesson: Lesson, tmp_path: Path
+) -> None:
+    """The logits of RanPAC from the tensors alone: by timm, the PET where it is not merged, and matrix products."""
+    path, model = tmp_path / "all.safetensors", Model.open(taught("ranpac", pet))
+    export_safetensors(model, path)
+    tensors = load_file(path)
     with safe_open(path, "pt") as file:
         facts = file.metadata()
-    mean, std = (torch.tensor(json.loads(facts[key].replace("(", "[").replace(")", "]"))) for key in ("mean", "std"))
-    model = ContinualClassifier.load(taught("ranpac", "ssf"))
-    from safecl.classifier.data import unlabelled
-
-    views = unlabelled(arrays).plain(range(len(arrays)), model._fitted.transform).float() / 255
-    with torch.no_grad():
-        f = vit.forward_features((views - mean.view(3, 1, 1)) / std.view(3, 1, 1))[:, 0]
-        z = torch.relu(f @ tensors["ridge.projection"]) @ tensors["ridge.weight"]
-    assert [json.loads(facts["classes"])[i] for i in z.argmax(dim=1)] == model.predict(arrays).tolist()
+    assert json.loads(facts["classes"]) == model.classes == ["a", "b", "c"]
     assert "# 3 classes" in facts["card"] and not any("gram" in name or "sums" in name for name in tensors)
-    for kind, name in (("adapter", "backbone.cls_token"), ("vpt_deep", "learner.pet.0.tokens")):
-        export_safetensors(Model.open(taught("ranpac", kind)), path)
-        assert name in load_file(path)
+
+    def part(prefix: str) -> dict[str, torch.Tensor]:
+        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+    vit = timm.create_model("test_vit", num_classes=0, img_size=16, depth=2).eval()
+    vit.load_state_dict(part("learner." if pet == "ssf" else "backbone."))
+    mean, std = (json.loads(facts[key].replace("(", "[").replace(")", "]")) for key in ("mean", "std"))
+    arrays = lesson("abc", 2, seed=3)[0]
+    views = unlabelled(arrays).plain(range(len(arrays)), model.transform).float() / 255
+    with torch.no_grad():
+        if pet == "ssf":
+            scale, shift = (torch.tensor(each).view(3, 1, 1) for each in (std, mean))
+            f = vit.forward_features((views - shift) / scale)[:, 0]
+        else:
+            learner = Learner(Backbone(vit, "test_vit", 16, tuple(mean), tuple(std)), model.settings.method.pet, seed=9)
+            learner.load_state_dict(part("learner."))
+            f = learner.features(views)
+        z = torch.relu(f @ tensors["ridge.projection"]) @ tensors["ridge.weight"]
+        wanted = model.method(load_backbone(model.settings.backbone)).all_logits(views)["ranpac"]
+    assert torch.allclose(z, wanted, atol=1e-4) and wanted.std(dim=1).min() > 1e-2
 
 
 def test_options_and_files_of_another_kind_are_refused(taught: Callable[..., Path], tmp_path: Path) -> None:
@@ -180,16 +192,18 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 
 def test_a_model_is_pushed_with_its_card(
-    hub: dict[str, Any], taught: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    hub: dict[str, Any], taught: Callable[..., Path], exported: tuple[Path, Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     file = taught("ranpac", "ssf")
     assert push(file, "me/pets", private=True).endswith("/me/pets/commit/1")
     assert hub["create"]["name"] == "pets" and "private" in (*hub["create"], hub["create"].get("visibility"))
     assert hub["files"].keys() == {file.name, "README.md"} and hub["files"][file.name] == file.read_bytes()
     assert b"library_name: safecl" in hub["files"]["README.md"] and b"| c |" in hub["files"]["README.md"]
     export_timm(Model.open(file), tmp_path / "t.safetensors")
-    push(tmp_path / "t.safetensors", "me/pets")
-    assert "t.safetensors" in hub["files"]
+    for path, card in ((tmp_path / "t.safetensors", b"# 3 classes"), (exported[1], b"# 6 classes")):
+        push(path, "me/pets")
+        assert hub["files"][path.name] == path.read_bytes() and card in hub["files"]["README.md"]
     monkeypatch.setenv("HF_TOKEN", "wrong")
     with pytest.raises(SafeclError, match=r"could not be pushed to me/pets \(.*401.*\); 'hf auth login'"):
         push(file, "me/pets")

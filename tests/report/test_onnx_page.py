@@ -2,10 +2,10 @@
 
 import functools
 import http.server
+import json
 import os
 import shutil
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,11 +62,7 @@ def compare(tab: Page, address: str, site: Path, file: Path, pictures: list[Path
     shutil.copy(file, site / "model.onnx")
     model: Any = safecl.load(file)
     tab.open(f"{address}index.html")
-    deadline, told = time.monotonic() + 60, "Loading"
-    while told.startswith("Loading") and time.monotonic() < deadline:
-        time.sleep(0.05)
-        told = tab.evaluate("document.getElementById('state').textContent")
-    assert told.startswith("Ready"), told
+    tab.wait("document.getElementById('state').textContent.startsWith('Ready')")
     said = []
     for i, picture in enumerate(pictures):
         name = f"{i}{picture.suffix}"
@@ -107,6 +103,46 @@ def test_odd_pictures_get_the_answers_of_python(
     )
     assert said["strip"] == {"error": "a strip of 8000 × 10 pixels"} and said["plain"]["label"] == labels[0]
     assert len({answer.get("label") for answer in said.values()}) > 2
+
+
+def test_a_chosen_model_answers_and_a_damaged_or_foreign_one_is_refused(
+    tab: Page, address: str, exported: tuple[Path, Path], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    """No picture can be chosen where no model can answer."""
+    onnx = pytest.importorskip("onnx")
+    (tmp_path / "damaged.onnx").write_bytes(exported[1].read_bytes()[:-5000])
+    head = '<ir_version: 10, opset_import: ["": 18]> g (float[N] x) => (float[N] y)'
+    onnx.save(onnx.parser.parse_model(f"{head} {{ y = Neg (x) }}"), tmp_path / "foreign.onnx")
+    for label, array in zip("ab", lesson("ab", 1, seed=9)[0], strict=True):
+        Image.fromarray(array).save(tmp_path / f"{label}.png")
+    (tmp_path / "c.png").write_bytes(b"no picture")
+    tab.open(f"{address}index.html")
+    tab.wait("!document.getElementById('state').textContent.startsWith('Loading')")
+    for file, told in (
+        (tmp_path / "damaged.onnx", "The model cannot be read: "),
+        (exported[1], "Ready"),
+        (tmp_path / "foreign.onnx", "The model cannot be read: it is of another program"),
+        (exported[1], "Ready"),
+    ):
+        choose(tab, "model", file)
+        tab.wait(f"document.getElementById('state').textContent.startsWith({json.dumps(told)})")
+        assert tab.evaluate("document.getElementById('pictures').disabled") == (told != "Ready")
+    choose(tab, "pictures", *(tmp_path / f"{label}.png" for label in "abc"))
+    tab.wait("[...document.querySelectorAll('li span')].filter((words) => words.textContent).length == 3")
+    said = tab.evaluate("[...document.querySelectorAll('li span')].map((words) => words.textContent)")
+    model: Any = safecl.load(exported[1])
+    expected = [
+        f"unknown, most similar: {one.label}" if one.unknown else f"{one.label} ({100 * one.probability:.0f} %)"
+        for one in model.explain([tmp_path / "b.png", tmp_path / "a.png"])
+    ]
+    assert said[0].startswith("c.png cannot be read: ") and said[1:] == expected
+
+
+def choose(tab: Page, control: str, *files: Path) -> None:
+    """Choose files as a person does."""
+    script = f"document.getElementById('{control}')"
+    found = tab.call("Runtime.evaluate", expression=script)["result"]["objectId"]
+    tab.call("DOM.setFileInputFiles", files=[str(file) for file in files], objectId=found)
 
 
 @pytest.mark.slow
