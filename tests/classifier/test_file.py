@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hostile import AT_THE_DOOR, IN_LEARNING, IN_PREDICTIONS, Draft, build
 
 from safecl.classifier import schema
@@ -178,6 +179,18 @@ def test_features_that_the_networks_do_not_give_are_refused_by_every_change(
     for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
         with pytest.raises(SafeclError, match="the features that are kept are of other networks"):
             make()
+
+
+def test_a_step_back_of_another_shape_is_refused_by_a_merge(home: Path, tmp_path: Path, lesson: Any) -> None:
+    draft = Draft.of(home / "good.safecl")
+    draft.change("undo_0.safetensors", lambda tensors: tensors.update({"_extra_state": torch.tensor([1, 1])}))
+    parted, bad = (
+        ContinualClassifier.load(path, device="cpu")
+        for path in (home / "earlier.safecl", draft.write(tmp_path / "bad.safecl"))
+    )
+    parted.learn(*lesson("g", 2))
+    with pytest.raises(SafeclError, match=r"bad.safecl do not fit together"):
+        parted.merged(bad)
 
 
 def test_a_model_whose_weights_were_named_with_every_position_opens(

@@ -18,6 +18,7 @@ from safecl.classifier.calibrate import recalibrate
 from safecl.classifier.history import BRINGING, CORRECTIONS, after, check_labels, check_not_frozen, check_room, step
 from safecl.classifier.model import Model
 from safecl.classifier.state import State, set_grams, settled, statistics, tensors_of
+from safecl.classifier.store import fitting
 from safecl.errors import SafeclError
 from safecl.lines import counted
 from safecl.methods.catalog import method_class
@@ -43,9 +44,10 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
     for a, b, entries, twice in ((one, other, more, corrected[1]), (other, one, mine, corrected[0])):
         tensors = b.state.before([entry["id"] for entry in entries]) if shared else {}
         if tensors is not None and not twice:
-            before = Model({**b.header, "classes": []}, State(tensors)).method(backbone)  # but for its Gram matrices
             learned = [entry["id"] for entry in entries if entry["what"] in BRINGING]
-            return _merged(a, b, before, shared, learned, backbone)
+            with fitting(b.file):
+                earlier = Model({**b.header, "classes": []}, State(tensors)).method(backbone)  # without Gram matrices
+                return _merged(a, b, earlier, shared, learned, backbone)
     raise SafeclError(
         "Neither model still holds what it has learned since they parted; merge within the sessions that are kept "
         "(--keep), or make them with --memory features and merge before both have forgotten a class or were merged."

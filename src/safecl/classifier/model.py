@@ -100,11 +100,10 @@ class Model:
         if learning:
             check_not_frozen(self.header)
         state = self.state if learning else self.predicting
-        if self.file is None:
-            return self._made(backbone, state, learning)
         with fitting(self.file):
             method = self._made(backbone, state, learning)
-            check_answer(method, len(self.classes), state.kept)
+            if self.file is not None:
+                check_answer(method, len(self.classes), state.kept)
             return method
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:

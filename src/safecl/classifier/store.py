@@ -121,11 +121,13 @@ class ModelFile:
 
 
 @contextmanager
-def fitting(file: ModelFile) -> Iterator[None]:
-    """What tensors that do not belong together make torch raise is a sentence about ``file``."""
+def fitting(file: ModelFile | None) -> Iterator[None]:
+    """What tensors that do not belong together make torch raise is a sentence about ``file``, where they are of one."""
     try:
         yield
     except MISFITS as error:
+        if file is None:
+            raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SafeclError(
             f"The parts of the model {file.path} do not fit together ({reason:.300}); use a copy of the file."
