@@ -20,6 +20,7 @@ def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor]) -> No
     features = method.embed(images)
     answers = method.answer(features)
     keeping = method.to_keep(features | {name: method.networks[name].features(images) for name in method.heads})
+    method.recalled(keeping)
     for name, logits in answers.items():
         if logits.shape != (1, classes):
             raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")

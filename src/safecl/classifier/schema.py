@@ -116,6 +116,8 @@ class Calibration(Part):
     def _in_order(self) -> "Calibration":
         if any(scores != sorted(scores) for scores in self.scores):
             raise ValueError("scores are not in ascending order")
+        if any(right > judged for judged, right, _ in self.classes):
+            raise ValueError("more pictures of a class are answered rightly than there are")
         if len(self.scores) != len(self.classes):
             raise ValueError("there are more or fewer scores than classes")
         return self

@@ -43,6 +43,8 @@ class ClassMoments(PerClass, ABC):
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         take_shapes(self, state_dict, prefix, ("means", "scatter"))
         self.width = self.means.shape[1]
+        if self.scatter.shape[-2:] != pack(torch.zeros(self.width, self.width)).shape:
+            raise ValueError(f"{prefix}scatter is of another width than its means")
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
