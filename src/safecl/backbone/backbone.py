@@ -40,7 +40,7 @@ class Backbone:
         Pictures, features, the weights of norms and the parameters of PETs stay float32.
         """
         if dtype != torch.float32:
-            _ = self.digests  # of the weights before they are rounded
+            _ = self.digest  # of the weights before they are rounded
         for module in self.vit.modules():
             precision = torch.float32 if isinstance(module, nn.LayerNorm) else dtype
             for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
@@ -54,27 +54,20 @@ class Backbone:
         precision = str(self.dtype).removeprefix("torch.")
         return f"<Backbone {self.name}: inputs of {self.size}, {self.width} features, {precision} on {self.device}>"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The fingerprint of the weights as they were loaded: blake2b of their names, shapes and float32 values.
 
         Of a position embedding that was resampled only the shape counts: its last bits differ from machine to machine.
         """
-        return self.digests[0]
-
-    @cached_property
-    def digests(self) -> tuple[str, str]:
-        """The fingerprint, and the one that older models have: with the values of every position embedding."""
         facts = getattr(self.vit, "pretrained_cfg", None) or {}
-        without = "pos_embed" if facts.get("input_size", (self.size,))[-1] != self.size else ""
-        found = {left_out: blake2b(digest_size=16) for left_out in (without, "")}
+        resampled = facts.get("input_size", (self.size,))[-1] != self.size
+        digest = blake2b(digest_size=16)
         for name, tensor in sorted(self.vit.state_dict().items()):
-            values = tensor.cpu().float().contiguous().numpy().astype("<f4", copy=False)
-            for left_out, digest in found.items():
-                digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-                if name != left_out:
-                    digest.update(values)
-        return found[without].hexdigest(), found[""].hexdigest()
+            digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            if name != "pos_embed" or not resampled:
+                digest.update(tensor.cpu().float().contiguous().numpy().astype("<f4", copy=False))
+        return digest.hexdigest()
 
     @property
     def device(self) -> torch.device:

@@ -91,7 +91,7 @@ class Model:
         """
         wanted, there = self.header["backbone"], describe(backbone, self.settings)
         for key in ("name", "size", "weights"):
-            if wanted[key] != there[key] and wanted[key] not in backbone.digests:
+            if wanted[key] != there[key]:
                 weights = wanted.get("file") or f"those of safecl or of timm/{wanted['name']} on the Hugging Face hub"
                 raise SafeclError(
                     f"The model was taught with the backbone {wanted['name']} ({key} {wanted[key]}), and here is "
