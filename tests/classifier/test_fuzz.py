@@ -24,4 +24,4 @@ def test_a_mutated_file_gives_the_same_answer_or_a_sentence(
     assert found["bad"] == [] and sum(found["found"].values()) == count
     for kind in ("bytes", "members", "header", "tensors"):
         assert found["found"][f"{kind}: refused"] > 0
-    assert found["found"]["header: the same answer"] > 0
+    assert any(found["found"].get(f"{kind}: the same answer") for kind in ("bytes", "members", "header", "tensors"))
