@@ -52,6 +52,9 @@ def test_what_is_cut_off_is_cold_and_dark() -> None:
     assert drawn.shape == (31, 60, 3)  # a scale of a twentieth below
     assert (drawn[:30, 20:40] == 200).all() and (drawn[:30, :15] == 70).all()
     assert (drawn[30, 0] == 128).all() and drawn[30, -1, 0] > 230 and drawn[30, -1, 2] < 150
+    long = overlay(grey.resize((400, 30)), torch.zeros(30, 400), Transform(32), "so many words that they must be small")
+    below = np.asarray(long)[31:]
+    assert below.shape == (44, 400, 3) and (below[:, -4:] == 255).all() and (below[:, -40:] < 128).any()
     hot = np.asarray(overlay(grey, seen, Transform(32, margin=1.0)))
     assert (hot[:30, 20:40, 2] < 150).all() and (hot[:30, 20:40, 0] > 230).all()
 
@@ -84,7 +87,8 @@ def test_relevance_is_how_much_the_logit_grows_with_a_patch(
 ) -> None:
     """By differences, with one block: whatever stands before or behind the patches among the tokens."""
     backbone = make_backbone(depth=1, reg_tokens=registers, patch_size=8)
-    method = Probe(backbone, pet_settings(pet), torch.randn(prompts, 24) if prompts else None)
+    random = torch.randn(prompts, 24, generator=torch.Generator().manual_seed(3))
+    method = Probe(backbone, pet_settings(pet), random if prompts else None)
     scramble(method.learner.pet)
     method.learner.freeze()
     view = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(2))
@@ -163,7 +167,10 @@ def test_maps_are_files_of_their_own_and_cards_on_a_page(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "_b_&.png.png", "index.html", "x.png-2.png", "x.png.png"
     ]  # fmt: skip
-    assert Image.open(tmp_path / "out/x.png.png").size == (768, 512 + 25)  # with the scale
+    drawn = Image.open(tmp_path / "out/x.png.png")
+    assert drawn.size == (768, 512 + 25 + 44)  # with the scale and the caption
+    below = np.asarray(drawn)[-44:]
+    assert (below[:4] == 255).all() and (below < 100).any() and (below[:, -4:] == 255).all()
     assert page.count("<img ") == 4 and "1 further pictures" not in page and "<b>" not in page
     assert "1 more is in the folder" in page
     with pytest.raises(SafeclError, match="give a new or empty folder"):

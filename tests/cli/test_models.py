@@ -4,12 +4,14 @@ import errno
 import inspect
 import io
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from PIL import Image
 
 from safecl.classifier.store import HEADER, ModelFile
 from safecl.cli import main as cli
+from safecl.cli.answer_words import printer
+from safecl.runtime.answer import Answer
 
 MAKE = [
     "--backbone", "test_vit", "--epochs", "1", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
@@ -86,8 +90,8 @@ BAD: list[tuple[str, str]] = [
     ("inspect m.safecl --page nowhere/page.html", "There is no folder nowhere"),
     ("rollback newer.safecl", "newer safecl"),
     ("learn nowhere --model m.safecl", "There is no folder nowhere"),
-    ("correct one/a/000.png m.safecl --label b", "one/a/000.png is no model, which comes first: safecl correct MODEL"),
-    ("queue one m.safecl", "one is no model, which comes first: safecl queue MODEL"),
+    ("correct one/a/000.png one/b/005.png --label b", "one/a/000.png is no model file of safecl"),
+    ("queue one two", "one is a folder"),
     ("learn one/a/000.png --model m.safecl", "is a picture; give a folder"),
     ("learn text.safecl --model m.safecl", "neither a folder of class folders nor a CSV"),
     ("learn empty --model m.safecl", "There is no picture in a class folder"),
@@ -173,6 +177,55 @@ def test_a_bad_input_is_one_sentence_and_changes_nothing(
     assert not (place / "new.safecl").exists() and not (place / "both.safecl").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("inspect m.safecl", "inspect --model m.safecl"),
+        ("inspect m.safecl --json", "inspect --json --model=m.safecl"),
+        ("predict one/a/000.png --model m.safecl", "predict m.safecl one/a/000.png"),
+        ("predict one/a/000.png -f jsonl -m m.safecl", "predict -f jsonl one/a/000.png m.safecl"),
+        ("queue m.safecl two -n 2", "queue two -n 2 -m m.safecl"),
+        ("queue m.safecl two -n 2", "queue two m.safecl -n 2"),
+        ("rename m.safecl nobody x", "rename -m m.safecl nobody x"),
+        ("forget m.safecl nobody", "forget nobody m.safecl"),
+        ("correct m.safecl one/a/000.png --label A", "correct one/a/000.png --label A --model m.safecl"),
+        ("merge m.safecl nowhere.safecl -o both.safecl", "merge -o both.safecl m.safecl nowhere.safecl"),
+        ("freeze m.safecl -o m.safecl", "freeze -o m.safecl -m m.safecl"),
+    ],
+    ids=str,
+)
+def test_the_model_may_stand_first_last_or_behind_an_option(
+    words: str, other: str, say: Callable[..., tuple[int, str, str]]
+) -> None:
+    assert say(*words.split()) == say(*other.split())
+
+
+def test_what_each_learner_says_is_told_without_signs_and_noughts(capsys: pytest.CaptureFixture[str]) -> None:
+    opinions = {"slow": [("cat", 0.9), ("dog", 0.096), ("cow", 0.004)], "fast": [("dog", 1.0), ("cat", 0.0)],
+                "safe": [("dog", 0.6), ("cat", 0.4)]}  # fmt: skip
+    answer = Answer("dog", 0.6, False, [], opinions, {"slow": 0.25, "fast": 0.75}, -1.5, -2.25)
+    printer("table")("a.png", answer)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "    slow (counts 25 %): cat 90 %, dog 10 %",
+        "    fast (counts 75 %): dog 100 %",
+        "    together: dog 60 %, cat 40 %",
+        "    how known it looks: -1.50; unknown below -2.25",
+    ]
+    same = dict.fromkeys(opinions, opinions["safe"])
+    printer("table")("a.png", replace(answer, opinions=same, weights={}, threshold=-math.inf))
+    assert capsys.readouterr().out.splitlines()[1:] == ["    slow, fast, together: dog 60 %, cat 40 %"]
+
+
+def test_eval_says_when_pictures_were_learned(say: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, said, _ = say("eval", "one", "--model", "m.safecl")
+    assert code == 0 and "Note: 20 of 20 pictures were learned by the model, so this says little" in said
+    assert "(at most 5 % promised)" in said or "called unknown" not in said
+    code, said, _ = say("eval", "two", "--model", "m.safecl", "--json")
+    assert code == 0 and json.loads(said)["learned"] == 0
+    code, said, _ = say("eval", "one", "--model", "frozen.safecl", "--json")
+    assert code == 0 and json.loads(said)["learned"] is None  # it does not know
+
+
 def test_two_commands_at_once_are_refused(say: Callable[..., tuple[int, str, str]], place: Path) -> None:
     with FileLock(place / ".m.safecl.lock"):
         for words in (("learn", "two", "--model", "m.safecl"), ("rename", "m.safecl", "a", "z"),
@@ -210,14 +263,20 @@ def test_the_usual_way(
     code, said, _ = say("predict", "two", "one/a", "--model", model, "-f", "jsonl", "--explain", str(tmp_path / "maps"))
     rows = [json.loads(line) for line in said.splitlines()]
     assert code == 0 and len(rows) == 15 and rows[0]["picture"] == "two/e/000.png"
-    assert {"label", "probability", "unknown", "opinions", "weights"} <= rows[0].keys()
+    assert {"label", "probability", "unknown", "opinions", "weights", "score", "threshold"} <= rows[0].keys()
     assert len(list((tmp_path / "maps").glob("*.png"))) == 15 and (tmp_path / "maps/index.html").is_file()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one/a/000.png\r\n\nunreadable/y/000.png")))
     code, said, error = say("predict", "-", "--model", model, "--format", "csv")
     assert code == 2 and "1 file or folder could not be answered: unreadable/y/000.png (not a picture)" in error
     assert [line.split(",")[0] for line in said.splitlines()][1:] == ["one/a/000.png", "unreadable/y/000.png"]
     code, said, _ = say("eval", "two", "--model", model, "--json", "--page", str(tmp_path / "page.html"))
-    assert code == 0 and json.loads(said)["pictures"] == 10 and "svg" in (tmp_path / "page.html").read_text()
+    html = (tmp_path / "page.html").read_text()
+    assert code == 0 and json.loads(said)["pictures"] == 10 == json.loads(said)["learned"] and "svg" in html
+    assert re.findall("<h2>(?:Measured|Classes|Typical|History)", html)[:3] == [
+        "<h2>Measured",
+        "<h2>Classes",
+        "<h2>Typical",
+    ]
     code, said, _ = say("rename", model, "日本", "Zürich & <b>")
     assert code == 0 and ModelFile(model).header["classes"][-1] == "Zürich & <b>"
     code, said, _ = say("inspect", model)
@@ -541,7 +600,7 @@ def test_the_page_of_eval_shows_typical_and_strange_pictures_and_mistakes(
     page = tmp_path / "page.html"
     code, said, error = say("eval", str(tmp_path / "new"), "--model", "m.safecl", "--page", str(page))
     html = page.read_text(encoding="utf-8")
-    assert code == 0 and said.splitlines()[-1] == f"{page} ({page.stat().st_size / 1000:.1f} kB)", error
+    assert code == 0 and said.splitlines()[-1] == f"Wrote {page} ({page.stat().st_size / 1000:.1f} kB).", error
 
     files = sorted((tmp_path / "new").glob("[a-d]/*.png"))
     truth = [file.parent.name for file in files]

@@ -59,16 +59,18 @@ def test_queue_lists_what_to_label_and_omits_what_was_learned(say: Say, place: P
     rows = [json.loads(line) for line in said.splitlines()]
     assert code == 2 and "1 file or folder could not be answered: new/broken.png (not a picture)" in error
     assert "Omitted 1 picture that the model has learned." in error and len(rows) == 5
-    assert rows[0].keys() == {"picture", "label", "probability", "unknown"}
+    assert rows[0].keys() == {"picture", "label", "probability", "unknown", "worth"}
     _, table, _ = say("queue", "m.safecl", "new", "-n", "5")
     _, lines, _ = say("queue", "m.safecl", "new", "-n", "5", "--format", "csv")
     assert [line.split(",")[0] for line in lines.splitlines()[1:]] == [row["picture"] for row in rows]
-    assert all(row["picture"] in line for row, line in zip(rows, table.splitlines(), strict=True))
+    for row, line, cells in zip(rows, table.splitlines(), lines.splitlines()[1:], strict=True):
+        assert row["picture"] in line and line.endswith(f"  worth {row['worth']:.2f}") and f",{row['worth']}" in cells
     from safecl.classifier.classifier import ContinualClassifier
 
     readable = [path for path in sorted((place / "new").rglob("*.png")) if path.name != "broken.png"]
     found = ContinualClassifier.load(place / "m.safecl", device="cpu").queue(readable, 5)
     assert [str(Path(one.where).relative_to(place)) for one in found] == [row["picture"] for row in rows]
+    assert [one.worth for one in found] == pytest.approx([row["worth"] for row in rows], abs=1e-3)
 
 
 def test_queue_writes_numbered_links_and_a_page(say: Say, place: Path, tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_queue_writes_numbered_links_and_a_page(say: Say, place: Path, tmp_path:
         "queue", "m.safecl", "new", "-n", "12", "--links", str(links), "--page", str(page), "-f", "jsonl"
     )
     pictures = [json.loads(line)["picture"] for line in said.splitlines()]
-    assert str(page) in error
+    assert f"Wrote {links}.\nWrote {page}.\n" in error
     names = sorted(path.name for path in links.iterdir())
     assert names == [f"{rank:02} {Path(name).name}" for rank, name in enumerate(pictures, start=1)]
     assert [(links / name).resolve() for name in names] == [(place / name).resolve() for name in pictures]

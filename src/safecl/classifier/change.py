@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from safecl.backbone.backbone import Backbone
+from safecl.classifier.enough import accuracy_text
 from safecl.classifier.history import WHAT, check_not_frozen, check_rollback, counts, find, now, renamed, step
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
@@ -42,6 +43,7 @@ def rollback(model: Model) -> tuple[Model, str]:
     for c, label in said.get("names", ()):
         header = renamed(header, classes[c], label, told=False) if classes[c] != label else header
     known = f"the model knows {counted(len(classes), 'class')} now"
+    known += f", with leave-one-out accuracy {accuracy_text(judged)}" if (judged := said["calibration"]) else ""
     return Model(header, state), f"Took back what was {WHAT[gone['what']]}: {gone['name']}; {known}."
 
 

@@ -58,10 +58,11 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     ``backbone``: micro (embedded), small, base, large, or any timm ViT by name. ``method``: of the catalogue. ``pet``:
     the kind of tuning; the method's own if not given. ``epochs``: chosen by the number of pictures if not given.
     ``memory``: with "features" the model also keeps a byte for each feature of each picture, and can forget a class
-    wholly and merge with one that it parted from any number of sessions ago. ``keep``: sessions that can be rolled
-    back. ``thumbnails``: keep two pictures of each class, 64 px. ``image_size``: side of the input; chosen by the
-    backbone if not given. ``settings``: anything else by dotted key, such as {"train.lr": 0.02, "method.ridge.size":
-    2000}. ``seed``: of everything random. ``device``: auto, cpu, cuda or mps. ``show``: "auto" draws progress bars.
+    wholly and merge with one that it parted from any number of sessions ago. ``keep``: steps (sessions,
+    corrections) that can be rolled back. ``thumbnails``: keep two pictures of each class, 64 px. ``image_size``: side
+    of the input; chosen by the backbone if not given. ``settings``: anything else by dotted key, such as {"train.lr":
+    0.02, "method.ridge.size": 2000}. ``seed``: of everything random. ``device``: auto, cpu, cuda or mps. ``show``:
+    "auto" draws progress bars.
     """
 
     def __init__(

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image, ImageOps
+from matplotlib import get_data_path
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from torch import Tensor
 
 from safecl.atomic import write_bytes
@@ -24,6 +25,7 @@ from safecl.streams.pictures.find import File, printable
 from safecl.streams.pictures.images import Transform, plain_view
 
 SIDE, THUMBNAIL = 768, 360  # pixels of the longer side of a PNG, and of a picture on the page
+LETTERS = 22  # pixels of the letters below it
 MAX_ON_PAGE = 500  # pictures; two of about 10 kB each
 COLOURS = np.array([[40, 20, 110], [170, 30, 120], [240, 95, 45], [255, 235, 90]])  # from little to much
 OPAQUE, UNSEEN = 0.9, 0.35  # share of the colour where the heat is 1; brightness of what the model does not see
@@ -76,15 +78,22 @@ def placed(heat: Tensor, size: tuple[int, int], transform: Transform) -> Tensor:
     return laid[0, 0].clamp(max=1) * ((x.abs() <= 1) & (y.abs() <= 1))
 
 
-def overlay(image: Image.Image, heat: Tensor, transform: Transform) -> Image.Image:
-    """The picture in grey, coloured by its heat (H, W), dark where the model does not see it; below it the scale."""
+def overlay(image: Image.Image, heat: Tensor, transform: Transform, caption: str = "") -> Image.Image:
+    """The picture in grey, coloured by its heat (H, W), dark where it is not seen; below it the scale and a caption."""
     seen = placed(torch.ones(1, 1), image.size, transform).numpy()
     grey = np.asarray(image.convert("L")) * (UNSEEN + (1 - UNSEEN) * seen)
     scale = np.broadcast_to(np.linspace(0, 1, image.width), (max(image.height // 20, 1), image.width))
     h, under = np.concatenate([heat.numpy(), scale]), np.concatenate([grey, np.full(scale.shape, 128.0)])
     colour = [np.interp(h, np.linspace(0, 1, len(COLOURS)), channel) for channel in COLOURS.T]
     mixed = np.stack([under + OPAQUE * h * (channel - under) for channel in colour], axis=2)
-    return Image.fromarray(mixed.round().clip(0, 255).astype(np.uint8))
+    drawn = Image.fromarray(mixed.round().clip(0, 255).astype(np.uint8))
+    if not caption:
+        return drawn
+    font = ImageFont.truetype(Path(get_data_path(), "fonts/ttf/DejaVuSans.ttf"), LETTERS)
+    fitting = font.font_variant(size=LETTERS * min(drawn.width / (font.getlength(caption) + LETTERS), 1))
+    framed = ImageOps.expand(drawn, (0, 0, 0, 2 * LETTERS), "white")
+    ImageDraw.Draw(framed).text((LETTERS // 2, framed.height - LETTERS), caption, "black", fitting, "lm")
+    return framed
 
 
 class Explanations:
@@ -99,7 +108,8 @@ class Explanations:
         name, image = printable(file.path), ImageOps.contain(decode(file.read(), file.path), (SIDE, SIDE))
         now = self.now
         heat = heat_map(now.method, now.model.transform, image, now.method.classes.index(answer.label))
-        drawn, png = overlay(image, heat, now.model.transform), io.BytesIO()
+        speaks, png = f"What speaks for {answer.label}", io.BytesIO()
+        drawn = overlay(image, heat, now.model.transform, f"{speaks}; the answer: {answer.told}")
         drawn.save(png, "PNG")
         paths = (self.folder / f"{one}.png" for one in numbered(safe_name(Path(name).name)))
         write_bytes(next(path for path in paths if not path.exists()), png.getvalue())
@@ -107,7 +117,7 @@ class Explanations:
         if self.count <= MAX_ON_PAGE:
             shown = [
                 (thumbnail(image, THUMBNAIL), name),
-                (thumbnail(drawn, THUMBNAIL), f"What speaks for {answer.label}"),
+                (thumbnail(drawn, THUMBNAIL), speaks),
             ]
             self._cards.append(Card(shown, answer.told, [name]))
 

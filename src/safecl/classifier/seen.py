@@ -27,7 +27,7 @@ def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> Non
         found = class_folders(path)
     if file is None or again:
         return
-    known = _learned_by(file)
+    known = learned_by(file)
     for one in found.train:
         try:
             if one.folders[found.depth] not in known.get(mark_of(one.file.digest()), ()):
@@ -47,7 +47,7 @@ def check_files(files: Sequence[File], file: ModelFile, label: Label | None, spl
     check_not_frozen(file.header, steps=1)
     check_labels(file.header["classes"], [] if label is None else [label], "the model")
     places = {mark_of(one.digest()): printable(one.path) for one in files}
-    check_wanted(dict.fromkeys(places, label), places, _learned_by(file), split)
+    check_wanted(dict.fromkeys(places, label), places, learned_by(file), split)
 
 
 def check_wanted(
@@ -73,6 +73,7 @@ def learned_as(seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = "
     return found
 
 
-def _learned_by(file: ModelFile) -> dict[int, set[Label]]:
+def learned_by(file: ModelFile) -> dict[int, set[Label]]:
+    """By hash, the classes that the pictures of a model were learned as; a frozen one does not say it."""
     with fitting(file):
         return learned_as(safetensors.numpy.load(file.raw(KEPT)), file.header["classes"], "seen/")

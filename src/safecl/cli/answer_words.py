@@ -18,6 +18,7 @@ from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
 
 CHUNK = 256  # pictures that are classified at a time
+MIN_SHOWN = 0.005  # probability of a class, below which it would be shown as 0 %
 T = TypeVar("T")
 
 
@@ -48,23 +49,27 @@ def predict_all(
     return tell_bad(bad)
 
 
-def printer(form: str, learners: Sequence[str] = ()) -> Callable[[str, Answer | str], None]:
-    """What prints the answer to the picture at a path, or why there is none; ``learners``: with columns in CSV."""
-    more = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
-    heads = ["picture", "label", "probability", "unknown", "error", *more]
+def printer(form: str, learners: Sequence[str] = (), more: Sequence[str] = ()) -> Callable[..., None]:
+    """What prints the answer to the picture at a path, or why there is none; ``learners``: with columns in CSV.
+
+    ``more``: keywords that it is called with, whose numbers come along.
+    """
+    columns = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
+    heads = ["picture", "label", "probability", "unknown", "error", *more, *columns]
     table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     if form == "csv":
         table.writeheader()
 
-    def tell(path: str, answer: Answer | str) -> None:
+    def tell(path: str, answer: Answer | str, **numbers: float) -> None:
         if form == "csv":
-            row = _csv_row(printable(path), answer, learners)
+            row = _csv_row(printable(path), answer, learners) | numbers
             table.writerow({head: csv_cell(shown(str(value))) for head, value in row.items()})
             sys.stdout.flush()
         elif form == "jsonl":
-            print_json(_json_line(as_text(path), answer))
+            print_json(_json_line(as_text(path), answer) | numbers)
         else:
-            print_line("\n".join(_table_lines(printable(path), answer)))
+            lines, also = _table_lines(printable(path), answer), "".join(f"  {k} {n:.2f}" for k, n in numbers.items())
+            print_line("\n".join([next(lines) + also, *lines]))
 
     return tell
 
@@ -142,11 +147,14 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
         sure = f"{NONE:>6}" if answer.probability is None else f"{100 * answer.probability:>4.0f} %"
         yield f"{answer.label!s:<24} {sure}  {name}"
     every: dict[str, list[str]] = {}  # after one session all say the same
-    for output, top in answer.opinions.items():
-        said = (f"{label}" if answer.probability is None else f"{label} {100 * p:.0f} %" for label, p in top[:3])
-        weight = f" × {answer.weights[output]:.2f}" if output in answer.weights else ""
-        every.setdefault(", ".join(said), []).append(output + weight)
+    for i, (output, top) in enumerate(answer.opinions.items(), start=1):
+        top = top[:1] + [one for one in top[1:3] if one[1] >= MIN_SHOWN]
+        said = (f"{label}" if answer.probability is None else f"{label} {100 * p:.0f} %" for label, p in top)
+        weight = f" (counts {100 * answer.weights[output]:.0f} %)" if output in answer.weights else ""
+        every.setdefault(", ".join(said), []).append("together" if i == len(answer.opinions) else output + weight)
     yield from (f"    {', '.join(outputs)}: {said}" for said, outputs in every.items())
+    if answer.opinions and answer.limit is not None:
+        yield f"    how known it looks: {answer.score:.2f}; unknown below {answer.limit:.2f}"
 
 
 def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 
 from safecl.classifier.history import as_label
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, changed
+from safecl.cli.models import ModelArgument, ModelCommand, changed
 from safecl.cli.terminal import say
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label
@@ -92,4 +92,4 @@ def _files(model: Path, paths: list[Path], label: Label | None, split: bool = Fa
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
     for command in (correct, split, join):
-        app.command()(command)
+        app.command(cls=ModelCommand)(command)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, Out
+from safecl.cli.models import ModelArgument, ModelCommand, Out
 from safecl.cli.terminal import Force, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
@@ -84,5 +84,5 @@ def check_suffix(out: Path, form: str) -> None:
 
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
-    app.command()(export)
-    app.command()(push)
+    for command in (export, push):
+        app.command(cls=ModelCommand)(command)

@@ -1,15 +1,15 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
-import mimetypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 import safecl
-from safecl.classifier.place import check_path, replaceable, rewrite_header
+from safecl.classifier.place import SUFFIX, check_path, replaceable, rewrite_header
 from safecl.classifier.schema import Header
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
@@ -22,15 +22,29 @@ if TYPE_CHECKING:
     from safecl.classifier.classifier import ContinualClassifier
 
 
-def _model_first(context: typer.Context, model: Path) -> Path:
-    """Refuse pictures in the place of the model."""
-    if model.is_dir() or (mimetypes.guess_type(model.name)[0] or "").startswith("image"):
-        raise SafeclError(f"{model} is no model, which comes first: {context.command_path} MODEL …")
-    return model
+class ModelCommand(TyperCommand):
+    """A command on a model, which is taken wherever it stands: first, last or behind --model."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        part = next((part for part in self.params if part.name == "model"), None)
+        if part is not None and "--" not in args:
+            words = [each for word in args for each in (word.split("=", 1) if word.startswith("--model=") else [word])]
+            after = next((i for i, word in enumerate(words[:-1]) if word in ("-m", "--model")), None)
+            named = (i for i, word in enumerate(words) if word.endswith((SUFFIX, ".onnx")) and not _option(words[:i]))
+            place = next(named, None) if after is None else after + 1
+            if place is not None:
+                rest = words[: place if after is None else after] + words[place + 1 :]
+                args = [*(["--model"] if "--model" in part.opts else []), words[place], *rest]
+        return super().parse_args(ctx, args)
+
+
+def _option(words: list[str]) -> bool:
+    """Whether the next word may be the value of an option."""
+    return bool(words) and words[-1].startswith("-") and words[-1] != "-"
 
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.", callback=_model_first)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: the best there is.")]
@@ -48,7 +62,7 @@ def learn(
         typer.Option(help="features: can forget a class wholly, and merge exactly."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the pictures; chosen if not given.")] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Steps that can be rolled back; 3 if not given.")] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Last steps that can be rolled back; 3 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of everything random; 0 if not given.")] = None,
     thumbnails: Annotated[bool, typer.Option("--thumbnails", help="Keep two small pictures of each class.")] = False,
     name: Annotated[str | None, typer.Option(help="A name for this session; the folder's if not given.")] = None,
@@ -120,7 +134,7 @@ def predict(
 
     maps = Explanations(explain, now, model.name)
     code = predict_all(files, now, model, unknown, form, maps.add)
-    say(str(maps.finish()), err=True)
+    say(f"Wrote {maps.finish()}.", err=True)
     return code
 
 
@@ -140,14 +154,17 @@ def evaluate(
     file = ModelFile(model)
     check_page(page, force)
     from safecl.classifier import answers
-    from safecl.classifier.data import labelled
+    from safecl.classifier.data import hashes, labelled
     from safecl.classifier.page import write_page
     from safecl.classifier.photographs import photographs
+    from safecl.classifier.seen import learned_by
     from safecl.report.table import make_table, print_table
     from safecl.report.words import size
 
     pictures, _ = labelled(folder)
     found, judged = answers.evaluate(answers.Snapshot.open(file, device), pictures, unknown)
+    known = set() if file.header["frozen"] else learned_by(file).keys()
+    found["learned"] = None if file.header["frozen"] else sum(mark in known for mark in hashes(pictures).tolist())
     if page is not None:
         write_page(file, page, (found, photographs(pictures, judged, found)), force=force)
     if json_:
@@ -155,10 +172,14 @@ def evaluate(
         return
     if found["accuracy"] is not None:
         say(f"Accuracy {100 * found['accuracy']:.1f} % on {counted(found['pictures'], 'picture')}.")
+        if found["learned"]:
+            these = f"{found['learned']:,} of {len(pictures):,} pictures were learned by the model"
+            say(f"Note: {these}, so this says little about new pictures; safecl inspect tells what to expect of these.")
         if found["error"] is not None:
             say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
         if found["false_alarms"] is not None:
-            say(f"{100 * found['false_alarms']:.1f} % of them are called unknown ({100 * unknown:.0f} % promised).")
+            false, most = 100 * found["false_alarms"], 100 * unknown
+            say(f"{false:.1f} % of them are called unknown (at most {most:g} % promised).")
     if found["found"] is not None:
         strange = counted(found["unknown_pictures"], "picture")
         say(f"{strange} of classes that the model does not know: {100 * found['found']:.1f} % are called unknown.")
@@ -170,7 +191,7 @@ def evaluate(
     for true, said, count in found["confused"][:5]:
         say(f"{true} is confused with {said} ({counted(count, 'picture')}).")
     if page is not None:
-        say(f"{page} ({size(page.stat().st_size)})")
+        say(f"Wrote {page} ({size(page.stat().st_size)}).")
 
 
 def inspect(
@@ -192,7 +213,7 @@ def inspect(
     if json_:
         print_json(file.header, indent=1)
     elif page is not None:
-        say(str(write_page(file, page, force=force)))
+        say(f"Wrote {write_page(file, page, force=force)}.")
     else:
         console = make_console()
         print_facts(console, facts(file))
@@ -235,7 +256,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         ("accuracy", accuracy),
         ("calibrated", told),
         ("memory", settings["memory"] + back),
-        *([] if header["frozen"] else [("keeps", kept)]),
+        *([] if header["frozen"] else [("of pictures", f"keeps {kept}")]),
         ("made by", f"safecl {header.get('safecl')}, format {header['format']}"),
         ("inside", ", ".join(f"{name} {words.size(count)}" for name, count in file.sizes.items())),
     ]
@@ -353,9 +374,9 @@ def export_run(
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
     for command in (learn, predict, inspect, rename, forget, merge, rollback, freeze):
-        app.command()(command)
-    app.command("eval")(evaluate)
-    app.command("export-run")(export_run)
+        app.command(cls=ModelCommand)(command)
+    app.command("eval", cls=ModelCommand)(evaluate)
+    app.command("export-run", cls=ModelCommand)(export_run)
 
 
 def _check_out(out: Path, force: bool, *sources: Path) -> None:

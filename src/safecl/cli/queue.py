@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import Device, ModelArgument, Page, Unknown
+from safecl.cli.models import Device, ModelArgument, ModelCommand, Page, Unknown
 from safecl.cli.terminal import Force, check_page, make_console, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
@@ -57,9 +57,9 @@ def queue(
         reasons = zip(chunk, asked(chunk, look), strict=True)
         bad += [f"{printable(file.path)} ({reason})" for file, reason in reasons if reason is not None]
     first = looking.first(count)
-    tell, chosen = printer(form), [seen[one.index] for one in first]
+    tell, chosen = printer(form, more=["worth"]), [seen[one.index] for one in first]
     for picture, one in zip(chosen, first, strict=True):
-        tell(picture.path, one.answer)
+        tell(picture.path, one.answer, worth=round(one.worth, 3))
     if links is not None:
         write_links(chosen, links)
     if page is not None:
@@ -67,7 +67,7 @@ def queue(
     if looking.learned:
         say(f"Omitted {counted(looking.learned, 'picture')} that the model has learned.", err=True)
     for written in filter(None, (links, page)):
-        say(str(written), err=True)
+        say(f"Wrote {written}.", err=True)
     return tell_bad(bad)
 
 
@@ -114,4 +114,4 @@ def sort(
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
     for command in (queue, sort):
-        app.command()(command)
+        app.command(cls=ModelCommand)(command)

@@ -29,6 +29,11 @@ class Answer:
     threshold: float | None  # of pictures with this answer; −∞ where none may be called unknown
 
     @property
+    def limit(self) -> float | None:
+        """``threshold``, if there is a finite one."""
+        return None if self.threshold is None or math.isinf(self.threshold) else round(self.threshold, 6)
+
+    @property
     def told(self) -> str:
         """In a few words; an unknown picture has no percentage, which would be among the known classes."""
         if self.unknown:
@@ -40,7 +45,7 @@ class Answer:
         sure = None if self.probability is None else round(self.probability, 6)
         said: dict[str, Any] = {"label": self.label, "probability": sure, "unknown": self.unknown}
         more = {"opinions": self.opinions, "weights": self.weights, "score": round(self.score, 6)}
-        return said | (more if detail else {})
+        return said | ({**more, "threshold": self.limit} if detail else {})
 
 
 class Answering(ABC):
