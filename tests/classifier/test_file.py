@@ -36,6 +36,10 @@ COMMANDS = {
     "merge B": "merge good.safecl bad.safecl -o out.safecl",
     "rename": "rename bad.safecl a alpha",
     "inspect": "inspect bad.safecl",
+    "correct": "correct bad.safecl one/a/000.png --label b",
+    "join": "join bad.safecl a b",
+    "export": "export bad.safecl --format safetensors -o out.safetensors",
+    "serve": "serve bad.safecl --port 0 --device cpu",
 }
 
 
