@@ -93,7 +93,6 @@ def test_the_command_announces_runs_prints_both_numbers_and_names_the_page(
         ("all", [], {"scale": "papers"}, "did you mean 'paper'"),
         ("all", [], {"scale": "assets"}, "needs the folder"),
         ("all", ["a", "b"], {"scale": "assets"}, "one folder too many"),
-        ("all", [], {"preset": "published2"}, "did you mean 'published'"),
         ("all", [], {"seeds": 9}, "1 to 3 seeds"),
     ],
 )

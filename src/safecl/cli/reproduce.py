@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -17,8 +17,7 @@ from safecl.report.table import make_table, print_table
 
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
-    from safecl.experiments.reproduce.page import Made
-    from safecl.experiments.reproduce.reproduce import Reproduction
+    from safecl.experiments.reproduce.reproduce import Made, Reproduction
 
 
 def reproduce(
@@ -28,7 +27,7 @@ def reproduce(
         typer.Argument(metavar="[DIR] [KEY=VALUE]…", help="DIR: with --scale assets. Settings of all runs."),
     ] = None,
     scale: Annotated[str, typer.Option(help="small, assets (with DIR) or paper.")] = "small",
-    preset: Annotated[str | None, typer.Option(help="SAFE's settings: safe, paper or published.")] = None,
+    preset: Annotated[Literal["safe", "paper", "published"] | None, typer.Option(help="SAFE's settings.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds; the scale's own number if not given.")] = None,
     on: On = "local",
     jobs: Jobs = None,
@@ -44,7 +43,7 @@ def reproduce(
     Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
     from safecl.experiments.reproduce.plan import all_cells, make_jobs
-    from safecl.experiments.reproduce.targets import ALL, PRESETS, names, read_scale, read_target
+    from safecl.experiments.reproduce.targets import ALL, names, read_scale, read_target
     from safecl.experiments.sweep.plan import Plan
 
     console = make_console()
@@ -62,9 +61,7 @@ def reproduce(
     if len(folders) > 1:
         raise SafeclError(f"{folders[1]!r} is one folder too many; settings are written key=value.")
     size = read_scale(scale, Path(folders[0]) if folders else None)
-    chosen = next((one for one in PRESETS if one == (preset or size.preset)), None)
-    if chosen is None:
-        raise unknown("preset for --preset", preset or size.preset, PRESETS)
+    chosen = preset or size.preset
     found = make_jobs(targets, size, chosen, given, seeds)
     if dry:
         if cells := all_cells(found):

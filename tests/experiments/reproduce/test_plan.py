@@ -1,12 +1,13 @@
 """What each cell of a table runs."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.plan import Entry, Job, make_job
-from safecl.experiments.reproduce.targets import PRESETS, Preset, names, read_scale, read_target
+from safecl.experiments.reproduce.targets import Preset, names, read_scale, read_target
 from safecl.experiments.sweep.plan import Cell
 from safecl.settings import flatten
 from safecl.streams.datasets import DATASETS
@@ -41,6 +42,8 @@ OTHER_EPOCHS = {
     ("IN-R", "coda"): 50,
     ("VTAB", "ease"): 45,
 }
+
+PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 
 def job(name: str, scale: str = "paper", preset: Preset = "paper", **options: object) -> Job:

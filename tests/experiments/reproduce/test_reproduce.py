@@ -13,9 +13,8 @@ from PIL import Image
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
-from safecl.experiments.reproduce.page import Made
 from safecl.experiments.reproduce.plan import make_jobs
-from safecl.experiments.reproduce.reproduce import Reproduction
+from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.targets import names, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.experiments.reproduce.plan import Entry, Job
@@ -240,10 +240,8 @@ def _overview() -> Figure:
                 size = 9 if "small" in look else 11
                 axes.text(left + x + wide / 2, y + high / 2, text, ha="center", va="center", fontsize=size)
             for x, y, to_x, to_y, name, heads in panel["arrows"]:
-                ends = (left + x, y), (left + to_x, to_y)
-                arrow = FancyArrowPatch(*ends, arrowstyle=heads, mutation_scale=11, shrinkA=0, shrinkB=0)
-                arrow.set(color=colours[name], linewidth=1.2)
-                axes.add_patch(arrow)
+                how = {"arrowstyle": heads, "color": colours[name], "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+                axes.annotate("", (left + to_x, to_y), (left + x, y), arrowprops={"mutation_scale": 11, **how})
             for x, y, text, name, size in panel["texts"]:
                 axes.text(left + x, y, text, ha="center", va="center", color=colours[name], fontsize=size)
     return figure

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from safecl.backbone.settings import EMBEDDED
 from safecl.configure.words import flat, parse_words
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset, read_target
 from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell, supported
+
+OPENED = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
 
 
 class Entry(NamedTuple):
@@ -27,6 +30,7 @@ class Job:
     rows: list[Row]
     entries: list[Entry]
     streams: dict[str, StandIn] = field(default_factory=dict)  # by the label of the column
+    shown: dict[str, Cell] = field(default_factory=dict)  # of a figure of datasets: whose streams are opened, not run
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -71,7 +75,9 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
                 left_out.append(f"{row.label} on {stream.title}: it has no form for this protocol")
                 continue
             entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs)))
-    return Job(target, rows, entries, streams, left_out)
+    top, by_column = {**given, "backbone": EMBEDDED}, columns if target.kind == "datasets" else []
+    shown = {one.label: make_cell(target, OPENED, one, streams[one.label], scale, preset, top) for _, one in by_column}
+    return Job(target, rows, entries, streams, shown, left_out)
 
 
 def make_cell(

@@ -1,15 +1,17 @@
 """Run what targets need and make their tables and figures; what is done already is only read."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Unpack
 
+from pydantic import TypeAdapter
+
+from safecl.atomic import write_json
 from safecl.backbone import hub
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
-from safecl.configure.words import flat, parse_words
 from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
@@ -17,21 +19,21 @@ from safecl.experiments.identity import Identities, find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
-from safecl.experiments.reproduce.page import Made, write_index
-from safecl.experiments.reproduce.plan import Job, all_cells, make_cell
+from safecl.experiments.reproduce.plan import Job, all_cells
 from safecl.experiments.reproduce.probe import Probe, accuracy
 from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
-from safecl.experiments.reproduce.targets import Preset, Row, Scale
+from safecl.experiments.reproduce.targets import Preset, Scale, names
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
 from safecl.report import words
+from safecl.report.gallery import data_address
 from safecl.report.page import save
 from safecl.report.runs import Run, read_run
-from safecl.report.table import as_latex, as_markdown
-from safecl.report.templates import make_folder, write
+from safecl.report.table import Table, as_latex, as_markdown
+from safecl.report.templates import make_folder, render, write
 from safecl.streams.catalog import open_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
@@ -39,8 +41,26 @@ from safecl.streams.stream import Stream
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
 SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
+RECORDS = "records"  # folder of what the page knows of each target
 TRIAL = 4, 2  # classes of its session, and pictures per class: one batch
-STREAM = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a target. ``claims``: each in words, and whether it holds. ``files``: names in its folder."""
+
+    name: str
+    title: str
+    source: str
+    caption: str
+    streams: list[str]
+    table: Table
+    claims: list[tuple[str, bool | None]]
+    sentences: list[str]
+    alt: str  # empty where there is no figure
+    left_out: list[str]
+    files: list[str]
+    lines: list[Line]  # the numbers of the table
 
 
 @dataclass
@@ -62,22 +82,9 @@ class Reproduction:
         top = self.folder / ("trial" if self.trial else "")
         self.place, self.runs_folder = top / f"{self.scale.name}-{self.preset}", top / "runs"
 
-    def shown_streams(self, job: Job) -> dict[str, Cell]:
-        """For a figure of datasets: a cell with the stream of each column."""
-        columns = job.columns if job.target.kind == "datasets" else []
-        given = {key: value for key, value in flat(parse_words(self.words)).items() if key.startswith("stream")}
-        return {
-            one.label: make_cell(job.target, STREAM, one, job.streams[one.label], self.scale, self.preset, given)
-            for one in columns
-        }
-
     def missing(self) -> dict[str, set[str]]:
         """Missing data and weights, with the cells that need them; a run that is done needs none."""
-        found = missing(self.waiting())
-        for job in self.jobs:  # a figure of datasets needs no weights
-            for sentence, cells in missing(self.shown_streams(job).values(), weights=False).items():
-                found.setdefault(sentence, set()).update(cells)
-        return found
+        return missing([*self.waiting(), *(cell for job in self.jobs for cell in job.shown.values())])
 
     def done(self) -> set[str]:
         """The names of the finished runs; one of other pictures or weights than today's is refused."""
@@ -159,7 +166,7 @@ class Reproduction:
             left_out=left_out,
             files=[file.name for file in files],
         )
-        made.keep(self.place)
+        write_json(make_folder(self.place / RECORDS) / f"{made.name}.json", asdict(made))
         return made
 
     def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
@@ -168,7 +175,7 @@ class Reproduction:
             return None, ""
         if self.trial and job.target.kind in SEVERAL:
             return None, "a trial has one session only"
-        streams = {label: cell for label, cell in self.shown_streams(job).items() if cell.name not in self.lacking}
+        streams = {label: cell for label, cell in job.shown.items() if cell.name not in self.lacking}
         try:
             drawing = draw(job, lines, runs, probe, streams)
         except SafeclError as error:
@@ -177,11 +184,21 @@ class Reproduction:
 
     def _not_run(self, job: Job, runs: dict[str, Run]) -> list[str]:
         reasons: dict[str, list[str]] = {}
-        for cell in [*job.cells, *self.shown_streams(job).values()]:
+        for cell in (*job.cells, *job.shown.values()):
             failed = f"it failed: {self.failed[cell.name]}" if cell.name in self.failed else "it is not done"
             if cell.name not in runs and (cell in job.cells or cell.name in self.lacking):
                 reasons.setdefault(self.lacking.get(cell.name, failed), []).append(cell.title)
         return [f"{named(titles)}: {reason}" for reason, titles in reasons.items()]
+
+
+def write_index(folder: Path, title: str, about: str) -> Path:
+    """The page with every target that is kept in ``folder``."""
+    files = [file for name in names() if (file := folder / RECORDS / f"{name}.json").is_file()]
+    targets = [TypeAdapter(Made).validate_json(file.read_bytes()) for file in files]
+    svgs = {one.name: folder / f"{one.name}.svg" for one in targets if one.alt}
+    figures = {name: data_address("image/svg+xml", file.read_bytes()) for name, file in svgs.items()}
+    page = render("reproduction.html", title=title, about=about, targets=targets, figures=figures)
+    return write(folder / "index.html", page)
 
 
 def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
@@ -193,12 +210,12 @@ def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
     return short, open_stream(settings.stream, seed=settings.seed).excerpt(*TRIAL)
 
 
-def missing(cells: Iterable[Cell], weights: bool = True) -> dict[str, set[str]]:
-    """A sentence on each missing thing, with the names of the cells that need it; ``weights``: of the backbone too."""
+def missing(cells: Iterable[Cell]) -> dict[str, set[str]]:
+    """A sentence on each missing thing, with the names of the cells that need it."""
     data, network = cache(missing_data), cache(missing_weights)
     found: dict[str, set[str]] = {}
     for cell in cells:
-        for sentence in (data(cell.settings.stream), network(cell.settings.backbone) if weights else None):
+        for sentence in (data(cell.settings.stream), network(cell.settings.backbone)):
             if sentence is not None:
                 found.setdefault(sentence, set()).add(cell.name)
     return found

@@ -14,7 +14,6 @@ from safecl.settings import Settings
 Kind: TypeAlias = Literal["table", "heatmap", "tsne", "sessions", "weights", "parameters", "datasets", "overview"]
 Measure: TypeAlias = Literal["final", "average", "learnable"]
 Preset: TypeAlias = Literal["safe", "paper", "published"]
-PRESETS: tuple[Preset, ...] = ("safe", "paper", "published")
 SAFE, BASELINE = "safe", "baseline"  # rows that depend on the preset chosen
 ALL = "all"
 DIR = "{dir}"  # stands for the given folder
