@@ -13,8 +13,6 @@ from huggingface_hub.constants import HF_HUB_CACHE
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 
 import safecl
 from safecl.backbone.settings import EMBEDDED, PAPER, BackboneSettings, embedded_weights
@@ -23,7 +21,7 @@ from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, load, presets
-from safecl.lines import counted, print_sentence, text_for
+from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.pet.settings import PETS
 from safecl.report.table import make_table, print_table
@@ -31,8 +29,6 @@ from safecl.settings import flatten
 from safecl.streams.settings import FORMS, data_root, names
 
 SESSIONS, CLASSES = 10, 10  # what sizes are measured after
-ASIDE = 36  # columns for a key and its value, beside which its meaning stands
-NARROW = 70  # columns below which the meaning stands below
 
 
 def describe() -> list[tuple[str, str]]:
@@ -129,19 +125,10 @@ class Key(NamedTuple):
 
 def print_keys(source: str | None, console: Console) -> None:
     """All settings with their defaults; or those of one method or preset, with the values that it runs with."""
+    heads = ("setting", "value", "meaning")
     for head, keys in groupby(every_key(source), key=lambda key: key.head):
-        print_sentence(console, head, "bold")
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(width=ASIDE, overflow="fold")
-        grid.add_column(overflow="fold")
-        for key in keys:
-            if console.width >= NARROW:
-                grid.add_row(text_for(console, f"{key.name} = {key.value}"), text_for(console, key.meaning))
-            else:
-                console.print(text_for(console, f"{key.name} = {key.value}"))
-                console.print(Padding(text_for(console, key.meaning), (0, 0, 0, 4)))
-        console.print(grid)
-        console.print()
+        rows = [(key.name, key.value, key.meaning) for key in keys]
+        print_table(console, make_table(head, heads, rows, words=heads))
 
 
 def every_key(source: str | None = None) -> list[Key]:

@@ -39,15 +39,10 @@ def list_runs(root: Path, console: Console) -> None:
                 said.append(f"{name} is damaged: {error}")
     texts = ("method", "preset", "stream", "PET")
     heads = ["run", *texts, "seed", "sessions", "final", "learned", "average", "time", "state"]
-    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
     drop = ["sessions", "preset", "method", "learned", "average", "stream", "time", "PET", "seed"]
-    if any(row[8] != words.NONE for row in rows):
-        meanings["learned"] = "on the domains learned so far"
-    else:  # only a domain-incremental run is tested on what it has not learned
-        heads.remove("learned")
-        drop.remove("learned")
-        rows = [row[:8] + row[9:] for row in rows]
-    table = make_table(f"Runs in {root}", heads, rows, words=(*texts, "state"))
+    table = make_table(f"Runs in {root}", heads, rows, words=(*texts, "state")).filled()
+    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
+    meanings["learned"] = "on the domains learned so far"  # of domain-incremental runs, which are tested on all
     print_table(console, table, drop=drop, meanings=meanings)
     for sentence in said:
         print_sentence(console, sentence)

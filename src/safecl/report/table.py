@@ -70,6 +70,11 @@ class Table:
     def grouped(self) -> bool:
         return any(column.group for column in self.columns)
 
+    def filled(self) -> "Table":
+        """Without the columns in which nothing stands."""
+        held = [i for i in range(len(self.columns)) if any(row[i].text != NONE for row in self.rows)]
+        return Table(self.title, [self.columns[i] for i in held], [[row[i] for i in held] for row in self.rows])
+
 
 def make_table(
     title: str, heads: Sequence[str], rows: Iterable[Iterable[Cell | str]], words: Collection[str] = ()
@@ -160,7 +165,7 @@ def print_table(
     ]
     shown, width = list(range(len(heads))), console.width + GAP  # there is no gap after the last column
     omitted: list[str] = []
-    for name in reversed(drop):
+    for name in (name for name in reversed(drop) if name in heads):
         if sum(least[i] for i in shown) <= width:
             break
         shown.remove(heads.index(name))
@@ -184,11 +189,11 @@ def print_table(
             drawn.add_row(*(row[i] for i in part))
         console.print(drawn)
         console.print()
-    explained = [f"{head}: {meaning}" for head, meaning in (meanings or {}).items() if head not in omitted]
+    there = {*heads} - {*omitted}
+    explained = [f"{head}: {meaning}" for head, meaning in (meanings or {}).items() if head in there]
     notes = [f"Not shown at this width: {', '.join(omitted)}."] if omitted else []
-    for sentence in (*notes, "; ".join(explained), caption):
-        if sentence:
-            print_sentence(console, sentence, "dim")
+    for sentence in filter(None, (*notes, "; ".join(explained), caption)):
+        print_sentence(console, sentence, "dim")
 
 
 def _parts(shown: Sequence[int], widths: Sequence[int], leads: int, width: int) -> list[list[int]]:

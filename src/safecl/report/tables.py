@@ -46,8 +46,7 @@ def at_the_end(series: Sequence[Series]) -> Table:
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
     heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
-    told = [i for i in range(len(heads)) if i < 2 or any(row[i].text != words.NONE for row in rows)]
-    return make_table("At the end", [heads[i] for i in told], [[row[i] for i in told] for row in rows], ["Preset"])
+    return make_table("At the end", heads, rows, ["Preset"]).filled()
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
