@@ -23,7 +23,7 @@ from safecl.streams.pictures.images import Transform, join
 EXAMPLES = 24  # drawn by chance
 PAIRS, EACH_PAIR = 6, 2  # pairs of classes that are confused most often, and mistakes shown of each
 SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG quality
-MAPPED_CLASSES, MAPPED_EACH = 10, 20  # whose features are kept: from the first class to the last, pictures of each
+MAPPED_CLASSES, MAPPED_EACH = 10, 20  # whose features are kept, half of them of the first session; pictures of each
 DIMENSIONS = 32  # principal components that are kept
 
 
@@ -92,9 +92,12 @@ def write_features(folder: Path, method: Method, answers: Answers, transform: Tr
 
 
 def some_of_each(answers: Answers) -> list[int]:
-    """Positions of test pictures, spread evenly over those of classes that are spread over the order of learning."""
+    """Positions of test pictures, spread evenly over those of classes of the first session and of later ones."""
     targets = answers.targets.numpy()
-    classes = _spread(np.unique(targets[targets >= 0]), MAPPED_CLASSES)
+    first = np.unique(targets[: answers.counts[0]])
+    later = np.setdiff1d(targets[targets >= 0], first)
+    early = _spread(first, max(MAPPED_CLASSES // 2, MAPPED_CLASSES - len(later)))
+    classes = early + _spread(later, MAPPED_CLASSES - len(early))
     return [i for c in classes for i in _spread(np.flatnonzero(targets == c), MAPPED_EACH)]
 
 

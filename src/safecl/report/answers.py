@@ -86,8 +86,6 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
     features = run.features
     if features is None or len(features.labels) < MIN_MAPPED or len(set(features.labels)) < 2:
         return []
-    from sklearn.manifold import TSNE  # half a second, which most pages do without
-
     labels, result = np.array(features.labels), []
     others = [other.features for other in known if other.features and other.features.labels == features.labels]
     shown = [other.networks["backbone"] for other in others if "backbone" in other.networks]
@@ -98,6 +96,14 @@ def maps(run: Run, known: Sequence[Run] = ()) -> list[Map]:
         distances = np.square(found[:, None] - found[None]).sum(axis=2)
         np.fill_diagonal(distances, np.inf)
         near = float((labels[distances.argmin(axis=1)] == labels).mean())
-        drawn = TSNE(perplexity=min(30.0, (len(found) - 1) / 3), init="pca", max_iter=500, random_state=0)
-        result.append(Map(name, drawn.fit_transform(found), near))
+        result.append(Map(name, tsne(found), near))
     return result
+
+
+def tsne(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(n, d) → (n, 2)."""
+    from sklearn.manifold import TSNE  # half a second, which most pages do without
+
+    drawn = TSNE(perplexity=min(30.0, (len(features) - 1) / 3), init="pca", max_iter=500, random_state=0)
+    points: NDArray[np.float32] = drawn.fit_transform(features)
+    return points

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -13,11 +14,10 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.experiments.reproduce.plan import Entry, Job
-from safecl.experiments.reproduce.probe import Probe, features
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
-from safecl.report.answers import weights
+from safecl.report.answers import tsne, weights
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.runs import Run
@@ -37,9 +37,7 @@ class Drawing(NamedTuple):
     sentences: tuple[str, ...] = ()
 
 
-def draw(
-    job: Job, lines: Sequence[Line], runs: Mapping[str, Run], probe: Probe, streams: Mapping[str, Cell]
-) -> Drawing | None:
+def draw(job: Job, lines: Sequence[Line], runs: Mapping[str, Run], streams: Mapping[str, Cell]) -> Drawing | None:
     """The figure of a target; None where its runs are not there. ``streams``: a cell with the stream of each column."""
     target = job.target
     if target.kind == "overview":
@@ -54,7 +52,7 @@ def draw(
     if target.kind == "weights":
         return _weights(target.caption, entries[0], runs, target.late)
     if target.kind == "tsne":
-        return _tsne(target.caption, entries, runs, probe)
+        return _tsne(target.caption, entries, runs)
     columns = [column.label for column in job.columns]
     told = [
         f"{line.label}: " + ", ".join(f"{c} {texts(cell)[0]}" for c, cell in zip(columns, line.cells, strict=True))
@@ -173,31 +171,29 @@ def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -
     return Drawing(figure, f"{caption} {'; '.join(told)}.", tuple(told))
 
 
-def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe: Probe) -> Drawing:
+def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run]) -> Drawing | None:
     """A panel per network; filled circles: seen classes, crosses: unseen ones."""
-    from sklearn.manifold import TSNE  # half a second, which other figures do without
-
+    found = [next(runs[cell.name] for cell in entry.runs if cell.name in runs) for entry in entries]
+    kept = [run.features for run in found if run.features is not None]
+    if len(kept) < len(entries):
+        return None
+    first = found[0].facts.stream.sessions[0].classes
+    kinds = {label: "seen" if label in first else "unseen" for label in kept[0].labels}
     with canvas((4.0 * len(entries), 4.4), len(entries), len(entries)) as (figure, every):
-        for axes, entry in zip(every, entries, strict=True):
-            cell = next(cell for cell in entry.runs if cell.name in runs)
-            found = probe.ask(cell, features, entry.row.network or "backbone")
-            rows, labels = np.asarray(found["features"], dtype=np.float64), np.array(found["labels"])
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
-            points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(rows)
-            for number, label in enumerate([*found["seen"], *found["unseen"]]):
-                kind = "unseen" if label in found["unseen"] else "seen"
-                how: dict[str, Any] = {"s": 22, "linewidths": 0}
+        for axes, entry, features in zip(every, entries, kept, strict=True):
+            # A network whose tuning has changed nothing is the backbone.
+            points = tsne(features.networks.get(entry.row.network or "", features.networks["backbone"]))
+            labels = np.array(features.labels)
+            for colour, (label, kind) in zip(cycle(PALETTE), kinds.items(), strict=False):
+                how: dict[str, Any] = {"s": 22, "linewidths": 0, "label": f"{label} ({kind})"}
                 if kind == "unseen":
-                    how = {"s": 30, "linewidths": 1.4, "marker": "x"}
-                if axes is every[0]:
-                    how["label"] = f"{label} ({kind})"
-                colour = PALETTE[number % len(PALETTE)].light
-                axes.scatter(*points[labels == label].T, color=colour, alpha=0.9, **how)
+                    how |= {"s": 30, "linewidths": 1.4, "marker": "x"}
+                axes.scatter(*points[labels == label].T, color=colour.light, alpha=0.9, **how)
             axes.set(title=entry.row.label, xticks=[], yticks=[])
-        figure.legend(loc="outside lower center", ncols=5, fontsize=9)
-    classes = f"Seen: {', '.join(found['seen'])}; unseen: {', '.join(found['unseen'])}."
-    return Drawing(figure, f"{caption} Panels: {', '.join(entry.row.label for entry in entries)}. {classes}")
+        figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9)
+    seen, unseen = (", ".join(label for label in kinds if kinds[label] == kind) for kind in ("seen", "unseen"))
+    panels = ", ".join(entry.row.label for entry in entries)
+    return Drawing(figure, f"{caption} Panels: {panels}. Seen: {seen}; unseen: {unseen}.")
 
 
 def _datasets(job: Job, streams: Mapping[str, Cell]) -> Drawing | None:

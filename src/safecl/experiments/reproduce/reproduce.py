@@ -20,7 +20,7 @@ from safecl.experiments.launch import launch
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.estimate import Estimate, estimate
 from safecl.experiments.reproduce.plan import Job, all_cells
-from safecl.experiments.reproduce.probe import Probe, accuracy
+from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
 from safecl.experiments.reproduce.targets import Preset, Scale, names
 from safecl.experiments.sweep.local import Local
@@ -144,10 +144,10 @@ class Reproduction:
         runs = {cell.name: run for cell, run in self._finished(job.cells)}
         lines: list[Line] = []
         if target.kind in TABLES:
-            lines = fill(job, runs, lambda cell, answer: probe.ask(cell, accuracy, answer)["accuracy"])
+            lines = fill(job, runs, probe)
         columns = [column.label for column in job.columns]
         table, claims = target_table(columns, lines), [] if self.trial else judge(target, lines)
-        drawing, reason = self._draw(job, lines, runs, probe)
+        drawing, reason = self._draw(job, lines, runs)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
@@ -169,7 +169,7 @@ class Reproduction:
         write_json(make_folder(self.place / RECORDS) / f"{made.name}.json", asdict(made))
         return made
 
-    def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
+    def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run]) -> tuple[Drawing | None, str]:
         """The figure of a target that is one; without it, the reason."""
         if job.target.kind == "table":
             return None, ""
@@ -177,7 +177,7 @@ class Reproduction:
             return None, "a trial has one session only"
         streams = {label: cell for label, cell in job.shown.items() if cell.name not in self.lacking}
         try:
-            drawing = draw(job, lines, runs, probe, streams)
+            drawing = draw(job, lines, runs, streams)
         except SafeclError as error:
             return None, str(error)
         return drawing, "" if drawing else "none of its runs is done, or none of its pictures is there"
