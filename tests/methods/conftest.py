@@ -32,7 +32,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
     "ease one adapter": {"name": "ease", "single": True},
-    "tuna newest": {"name": "tuna", "universal": "newest"},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},

@@ -36,7 +36,7 @@ CLASSES = [
 ]  # SAFE runs pilots on four classes or more
 DOMAINS = [["a", "b", "c"]] * 3
 MIXED = [["a", "b"], ["c", "a"], ["b", "d", "c"]]
-IMPRINTING = ("safe", "ranpac", "finetune", "aper")  # whose heads know a class before any training
+IMPRINTING = ("safe", "ranpac", "loranpac", "joint", "finetune", "aper")  # whose heads know a class before any training
 IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
 
 

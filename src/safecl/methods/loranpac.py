@@ -58,7 +58,8 @@ class LoRanPAC(TunedMethod):
         squares, turn = torch.linalg.eigh(inner @ inner.T)  # float64, so that squares lose nothing float32 has
         rank = min(round((1 - s.cut) * int(self.count)), s.rank, round((1 - s.cut) * s.size), len(squares))
         self.values = squares.flip(0)[:rank].clamp(min=0).sqrt().to(h)
-        self.vectors = torch.linalg.qr(torch.cat([self.vectors, q], dim=1) @ turn.flip(1)[:, :rank].to(h))[0]
+        found = torch.linalg.qr(torch.cat([self.vectors, q], dim=1) @ turn.flip(1)[:, :rank].to(h))[0]
+        self.vectors = found * torch.where(found.sum(dim=0) < 0, -1.0, 1.0)  # signs are arbitrary: the same everywhere
 
     def refresh(self) -> None:
         """The weights; a direction that is rounding alone says nothing."""
