@@ -4,6 +4,7 @@ axe-core is looked for in NODE_PATH (npm install axe-core); the rest is tested w
 """
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from safecl.classifier.classifier import ContinualClassifier
+from safecl.outputs import locked
 
 from ..report.browser import CONTROL, SHIFT, Page, browser, find_chromium
 from .conftest import png, text
@@ -106,13 +110,12 @@ class Visit:
         assert [url for url in self.tab.requests(self.address) if not url.startswith(f"blob:{self.address}")] == []
 
 
-@pytest.fixture(scope="module")
-def address(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a service of a copy of the model is."""
+@contextlib.contextmanager
+def serving(*models: Path, **options: str) -> Iterator[str]:
+    """Where a service of models is."""
     pytest.importorskip("fastapi")
-    path = tmp_path_factory.mktemp("page") / "m.safecl"
-    path.write_bytes(model_file.read_bytes())
-    command = [sys.executable, "-m", "safecl", "serve", str(path), "--port", "0", "--device", "cpu"]
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    command = [sys.executable, "-m", "safecl", "serve", *map(str, models), "--port", "0", "--device", "cpu", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -122,6 +125,20 @@ def address(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield found[0]
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def path(model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the model."""
+    found = tmp_path_factory.mktemp("page") / "m.safecl"
+    found.write_bytes(model_file.read_bytes())
+    return found
+
+
+@pytest.fixture(scope="module")
+def address(path: Path) -> Iterator[str]:
+    with serving(path) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -289,3 +306,142 @@ def test_a_fault_is_shown_as_its_sentence(tab: Page, address: str, pictures: Any
     tab.wait("document.querySelector('.toast.bad')")
     assert "learned" not in visit.texts(".answer .more")[0]
     visit.check("fault")
+
+
+PASTE = """((data) => {
+  const given = new DataTransfer();
+  given.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], "x.png", { type: "image/png" }));
+  document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: given, bubbles: true, cancelable: true }));
+})(%s)"""
+
+
+def test_pictures_are_pasted_and_folders_are_dropped(tab: Page, address: str, pictures: Any, tmp_path: Path) -> None:
+    visit = Visit(tab, address, "desktop-light")
+    tab.evaluate(PASTE % json.dumps(text(pictures("a", 1, 60)[0])))
+    visit.answered(1)
+    assert tab.evaluate("document.querySelector('.card .photo').ariaLabel").startswith("pasted picture 1, ")
+    visit.view("teach")
+    for label in "uv":
+        (tmp_path / "given" / label).mkdir(parents=True)
+        for i, data in enumerate(pictures(label, 2, 60)):
+            (tmp_path / "given" / label / f"{i}.png").write_bytes(data)
+    (tmp_path / "given" / "u" / "notes.txt").write_text("none")
+    data = {"items": [], "files": [str(tmp_path / "given")], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        tab.call("Input.dispatchDragEvent", type=kind, x=300, y=300, data=data)
+    tab.wait("document.querySelectorAll('.group').length === 2")
+    assert visit.texts("#learn") == ["Learn 4 pictures of 2 classes"]
+    assert sorted(tab.evaluate("[...document.querySelectorAll('.group input')].map((one) => one.value)")) == ["u", "v"]
+    visit.check("dropped")
+    visit.end()
+
+
+def test_a_slip_in_a_name_is_pointed_out(tab: Page, address: str, pictures: Any) -> None:
+    visit = Visit(tab, address, "phone-light")
+    visit.give(pictures("z", 1, 61))
+    visit.answered(1)
+    visit.click(".answer")
+    visit.type("zebra")
+    tab.press("Enter")
+    tab.wait("document.querySelector('.card.learned')")
+    visit.click(".answer")
+    for typed, said in (("zerba", "zebra"), ("zebrra", "zebra"), ("zoo", None), ("zebra", None)):
+        tab.evaluate("document.getElementById('naming_text').select()")
+        visit.type(typed)
+        meant = [f"Did you mean “{said}”?"] if said else []
+        assert [one for one in visit.texts("#naming_list li") if "mean" in one] == meant, typed
+        if said:
+            assert visit.texts("#naming_list li")[0] == f"New class “{typed}”"  # Enter does what was typed
+    visit.check("slip")
+    tab.press("Escape")
+    tab.evaluate("document.querySelector('.toast button').click()")
+    tab.wait("!document.querySelector('.card.learned')")
+    visit.end()
+
+
+def test_a_lesson_is_stopped(tab: Page, address: str, path: Path, pictures: Any) -> None:
+    visit = Visit(tab, address, "phone-dark")
+    before = visit.api("models/m")["version"]
+    visit.view("teach")
+    visit.click("#group_new")
+    visit.type("w")
+    visit.give(pictures("w", 4, 62), "w")
+    tab.wait("document.querySelectorAll('.strip button').length === 4")
+    with locked(path):  # so that it does not end before it is stopped
+        visit.click("#learn")
+        tab.wait("document.getElementById('job_said').textContent === 'Learning: 0 %'")
+        visit.check("job")
+        visit.click("#job_stop")
+        tab.wait("document.querySelector('.toast')", 120)
+    assert "Stopped; the model is as it was." in visit.texts(".toast span")
+    assert visit.api("models/m")["version"] == before and visit.texts("#learn") == ["Learn 4 pictures of 1 class"]
+    visit.end()
+
+
+def test_what_is_taken_back_elsewhere_is_shown_and_the_button_stands_on_the_last_step(
+    tab: Page, address: str, path: Path, pictures: Any
+) -> None:
+    visit = Visit(tab, address, "desktop-dark")
+    visit.give(pictures("a", 1, 63))
+    visit.answered(1)
+    names = visit.texts(".answer .name")
+    visit.click(".answer")
+    visit.type("quagga")
+    tab.press("Enter")
+    tab.wait("document.querySelector('.card.learned')")
+    model = ContinualClassifier.load(path, device="cpu")
+    model.rename("quagga", "zonkey")
+    model.save(path)
+    step = visit.api("models/m")["rolls_back"]
+    until = time.monotonic() + 20
+    while visit.api("models/m")["history"][-1]["what"] != "rename" and time.monotonic() < until:
+        time.sleep(0.2)
+    tab.evaluate("window.dispatchEvent(new Event('focus'))")
+    visit.view("history")
+    tab.wait("document.querySelector('#steps strong').textContent === 'renamed'")
+    buttons = "[...document.querySelectorAll('#steps li')].map((one) => Boolean(one.querySelector('button')))"
+    assert tab.evaluate(buttons)[:3] == [False, True, False]
+    visit.check("renamed")
+    assert visit.api("models/m/rollback", {"step": step})["job"]["state"] in ("waiting", "running")
+    while visit.api("models/m")["rolls_back"] == step:
+        time.sleep(0.2)
+    tab.evaluate("window.dispatchEvent(new Event('focus'))")
+    visit.view("pictures")
+    tab.wait("!document.querySelector('.card.learned')")
+    visit.answered(1)
+    tab.wait(f"document.querySelector('.answer .name').textContent === {names[0]!r}")
+    visit.end()
+
+
+def test_the_token_is_asked_for_and_another_model_chosen(
+    tab: Page, path: Path, pictures: Any, tmp_path: Path, new_model: Any, lesson: Any
+) -> None:
+    other = new_model()
+    other.learn(*lesson("kl", 4))
+    other.save(tmp_path / "other.safecl")
+    first = tmp_path / "first.safecl"
+    first.write_bytes(path.read_bytes())
+    with serving(first, tmp_path / "other.safecl", token="right-token") as address:
+        tab.open("about:blank")
+        tab.open(address, 1280, 900)
+        for given in ("wrong-token", "right-token"):
+            tab.wait("document.getElementById('door').open")
+            tab.evaluate(f"document.getElementById('door_token').value = '{given}'")
+            tab.evaluate("document.querySelector('#door button').click()")
+        tab.wait("document.getElementById('version').textContent")
+        assert tab.evaluate("[...document.querySelectorAll('#models option')].map((one) => one.value)") == [
+            "first",
+            "other",
+        ]
+        visit = object.__new__(Visit)
+        visit.tab, visit.address, visit.look = tab, address, "desktop-light"
+        visit.give(pictures("k", 1, 64))
+        visit.answered(1)
+        assert visit.texts(".answer .name")[0] != "k"
+        tab.evaluate("(models.value = 'other', models.dispatchEvent(new Event('change')))")
+        tab.wait("document.querySelector('.answer .name').textContent === 'k'")
+        visit.view("knows")
+        assert len(visit.texts("#class_table tbody tr")) == 2
+        visit.check("other")
+        denied = [one for one in tab.complaints() if "401" not in one]
+        assert denied == [] and tab.requests(address) == [url for url in tab.requests(address) if "blob:" in url]
