@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import queue
 import socket
 import struct
 import time
@@ -222,7 +223,7 @@ def test_a_pool_that_cannot_start_a_process_does_so_later(monkeypatch: pytest.Mo
     monkeypatch.setattr(decoding, "_start", none)
     pool = decoding.Decoders(1, 8)
     try:
-        with pytest.raises(BlockingIOError):
+        with pytest.raises(queue.Full):
             pool.submit([good], 4, 4).result(10)
         monkeypatch.setattr(decoding, "_start", start)
         (view,) = pool.submit([good], 4, 4).result(60)
@@ -286,7 +287,7 @@ def test_more_than_can_wait_is_told_to_come_back(service: Service, monkeypatch: 
         monkeypatch.setattr(jobs, most, 0)
         assert service.client.post(f"{M}/queue", json={"pictures": [text(picture)]}).status_code == 503
         monkeypatch.undo()
-    monkeypatch.setattr(service.desk._decoders, "submit", lambda *_: failed(OSError("no process")))
+    monkeypatch.setattr(service.desk._decoders, "submit", lambda *_: failed(queue.Full()))
     assert service.client.post(f"{M}/predict", content=picture, headers=PNG).status_code == 503
     monkeypatch.undo()
     time.sleep(0.05)

@@ -24,6 +24,7 @@ from PIL import Image
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 from safecl.outputs import locked
+from safecl.serve.decoding import Decoders, end
 from safecl.serve.jobs import Jobs
 
 from .conftest import Service
@@ -134,7 +135,7 @@ def test_a_stop_between_two_attempts_is_kept(service: Service, monkeypatch: pyte
         attempts.append(job)
         if len(attempts) > 1:
             return do(job)
-        service.jobs._kill()
+        end(service.jobs._process)
         service.jobs.stop(job)
         return None
 
@@ -169,7 +170,6 @@ def test_orders_of_several_threads_arrive_whole(service: Service) -> None:
 
 
 def test_pictures_are_decoded_with_limits_and_progress_is_told_before_a_job_writes(path: Path, lesson: Any) -> None:
-    from safecl.serve.decoding import Decoders
     from safecl.serve.learner import Learner, Sent
     from safecl.streams.pictures.files import FilePictures
     from safecl.streams.pictures.find import File

@@ -47,11 +47,8 @@ def serve(
 
     access = Access.of(host, allow_host or [], token, read_token)
     try:
-        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
+        family, both = socket.AF_INET6 if ":" in host else socket.AF_INET, host == "::" and socket.has_dualstack_ipv6()
+        listening = socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=both)
     except OSError as error:
         raise SafeclError(f"The service cannot listen on {host}, port {port} ({error.strerror or error}).") from None
     from safecl.serve.app import run

@@ -29,7 +29,7 @@ from safecl.engine.device_loader import moved
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoded, Decoders
 from safecl.serve.jobs import watch
-from safecl.serve.limits import MAX_WAITING, Refused, busy
+from safecl.serve.limits import MAX_WAITING, Refused
 from safecl.streams.labels import Label
 from safecl.streams.pictures.load import readers
 
@@ -83,31 +83,25 @@ class Desk:
                 self._reloads += 1
             return file.version
 
-    async def ask(
-        self, name: str, pictures: Sequence[bytes], unknown: float, detail: bool
-    ) -> tuple[str, list[dict[str, Any]]]:
+    async def ask(self, name: str, pictures: Sequence[bytes], unknown: float, detail: bool) -> tuple[str, list[Any]]:
         """(version of the model, what it says of each picture, or why that cannot be read); see ``answer_of``."""
         now = self._now[name]  # also if another one, with views of another size, takes its place meanwhile
-        transform = now.model.transform
+        side = now.model.transform.size
+        views = await self.decode(pictures, side, now.model.transform.resize)
+        good = np.array([one for one in views if not isinstance(one, str)], np.uint8).reshape(-1, side, side, 3)
 
-        def tell(rows: Rows) -> tuple[str, list[dict[str, Any]]]:
+        def tell(rows: Rows) -> list[dict[str, Any]]:
             answers = answers_of(now.method, rows, now.calibration, now.limits(unknown), True) if rows else ()
             told = iter([answer_of(one, detail) for one in answers])
-            return now.file.version, [{"error": one} if isinstance(one, str) else next(told) for one in views]
+            return [{"error": one} if isinstance(one, str) else next(told) for one in views]
 
-        views = await self.decode(pictures, transform.size, transform.resize)
-        good = [one for one in views if not isinstance(one, str)]
-        stack = np.array(good, np.uint8).reshape(-1, transform.size, transform.size, 3)
-        return await self._wait(Asked(now, stack, tell))  # type: ignore[no-any-return]
+        return now.file.version, await self._wait(Asked(now, good, tell))
 
     async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
         """See ``decoding.view``."""
         starts = range(0, len(pictures), CHUNK)
-        try:
-            parts = [self._decoders.submit(pictures[at : at + CHUNK], size, resize) for at in starts]
-            return [one for part in await asyncio.gather(*map(asyncio.wrap_future, parts)) for one in part]
-        except (queue.Full, OSError):
-            raise busy() from None
+        parts = [self._decoders.submit(pictures[at : at + CHUNK], size, resize) for at in starts]
+        return [one for part in await asyncio.gather(*map(asyncio.wrap_future, parts)) for one in part]
 
     async def heat_map(self, name: str, picture: bytes, label: Label | None) -> bytes:
         """A PNG of the picture, coloured by what speaks for a class, or for the answer."""
@@ -119,8 +113,8 @@ class Desk:
         if isinstance(pixels, str):
             raise Refused(422, f"The picture cannot be read ({pixels}).")
         image, transform = ImageOps.contain(Image.fromarray(pixels), (SIDE, SIDE)), now.model.transform
-        asked = Asked(now, pixels[:0, :0, None], lambda rows: heat_map(now.method, transform, image, index))
-        heat = await self._wait(asked)
+        draw = Asked(now, pixels[:0, :0, None], lambda rows: heat_map(now.method, transform, image, index))
+        heat = await self._wait(draw)
         await asyncio.to_thread(lambda: overlay(image, heat, transform).save(png, "PNG"))
         return png.getvalue()
 
@@ -135,10 +129,7 @@ class Desk:
         self._decoders.close()
 
     async def _wait(self, asked: Asked) -> Any:
-        try:
-            self._queue.put_nowait(asked)
-        except queue.Full:
-            raise busy() from None
+        self._queue.put_nowait(asked)
         return await asyncio.wrap_future(asked.future)
 
     def _run(self) -> None:

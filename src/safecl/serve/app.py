@@ -6,8 +6,8 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib import resources
 from pathlib import Path
+from queue import Full
 from typing import Annotated, Any
 
 import uvicorn
@@ -26,12 +26,11 @@ from safecl.errors import SafeclError
 from safecl.serve import protocol
 from safecl.serve.about import brief, describe
 from safecl.serve.jobs import ENDED, Jobs
-from safecl.serve.limits import OURS, Access, Gate, Refused, check_size, check_step, pictures_of
-from safecl.serve.protocol import PICTURE, Asking, Correcting, Learning, Queueing, RollingBack
+from safecl.serve.limits import OURS, Access, Gate, Refused, busy, check_size, check_step, pictures_of
+from safecl.serve.protocol import PICTURE, Asking
 from safecl.streams.labels import check_name
 
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
-         ".png": "image/png", ".json": "application/json"}  # fmt: skip
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 HEAD_SECONDS = 15.0  # for the head of a request to arrive
 STOP_SECONDS = 10  # for requests that are being answered when the service stops
 EVERY = 0.1  # seconds between looks at a job
@@ -70,16 +69,21 @@ class Service:
         self.answered, self.seconds = self.answered + 1, self.seconds + time.monotonic() - began
         return said, answers
 
-    async def teach(
-        self, model: str, what: str, texts: Sequence[str] = (), labels: Sequence[Any] = (), **more: Any
-    ) -> dict[str, Any]:
+    async def teach(self, model: str, what: str, given: Any) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
-        header, pictures = self.file(model).header, await asyncio.to_thread(pictures_of, texts)
+        header, more, sent = (
+            self.file(model).header,
+            given.model_dump(exclude={"pictures"}),
+            getattr(given, "pictures", ()),
+        )
+        pictures = await asyncio.to_thread(pictures_of, [getattr(one, "data", one) for one in sent])
+        labels = [one.label for one in sent if not isinstance(one, str)]
         labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
         if what == "rollback":
             check_step(header, more["step"])
         elif what != "queue":
             check_not_frozen(header)
+            check_name(more.get("name", what), "session")
             check_labels(header["classes"], [label for label in labels if label is not None], "the request")
         if labels and len(set(zip(pictures, labels, strict=True))) > len(set(pictures)):
             raise Refused(422, "The same picture is given with two labels; omit the wrong one.")
@@ -105,7 +109,7 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
     service, gate = Service(desk, jobs), Gate(app, access)
     for add in (add_models, add_jobs, protocol.add_routes, add_page):
         add(app, service)
-    for kind in (SafeclError, RequestValidationError, ValidationError, HTTPException, Exception):
+    for kind in (SafeclError, RequestValidationError, ValidationError, HTTPException, Full, Exception):
         app.add_exception_handler(kind, explained)
 
     @app.get("/health")
@@ -158,30 +162,15 @@ def add_models(app: FastAPI, service: Service) -> None:
 def add_jobs(app: FastAPI, service: Service) -> None:
     """What changes models, and takes its time."""
     jobs = service.jobs
+    Job = Annotated[dict[str, Any], Depends(jobs.find)]
 
-    @app.post("/api/models/{model}/learn", status_code=202)
-    async def learn(model: str, given: Learning) -> Any:
-        check_name(given.name, "session")
-        texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
-        return await service.teach(model, "learn", texts, labels, name=given.name)
+    def add(what: str, body: Any) -> None:
+        @app.post(f"/api/models/{{model}}/{what}", status_code=202, name=what)
+        async def job(model: str, given: body) -> Any:
+            return await service.teach(model, what, given)
 
-    @app.post("/api/models/{model}/correct", status_code=202)
-    async def correct(model: str, given: Correcting) -> Any:
-        texts, labels = zip(*((one.data, one.label) for one in given.pictures), strict=True)
-        return await service.teach(model, "correct", texts, labels)
-
-    @app.post("/api/models/{model}/rollback", status_code=202)
-    async def rollback(model: str, given: RollingBack) -> Any:
-        return await service.teach(model, "rollback", step=given.step)
-
-    @app.post("/api/models/{model}/queue", status_code=202)
-    async def queue(model: str, given: Queueing) -> Any:
-        return await service.teach(model, "queue", given.pictures, count=given.count)
-
-    async def found(job: str) -> dict[str, Any]:
-        return jobs.find(job)
-
-    Job = Annotated[dict[str, Any], Depends(found)]
+    for what, body in protocol.JOBS.items():
+        add(what, body)
 
     @app.get("/api/jobs")
     async def every() -> dict[str, Any]:
@@ -199,7 +188,7 @@ def add_jobs(app: FastAPI, service: Service) -> None:
     @app.get("/api/jobs/{job}/events", response_class=EventSourceResponse)
     async def events(job: Job) -> AsyncIterator[ServerSentEvent]:
         last = None
-        while job["state"] not in ENDED and not jobs.closing():
+        while job["state"] not in ENDED and not jobs.closed.is_set():
             if (now := jobs.told(job)) != last:
                 yield ServerSentEvent(event="progress", data=now)
                 last = now
@@ -210,25 +199,22 @@ def add_jobs(app: FastAPI, service: Service) -> None:
 
 def add_page(app: FastAPI, service: Service) -> None:
     """The files of the page, read once: no path comes from a request."""
-    folder = resources.files("safecl.serve") / "page"
-    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
-    kinds = {name: KINDS[suffix] for name in names if (suffix := name[name.rfind(".") :]) in KINDS}
-    files = {name: ((folder / name).read_bytes(), kind) for name, kind in kinds.items()}
+    files = {path.name: path.read_bytes() for path in Path(__file__).with_name("page").iterdir()}
 
     @app.get("/", include_in_schema=False)
     @app.get("/page/{file}", include_in_schema=False)
     async def read(file: str = "index.html") -> Response:
         if file not in files:
             raise Refused(404, "There is no such file of the page.")
-        return Response(files[file][0], media_type=files[file][1])
+        return Response(files[file], media_type=KINDS[file.rpartition(".")[2]])
 
 
 async def explained(request: Request, error: Exception) -> Response:
     """Whatever goes wrong is one sentence."""
     if isinstance(error, HTTPException) and isinstance(error.__cause__, Refused):
         error = error.__cause__  # while FastAPI read the body
-    if isinstance(error, Refused):
-        return error.response
+    if isinstance(error, Refused | Full):
+        return (busy() if isinstance(error, Full) else error).response
     if isinstance(error, SafeclError):
         return Refused(422, str(error)).response
     if isinstance(error, HTTPException):

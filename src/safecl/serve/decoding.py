@@ -70,7 +70,7 @@ class Decoders:
             thread.start()
 
     def submit(self, pictures: Sequence[bytes], size: int, resize: int) -> "Future[list[Decoded]]":
-        """Decode pictures one after the other; ``queue.Full`` where too many wait, OSError where no process starts."""
+        """Decode pictures one after the other; ``queue.Full`` where too many wait, or no process starts."""
         future: Future[list[Decoded]] = Future()
         self._orders.put_nowait((pictures, size, resize, future))
         return future
@@ -96,10 +96,9 @@ class Decoders:
                         process = _start()
                     found.append(_ask(process, data, size, resize))
                 future.set_result(found)
-            except OSError as error:  # none can be started now
-                future.set_exception(error)
-        if process is not None:
-            end(process)
+            except OSError:  # none can be started now
+                future.set_exception(queue.Full())
+        end(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -124,11 +123,12 @@ def _ask(process: subprocess.Popen[bytes], data: bytes, size: int, resize: int) 
         return KILLED
 
 
-def end(process: subprocess.Popen[Any]) -> None:
+def end(process: subprocess.Popen[Any] | None) -> None:
     """Kill a process, and close what was open to it."""
-    process.kill()
-    with contextlib.suppress(OSError):  # what was not sent yet
-        process.communicate()
+    if process is not None:
+        process.kill()
+        with contextlib.suppress(OSError):  # what was not sent yet
+            process.communicate()
 
 
 if __name__ == "__main__":

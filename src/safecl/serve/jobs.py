@@ -38,7 +38,7 @@ class Jobs:
     def __init__(self, paths: Mapping[str, Path], device: str, changed: Callable[[str], str]) -> None:
         self.paths, self.device, self.changed = paths, device, changed
         self.all: dict[str, dict[str, Any]] = {}
-        self._news, self._closed = threading.Condition(), threading.Event()
+        self._news, self.closed = threading.Condition(), threading.Event()
         self._adding, self._sending, self._unwanted = threading.Lock(), threading.Lock(), set[str]()
         self._process: subprocess.Popen[str] | None = None
         self._spools = contextlib.ExitStack()
@@ -54,13 +54,10 @@ class Jobs:
         path = self.paths[name]
         return path.with_name(f".{path.name}.jobs")
 
-    def find(self, job: str) -> dict[str, Any]:
+    async def find(self, job: str) -> dict[str, Any]:
         if job not in self.all:
             raise Refused(404, "There is no such job, or it ended long ago.")
         return self.all[job]
-
-    def closing(self) -> bool:
-        return self._closed.is_set()
 
     def told(self, job: dict[str, Any]) -> dict[str, Any]:
         return {key: job[key] for key in TOLD}
@@ -110,11 +107,11 @@ class Jobs:
     def close(self) -> None:
         """Stop; the job at work saves its place, and goes on when the service starts again."""
         with self._news:
-            self._closed.set()
+            self.closed.set()
             self._news.notify_all()
         self._send(*({"stop": job["id"]} for job in list(self.all.values()) if job["state"] == "running"))
         self._thread.join(STOP_SECONDS)
-        self._kill()
+        end(self._process)
         self._spools.close()
 
     def _recover(self, name: str) -> None:
@@ -154,14 +151,14 @@ class Jobs:
             self._start()  # so that the first job need not wait for imports
         while True:
             with self._news:
-                self._news.wait_for(lambda: self.closing() or self.counts()["waiting"])
-                if self.closing():
+                self._news.wait_for(lambda: self.closed.is_set() or self.counts()["waiting"])
+                if self.closed.is_set():
                     return
                 job = next(job for job in self.all.values() if job["state"] == "waiting")
                 job["state"] = "running"
-            tried = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closing())
+            tried = (self._do(job) for _ in range(MAX_ATTEMPTS) if not self.closed.is_set())
             came = next((came for came in tried if came is not None), {"end": "failed", "error": DIED})
-            if not self.closing() or came["end"] == "done":  # otherwise it goes on when the service starts again
+            if not self.closed.is_set() or came["end"] == "done":  # otherwise it goes on when the service starts again
                 facts = dict.fromkeys(("said", "error", "result")) | {key: came[key] for key in TOLD if key in came}
                 try:
                     facts["version"] = self.changed(job["model"])
@@ -186,7 +183,7 @@ class Jobs:
                 job.update({key: value for key, value in told.items() if key in TOLD})
         except Exception:
             traceback.print_exc()
-        self._kill()
+        end(self._process)
         return None
 
     def _start(self) -> None:
@@ -194,10 +191,6 @@ class Jobs:
             [sys.executable, "-P", "-m", "safecl.serve.learner", self.device],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
         )  # fmt: skip
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            end(self._process)
 
     def _send(self, *orders: dict[str, Any]) -> None:
         with self._sending, contextlib.suppress(OSError, ValueError):  # it has died, which shows when it is read

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from safecl.streams.pictures.find import File
 from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
-LOOKING = "Looking at the pictures"
 EVERY = 0.1  # seconds between two lines on progress
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
@@ -99,7 +98,9 @@ class Learner:
     """Does jobs; the backbone stays loaded between them, and so do the processes that decode."""
 
     def __init__(self, device: Any) -> None:
-        self.device, self._loaded, self._decoders = device, None, Decoders(1, MAX_WAITING)
+        self.device, self._loaded = device, None
+        with ThreadPoolExecutor(1, initializer=give_way) as pool:
+            self._decoders = pool.submit(Decoders, min(readers(), 2), MAX_WAITING).result()
 
     def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
         """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
@@ -131,31 +132,24 @@ class Learner:
 
     def _done(self, model: ContinualClassifier, job: dict[str, Any], tell: Any, stop: Any) -> dict[str, Any]:
         files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
-        sent, shown = partial(Sent, files, job["labels"] or [""] * len(files)), Told(tell)
+        pictures, shown = Sent(files, job["labels"] or [""] * len(files), decoders=self._decoders), Told(tell)
         if job["what"] == "rollback":
             return {"said": model.rollback()}
         if job["what"] == "learn":
             work = Path(job["folder"], "work")
-
-            def learn() -> Any:
-                with closing(Decoders(readers(), MAX_WAITING)) as decoders:  # which give way, too
-                    pictures = sent(decoders=decoders)
-                    return model.learn(pictures, name=job["name"], progress=shown, folder=work, stop=stop)
-
+            learn = partial(model.learn, pictures, name=job["name"], progress=shown, folder=work, stop=stop)
             with ThreadPoolExecutor(1, initializer=give_way) as pool:
                 lesson = pool.submit(learn).result()
             said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
             keys = ("pictures", "skipped", "new", "accuracy", "warnings")
             return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
-        with shown.phase(LOOKING, len(files)) as phase:
-            pictures = sent(decoders=self._decoders, looked=phase.advance)
+        with shown.phase("Looking at the pictures", len(files)) as phase:
+            pictures.looked = phase.advance
             if job["what"] == "correct":
                 return {"said": model.correct(pictures, pictures.labels)}
-            found = (
-                (one.index, one.worth, answer_of(one.answer, False)) for one in model.queue(pictures, job["count"])
-            )
-            first = [dict(zip(("index", "worth", "answer"), one, strict=True)) for one in found]
-            return {"result": {"first": first}}
+            first = model.queue(pictures, job["count"])
+            told = [{"index": i.index, "worth": i.worth, "answer": answer_of(i.answer, False)} for i in first]
+            return {"result": {"first": told}}
 
 
 def give_way() -> None:

@@ -92,8 +92,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+            return await self.app(scope, receive, send)
         visit = _Visit(self, scope, receive, send)
         self.inside[visit.endless] += 1
         try:

@@ -50,6 +50,9 @@ class RollingBack(Body):
     step: str = Field(description="Its id in the history.", examples=["3f2a9c01d7be"])
 
 
+JOBS = {"learn": Learning, "correct": Correcting, "rollback": RollingBack, "queue": Queueing}  # what each is given
+
+
 class Input(Body):
     name: str = Field(examples=["pictures"])
     datatype: str = Field(examples=["BYTES"])
