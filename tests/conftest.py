@@ -211,7 +211,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 TINY_MODEL = {
-    "method.ridge": {"size": 60, "betas": (0.01,)},
+    "method.ridge": {"size": 60, "betas": (0.01,), "layers": 2, "patches": True, "mirror": True},
     "method.size": 60,
     "method.align_epochs": 1,
     "method.align_samples": 4,

@@ -216,7 +216,10 @@ def test_a_lesson_computes_no_feature_again_and_judges_by_those_of_today(
     method.refresh()
     images, labels = sessions[-1]
     pictures, cpu = ArrayPictures(images, labels), torch.device("cpu")
-    today = embed(method.embed, pictures, range(len(labels)), fitted.transform, cpu)
+    learned = {name: method.networks[name].features for name in method.heads}
+    today = embed(
+        lambda x: {name: read(x) for name, read in learned.items()}, pictures, range(len(labels)), fitted.transform, cpu
+    )
     old = recalled(method, fitted.state.kept, torch.arange(15))
     together = {network: torch.cat([old[network], rows]).half() for network, rows in today.items()}
     logits, _, likeness = left_out_answers(method, together, fitted.state.kept["targets"])

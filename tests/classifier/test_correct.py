@@ -19,7 +19,7 @@ from safecl.learner import Learner
 
 New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
-BETAS = {"method.ridge": {"size": 60, "betas": (0.03, 0.1, 0.3)}}
+BETAS = {"method.ridge": {"size": 60, "betas": (0.03, 0.1, 0.3), "layers": 2, "mirror": True}}
 TUNING = ("slow.", "fast.", "learner.", "adapted.", "w_fast.", "following.map.", "policy.", "learners.")
 
 

@@ -25,6 +25,7 @@ from safecl.classifier.push import push
 from safecl.classifier.weights import export_safetensors, export_timm
 from safecl.cli.main import app
 from safecl.errors import SafeclError
+from safecl.heads.reading import Reading
 from safecl.learner import Learner
 
 Lesson = Callable[..., Any]
@@ -108,11 +109,13 @@ def test_safetensors_hold_all_that_answers(
     with torch.no_grad():
         if pet == "ssf":
             scale, shift = (torch.tensor(each).view(3, 1, 1) for each in (std, mean))
-            f = vit.forward_features((views - shift) / scale)[:, 0]
+            last, (one, two) = vit.forward_intermediates((views - shift) / scale, return_prefix_tokens=True)
+            tokens = one[1][:, 0], two[0].flatten(2).mean(dim=2)  # CLS of the block before, mean of the last patches
+            f = torch.cat([last[:, 0], *map(vit.norm, tokens)], dim=1)
         else:
             learner = Learner(Backbone(vit, "test_vit", 16, tuple(mean), tuple(std)), model.settings.method.pet, seed=9)
             learner.load_state_dict(part("learner."))
-            f = learner.features(views)
+            f = learner.read(views, Reading(layers=2, patches=True))
         z = torch.relu(f @ tensors["ridge.projection"]) @ tensors["ridge.weight"]
         wanted = model.method(load_backbone(model.settings.backbone)).all_logits(views)["ranpac"]
     assert torch.allclose(z, wanted, atol=1e-4) and wanted.std(dim=1).min() > 1e-2

@@ -69,8 +69,10 @@ def test_mirror_images_are_learned_as_pictures_of_their_own_and_not_asked() -> N
     features, targets = pictures()
     found, expected = head_of(features, targets), RidgeHead(5, RidgeSettings(size=40, betas=(1e-2,))).double()
     expected.add(torch.cat([features[:, :5], features[:, 5:]]), targets.repeat(2))
-    torch.testing.assert_close(found.statistics.gram, expected.statistics.gram)
-    torch.testing.assert_close(found.statistics.sums, expected.statistics.sums)
+    torch.testing.assert_close(2 * found.statistics.gram, expected.statistics.gram)  # and each counts a half
+    torch.testing.assert_close(2 * found.statistics.sums, expected.statistics.sums)
+    assert found.statistics.count == 24 and found.beta == pytest.approx(expected.beta)
+    expected.settings = expected.settings.model_copy(update={"betas": (2 * expected.beta,), "scale": "absolute"})
     expected.solve()
     torch.testing.assert_close(found.logits(features), expected.logits(features[:, :5]))
 
@@ -112,7 +114,7 @@ def test_corrected_pictures_move_with_their_mirror_images() -> None:
     kept = torch.cat([torch.arange(3), torch.arange(4, 24)])
     expected = head_of(features[kept], torch.cat([new[:3], targets[4:]]))
     torch.testing.assert_close(head.statistics.sums, expected.statistics.sums)
-    assert head.statistics.count == expected.statistics.count == 46
+    assert head.statistics.count == expected.statistics.count == 23
 
 
 def test_a_state_knows_what_is_read_and_an_older_one_reads_the_last_block() -> None:

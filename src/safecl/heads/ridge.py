@@ -104,16 +104,17 @@ class RidgeHead(PerClass):
 
         With A = G + βI, rows H of a group in G, its P = X A⁻¹ Hᵀ and K = H A⁻¹ Hᵀ: z + P (I − K)⁻¹ (H A⁻¹ W̃ − Y).
         """
-        h, x, beta, weight = x if included is None else included, x[::views], self.beta, self.weight
-        groups, y = groups.repeat_interleave(views), F.one_hot(targets, weight.shape[1]).repeat_interleave(views, dim=0)
-        y = y.to(x)
-        if len(h) == int(self.statistics.count):
+        root = views**-0.5  # a row of G counts 1 / v
+        h, x, beta, weight = root * (x if included is None else included), x[::views], self.beta, self.weight
+        groups = groups.repeat_interleave(views)
+        y = root * F.one_hot(targets, weight.shape[1]).repeat_interleave(views, dim=0).to(x)
+        if len(x) == int(self.statistics.count):
             return left_out_dual(x, h, y, groups, beta)
         if beta < MIN_LEFT_OUT_BETA * self.statistics.unit:
             beta = MIN_LEFT_OUT_BETA * self.statistics.unit
             weight = solve(self.statistics.gram, self.statistics.sums, beta)
         z, residual, v = x @ weight, h @ weight - y, whitened(self.statistics.gram, h, beta)
-        v_x = v[:, ::views] if included is None else whitened(self.statistics.gram, x, beta)
+        v_x = v[:, ::views] / root if included is None else whitened(self.statistics.gram, x, beta)
         for group in torch.unique(groups).tolist():
             rows, asked = (groups == group).nonzero()[:, 0], (groups[::views] == group).nonzero()[:, 0]
             rest = torch.eye(len(rows), device=z.device) * (1 + 1e-4) - v[:, rows].T @ v[:, rows]
@@ -154,17 +155,16 @@ class RidgeHead(PerClass):
 
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
-        self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, int(self.statistics.count))
+        rank = (1 + self.reading.mirror) * int(self.statistics.count)
+        self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, rank)
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Move features (n, v · d) from the class sums ``old`` to ``new``; weights, G and evidence are made after."""
         if features is None:
             return
-        rows, views = self.views(features), features.shape[1] // self.width
-        old, new = old.repeat_interleave(views), new.repeat_interleave(views)
-        for start in range(0, len(rows), CHUNK):
+        for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)
-            self.statistics.relabel(self.project(rows[here]), old[here], new[here])
+            self.statistics.relabel(self.project(self.views(features[here])), old[here], new[here])
 
     def merge(self, now: "RidgeHead", before: "RidgeHead", index: Tensor) -> None:
         """Take over the evidence for β that ``now`` has collected since it was ``before``; see ``Statistics.merge``."""
@@ -182,23 +182,22 @@ class RidgeHead(PerClass):
         order = self._shuffled(len(features), MAX_LEFT_OUT_PICTURES // views, "leave-one-out").to(features.device)
         numbers = torch.unique(targets[order], return_inverse=True)[1].repeat_interleave(views)
         kernel = self._kernel(self.views(features[order]))
-        errors = leave_one_out_errors(kernel, F.one_hot(numbers), self._own_grid(kernel), views)
+        errors = leave_one_out_errors(kernel, F.one_hot(numbers), self._own_grid(kernel, views), views)
         return errors[int(errors.mean(dim=1).argmin())]
 
     def _held_out_errors(self, features: Tensor, targets: Tensor) -> Tensor:
         """Squared error of every β on the last fifth of the features (n, v · d), fitted on those before: (B,)."""
-        first, views = 4 * len(features) // 5, features.shape[1] // self.width
-        fitted = views * first
-        features = torch.cat([self.views(features[:first]), features[first:, : self.width]])
-        targets = torch.cat([targets[:first].repeat_interleave(views), targets[first:]])
-        if self._dual(len(features)):
-            kernel = self._kernel(features)
-            return dual_errors(kernel, F.one_hot(targets), fitted, self._own_grid(kernel))
+        fitted, views = 4 * len(features) // 5, features.shape[1] // self.width
+        rows, asked = self.views(features[:fitted]), features[fitted:, : self.width]
+        if self._dual(len(rows) + len(asked)):
+            kernel = self._kernel(torch.cat([rows, asked]))
+            one_hot = F.one_hot(torch.cat([targets[:fitted].repeat_interleave(views), targets[fitted:]]))
+            return dual_errors(kernel, one_hot, len(rows), self._own_grid(kernel, views))
         statistics = Statistics(self.size, features.device)
         self.accumulate(statistics, features[:fitted], targets[:fitted])
-        squares = [self.project(part).square().sum() for part in torch.split(features[fitted:], CHUNK)]
+        squares = [self.project(part).square().sum() for part in torch.split(asked, CHUNK)]
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
-        return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
+        return primal_errors(statistics, self.project, asked, targets[fitted:], self._grid(unit or 1.0))
 
     def _dual(self, pictures: int | None) -> bool:
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
@@ -206,10 +205,9 @@ class RidgeHead(PerClass):
 
     def accumulate(self, statistics: Statistics, features: Tensor, targets: Tensor) -> None:
         """Project features (n, v · d) with class indices (n,) a chunk at a time and add them to ``statistics``."""
-        rows, targets = self.views(features), targets.repeat_interleave(features.shape[1] // self.width)
-        for start in range(0, len(rows), CHUNK):
+        for start in range(0, len(features), CHUNK):
             here = slice(start, start + CHUNK)
-            statistics.add(self.project(rows[here]), targets[here])
+            statistics.add(self.project(self.views(features[here])), targets[here])
 
     def _shuffled(self, count: int, most: int | None, name: str) -> Tensor:
         """At most ``most`` of ``count`` positions in random order, which is the same for every session: (n,)."""
@@ -230,10 +228,13 @@ class RidgeHead(PerClass):
         """The grid in absolute values."""
         return [beta * unit if self.settings.scale == "relative" else beta for beta in self.settings.betas]
 
-    def _own_grid(self, kernel: Tensor) -> list[float]:
-        """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order."""
+    def _own_grid(self, kernel: Tensor, views: int) -> list[float]:
+        """The grid relative to the features of ``kernel`` alone, so that the sessions may come in any order.
+
+        Rows of a kernel count 1, those of a picture in G together.
+        """
         check_finite(kernel.diagonal())
-        return self._grid(float(kernel.diagonal().mean()) or 1.0)
+        return [views * beta for beta in self._grid(float(kernel.diagonal().mean()) or 1.0)]
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         found = state_dict.setdefault(prefix + "chosen", torch.tensor(PLAIN))  # all that older states have read

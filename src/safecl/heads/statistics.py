@@ -68,14 +68,20 @@ class Statistics(Editable, nn.Module):
         return float(self.gram.diagonal().sum()) / max(int(self.count), 1) or 1.0
 
     def add(self, projected: Tensor, targets: Tensor) -> None:
-        """Add a chunk: projected features (n, M), class indices (n,)."""
+        """Add a chunk: projected features (n · v, M) of pictures with class indices (n,); v views are one picture."""
         self._allocate(projected)
+        views = len(projected) // len(targets)
         for here, left, rows in self._lower_blocks():
-            rows.addmm_(projected[:, here].T, projected[:, left])
-        missing = max(int(targets.max()) + 1 - self.sums.shape[1], 0)
-        self.sums = F.pad(self.sums.to(projected), (0, missing))
-        self.sums.index_add_(1, targets, projected.T)
+            rows.addmm_(projected[:, here].T, projected[:, left], alpha=1 / views)
+        self._add_sums(projected, targets, 1 / views)
         self.count = self.count + len(targets)
+
+    def _add_sums(self, projected: Tensor, targets: Tensor, weight: float) -> None:
+        """Add rows (n · v, M), with a weight, to the sums of the classes (n,) that are not −1."""
+        of = targets.repeat_interleave(len(projected) // len(targets))
+        missing, there = max(int(targets.max()) + 1 - self.sums.shape[1], 0), of >= 0
+        self.sums = F.pad(self.sums.to(projected), (0, missing))
+        self.sums.index_add_(1, of[there], projected[there].T, alpha=weight)
 
     def follow(self, source: "Statistics", movement: Movement) -> None:
         """Become ``source`` as it would be had its pictures moved: G to (I + UᵀV)ᵀ G (I + UᵀV)."""
@@ -113,15 +119,14 @@ class Statistics(Editable, nn.Module):
             self.sums[:, other] = 0
 
     def relabel(self, projected: Tensor, old: Tensor, new: Tensor) -> None:
-        """Move projected features (n, M) from the sums of the classes ``old`` (n,) to those of ``new``, −1: none.
+        """Move projected features (n · v, M) from the sums of the classes ``old`` (n,) to those of ``new``, −1: none.
 
         Its head calls it. G knows no classes: it follows from the features that are left and those that are new.
         """
-        was, stay = old >= 0, new >= 0
-        missing = max(int(new.max()) + 1 - self.sums.shape[1], 0)
-        self.sums = F.pad(self.sums.to(projected), (0, missing)).index_add(1, old[was], projected[was].T, alpha=-1)
-        self.sums.index_add_(1, new[stay], projected[stay].T)
-        self.count = self.count + int(stay.sum()) - int(was.sum())
+        views = len(projected) // len(old)
+        self._add_sums(projected, old, -1 / views)
+        self._add_sums(projected, new, 1 / views)
+        self.count = self.count + int((new >= 0).sum()) - int((old >= 0).sum())
 
     def subtract(self, other: "Statistics") -> None:
         """Take the G of ``other`` out of this one, in float64: two large sums may differ by little."""
