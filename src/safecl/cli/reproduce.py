@@ -1,7 +1,6 @@
 """``safecl reproduce``: the paper's tables and figures, ours beside the paper's numbers."""
 
 import shlex
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +11,6 @@ from safecl.cli.sweep import Dry, Gpus, Jobs, On, list_cells
 from safecl.cli.terminal import Quiet, make_console
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted, print_sentence
-from safecl.report import words as said
 from safecl.report.table import make_table, print_table
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ def reproduce(
         raise SafeclError("\n".join([start, *lines, "  --skip-missing runs what does not need them."]))
     without = {name for cells in missing.values() for name in cells}
     if not quiet:
-        announce(work, without, jobs, gpus, console)
+        announce(work, without, console)
     extra = [f"--{key}={value}" for key, value in (("preset", preset), ("seeds", seeds)) if value is not None]
     command = shlex.join(["safecl", "reproduce", target, *(words or []), "--scale", scale, *extra])
     show: Show = "quiet" if quiet else "auto"
@@ -91,25 +89,12 @@ def reproduce(
     return 1 if work.failed else 0
 
 
-def announce(work: "Reproduction", without: set[str], jobs: int | None, gpus: float, console: Console) -> None:
-    """How many runs, how long and how much disk, before anything starts."""
-    waiting = [cell for cell in work.waiting() if cell.name not in without]
+def announce(work: "Reproduction", without: set[str], console: Console) -> None:
+    """How many runs there are, before anything starts."""
     done = len(work.cells) - len(work.waiting())
     there = f", {done} done already" if done else ""
     left = f", {counted(len(without), 'run')} omitted" if without else ""
-    start = f"{counted(len(work.jobs), 'target')}, {counted(len(work.cells), 'run')}{there}{left}"
-    if not waiting or work.trial:
-        print_sentence(console, f"{start}.")
-        return
-    nearest = next(place for place in (work.folder, *work.folder.parents) if place.exists())
-    found, free = work.estimate(waiting, jobs, gpus), shutil.disk_usage(nearest).free
-    basis = "by the runs that are done" if found.measured else "by a timed forward pass"
-    enough = "" if found.bytes < free else ", which is less: free some, or choose another --folder"
-    print_sentence(
-        console,
-        f"{start}; roughly {said.duration(found.seconds)} ({basis}) and {said.size(found.bytes)} of disk; "
-        f"{said.size(free)} are free in {work.folder}{enough}.",
-    )
+    print_sentence(console, f"{counted(len(work.jobs), 'target')}, {counted(len(work.cells), 'run')}{there}{left}.")
 
 
 def print_made(made: "Made", place: Path, console: Console) -> None:

@@ -18,12 +18,10 @@ from safecl.experiments.config import RunSettings
 from safecl.experiments.identity import Identities, find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce.draw import Drawing, draw
-from safecl.experiments.reproduce.estimate import Estimate, estimate
 from safecl.experiments.reproduce.plan import Job, all_cells
 from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
 from safecl.experiments.reproduce.targets import Preset, Scale, names
-from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.experiments.sweep.worker import attempt
@@ -98,10 +96,6 @@ class Reproduction:
     def waiting(self) -> list[Cell]:
         done = self.done()
         return [cell for cell in self.cells if cell.name not in done]
-
-    def estimate(self, cells: Sequence[Cell], jobs: int | None, gpus: float) -> Estimate:
-        """Of runs that are not done, with at most ``jobs`` at once, each with a part of a GPU."""
-        return estimate(cells, self._finished(self.cells), Local(cells, jobs, gpus).jobs)
 
     def run(self, without: set[str], **how: Unpack[How]) -> None:
         """Run what is not done, except the cells ``without`` data or weights."""

@@ -23,7 +23,6 @@ class MethodSettings(Settings):
     trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
     networks: ClassVar[int] = 1  # through which a picture goes for an answer
-    covariances: ClassVar[bool] = False  # whether one per class is kept
     quick: ClassVar[dict[str, Any]] = {}  # settings of a model whose first session should not take long
     protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
 
@@ -34,16 +33,9 @@ class MethodSettings(Settings):
         """What stays of the pictures of earlier sessions, in words."""
         return self.keeps
 
-    @property
-    def grams(self) -> int:
-        """How many Gram matrices of ridge heads are kept."""
-        return int("ridge" in type(self).model_fields)
-
 
 class AlignedSettings(MethodSettings):
     """Classifier alignment, as SLCA, SSIAT and later methods have it."""
-
-    covariances = True
 
     align_epochs: PositiveInt = Field(5, description="epochs of classifier alignment after every session but the first")
     align_samples: PositiveInt = Field(256, description="features drawn per class and epoch, and the batch size")

@@ -110,7 +110,3 @@ class SafeSettings(MethodSettings):
     def kept_of_pictures(self) -> str:
         moved = ", and of the features the mean of each class and one covariance"
         return "sums over all pictures" + (moved if self.answer.statistics == "following" else "")
-
-    @property
-    def grams(self) -> int:
-        return (2 if self.answer.statistics == "stale" else 1) + (self.answer.aggregation == "concat")
