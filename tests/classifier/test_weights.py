@@ -85,12 +85,20 @@ def test_what_timm_cannot_take_gets_a_sentence(taught: Callable[..., Path], tmp_
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
+@pytest.mark.parametrize(
+    ("method", "pet", "head"),
+    [
+        ("ranpac", "ssf", "ridge."),
+        ("ranpac", "adapter", "ridge."),
+        ("ranpac", "vpt_deep", "ridge."),
+        ("loranpac", "ssf", ""),
+    ],
+)
 def test_safetensors_hold_all_that_answers(
-    pet: str, taught: Callable[..., Path], lesson: Lesson, tmp_path: Path
+    method: str, pet: str, head: str, taught: Callable[..., Path], lesson: Lesson, tmp_path: Path
 ) -> None:
-    """The logits of RanPAC from the tensors alone: by timm, the PET where it is not merged, and matrix products."""
-    path, model = tmp_path / "all.safetensors", Model.open(taught("ranpac", pet))
+    """Logits from the tensors alone: by timm, the PET where it is not merged, and matrix products."""
+    path, model = tmp_path / "all.safetensors", Model.open(taught(method, pet))
     export_safetensors(model, path)
     tensors = load_file(path)
     with safe_open(path, "pt") as file:
@@ -116,8 +124,9 @@ def test_safetensors_hold_all_that_answers(
             learner = Learner(Backbone(vit, "test_vit", 16, tuple(mean), tuple(std)), model.settings.method.pet, seed=9)
             learner.load_state_dict(part("learner."))
             f = learner.read(views, Reading(layers=2, patches=True))
-        z = torch.relu(f @ tensors["ridge.projection"]) @ tensors["ridge.weight"]
-        wanted = model.method(load_backbone(model.settings.backbone)).all_logits(views)["ranpac"]
+        projection, weight = (tensors[f"{head}{name}"] for name in ("projection", "weight"))
+        z = torch.relu(f[:, : len(projection)] @ projection) @ weight  # the features of the learner come first
+        wanted = model.method(load_backbone(model.settings.backbone)).all_logits(views)[method]
     assert torch.allclose(z, wanted, atol=1e-4) and wanted.std(dim=1).min() > 1e-2
 
 

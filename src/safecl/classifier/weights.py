@@ -15,7 +15,6 @@ from safecl.backbone.load import load_backbone, metadata
 from safecl.classifier.card import licence, model_card
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
-from safecl.heads.ridge import RidgeHead
 from safecl.learner import Learner
 from safecl.methods.method import Method
 from safecl.outputs import write_output
@@ -61,9 +60,7 @@ def export_safetensors(model: Model, path: Path, *, force: bool = False) -> int:
     for name, value in method.state_dict().items():
         if not name.startswith(left_out) and not name.endswith("_extra_state"):
             found[name] = value
-    for name, part in method.named_modules():
-        if isinstance(part, RidgeHead):
-            found[f"{name}.projection"] = part.projection
+    found |= {name: value for name, value in method.named_buffers() if name.endswith("projection")}  # drawn by a seed
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in found.items() if value.numel()}
     data = save(tensors, _facts(model, method))
     write_output(path, data, "safetensors", force)
