@@ -36,6 +36,7 @@ BACKBONES = {
 PETS = {"adapter": "adapter", "ssf": "SSF", "vpt_deep": "VPT-deep"}
 METHODS = {
     "safe": "SAFE", "ranpac": "RanPAC", "slca": "SLCA", "ssiat": "SSIAT", "ease": "EASE", "lae": "LAE", "aper": "APER",
+    "rsiat": "RSIAT", "mos": "MOS", "tuna": "TUNA", "layup": "LayUP", "loranpac": "LoRanPAC",
     "simplecil": "SimpleCIL", "coda": "CODA-Prompt", "dualprompt": "DualPrompt", "l2p": "L2P",
     "siprompts": "S-iPrompts", "finetune": "Fine-tuning", "finetune-full": "Fine-tuning, whole network",
     "joint": "joint, SSF", "joint-full": "joint, whole network", "joint-linear": "joint, linear probe",

@@ -1,6 +1,7 @@
 """Models of methods that have no sums over pictures: what they do, and what they refuse."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ MERGING = {
 
 @pytest.mark.parametrize("name", MERGING)
 def test_a_model_forgets_classes_and_refuses_what_it_has_no_sums_for(
-    name: str, new_model: Callable[..., Any], lesson: Callable[..., Any]
+    name: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
 ) -> None:
     model = new_model(name)
     model.learn(*lesson("ab"))
@@ -38,3 +39,6 @@ def test_a_model_forgets_classes_and_refuses_what_it_has_no_sums_for(
     assert model.classes_.tolist() == ["a", "c"]
     after = model.predict_proba(shown)
     assert after.shape == (len(shown), 2) and np.allclose(after.sum(axis=1), 1, atol=1e-5)
+    model.save(tmp_path / "frozen.safecl", frozen=True)  # without what predictions do not need
+    frozen = ContinualClassifier.load(tmp_path / "frozen.safecl", device="cpu")
+    assert np.array_equal(frozen.predict_proba(shown), after)

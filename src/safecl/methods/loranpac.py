@@ -63,7 +63,7 @@ class LoRanPAC(TunedMethod):
 
     def refresh(self) -> None:
         """The weights; a direction that is rounding alone says nothing."""
-        some = self.values > self.values[0] * len(self.vectors) * torch.finfo(self.values.dtype).eps
+        some = self.values > self.values[:1] * len(self.vectors) * torch.finfo(self.values.dtype).eps
         inverse = torch.where(some, self.values.square().reciprocal(), 0)
         self.weight = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.sums))
 
