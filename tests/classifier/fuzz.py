@@ -227,6 +227,8 @@ def fuzz(good: Path, count: int, start: int = 0) -> dict[str, Any]:
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 signal.alarm(0)
+            if bad and bad[-1][0] == number:
+                print(*bad[-1], file=sys.stderr, flush=True)
             slowest = max(slowest, time.process_time() - began)
             if outcome == "another answer":
                 bad.append([number, kind, outcome])

@@ -187,6 +187,10 @@ def tensors_of(method: Method) -> dict[str, Tensor]:
 
 def set_grams(method: Method, state: State) -> None:
     """Give a method the Gram matrices of a state."""
+    heads = ridge_heads(method)
+    for one in (one for several in state.records.values() for one in several):
+        if one.features.ndim != 2 or one.features.shape[1] % heads[one.head].width:
+            raise ValueError(f"features that {one.head} was given are of another width")
     added = [one for session in state.chain for one in state.records[session]]
     for name, gram in with_added(method, state.base, added).items():
         statistics(method)[name].gram = gram

@@ -43,9 +43,10 @@ class ClassMoments(PerClass, ABC):
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         take_shapes(self, state_dict, prefix, ("means", "scatter"))
         self.width = self.means.shape[1]
-        if self.scatter.shape[-2:] != pack(torch.zeros(self.width, self.width)).shape:
-            raise ValueError(f"{prefix}scatter is of another width than its means")
         super()._load_from_state_dict(state_dict, prefix, *args)
+        counts = {len(getattr(self, name)) for name in self.rows}
+        if len(counts) > 1 or self.scatter.shape[-2:] != pack(torch.zeros(self.width, self.width)).shape:
+            raise ValueError(f"the tensors of {prefix.rstrip('.')} are of several sizes")
 
     @property
     def freedom(self) -> int:
