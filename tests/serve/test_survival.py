@@ -72,11 +72,11 @@ def test_a_job_waits_for_another_command_and_a_label_that_spells_a_number_is_a_w
 
 @pytest.mark.slow
 def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(start: Start, path: Path) -> None:
-    with start(path) as one:
+    with locked(path), start(path) as one:  # so that none ends before the service does
         first = one.client.post("/api/models/m/learn", json=one.taught("efgh", 8, seed=4)).json()["job"]["id"]
         second = one.client.post("/api/models/m/correct", json=one.taught("k", 2, seed=4)).json()["job"]["id"]
         one.client.post("/api/models/m/rollback", json={"step": one.about["rolls_back"]})
-        while not one.client.get(f"/api/jobs/{first}").json()["said"]:
+        while one.client.get(f"/api/jobs/{first}").json()["state"] == "waiting":
             time.sleep(0.01)
     # All three are kept, and the pictures of those that bring some.
     kept = {one["what"]: one for one in (json.loads(file.read_bytes()) for file in one.jobs.folder("m").glob("*.json"))}

@@ -13,15 +13,13 @@ from safecl.cli.models import Device
 from safecl.cli.terminal import say
 from safecl.errors import SafeclError
 
-ALL = "What allows everything; made and shown where one is needed."
-Token = Annotated[str | None, typer.Option(envvar="SAFECL_TOKEN", help=ALL)]
+Token = Annotated[str | None, typer.Option(envvar="SAFECL_TOKEN", help="What allows all; made and shown if needed.")]
 ReadToken = Annotated[str | None, typer.Option(envvar="SAFECL_READ_TOKEN", help="What allows to ask, not to change.")]
-Host = Annotated[str, typer.Option(help="The address to listen on; any but loopback needs a token.")]
 
 
 def serve(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Model files.")],
-    host: Host = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="To listen on; any but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     token: Token = None,
     read_token: ReadToken = None,
@@ -51,18 +49,15 @@ def serve(
         listening = socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=both)
     except OSError as error:
         raise SafeclError(f"The service cannot listen on {host}, port {port} ({error.strerror or error}).") from None
-    from safecl.serve.app import run
+    from safecl.serve.app import open_service
 
     place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-    shown = f"#token={access.token}" if access.token not in (None, token) else ""
-    said, count = f"Serving {', '.join(paths)} at {place}{shown}", (replicas or 2) if ray else None
-
-    def ready() -> None:
-        say(said)
-        if open_:
-            webbrowser.open(place + shown)
-
-    run(paths, device, access, listening, ready, count)
+    shown = f"{place}#token={access.token}" if access.token not in (None, token) else place
+    service = open_service(paths, device, access, (replicas or 2) if ray else None)
+    say(f"Serving {', '.join(paths)} at {shown}")
+    if open_:
+        webbrowser.open(shown)
+    service.run(sockets=[listening])
 
 
 def check_installed() -> None:

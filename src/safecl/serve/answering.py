@@ -151,20 +151,18 @@ class Desk:
     def _answer(self, asked: list[Asked]) -> None:
         """Answer all at once, which ask the same model; where that fails, those that are at fault."""
         try:
-            at, found = 0, self._logits(asked[0].now, [one.views for one in asked if len(one.views)])
+            at, told, found = 0, list[Any](), self._logits(asked[0].now, [one.views for one in asked if len(one.views)])
+            for one in asked:
+                till = at + len(one.views)
+                told.append(one.tell({name: part[at:till] for name, part in found.items()} if at < till else {}))
+                at = till
         except Exception as error:
             for one in asked:
                 self._answer([one]) if len(asked) > 1 else one.future.set_exception(error)
             return
-        count = sum(len(one.views) for one in asked)  # before those who asked can look
-        self._batches, self._answered = self._batches + bool(count), self._answered + count
-        for one in asked:
-            rows = {name: part[at : at + len(one.views)] for name, part in found.items()} if len(one.views) else {}
-            at += len(one.views)
-            try:
-                one.future.set_result(one.tell(rows))
-            except Exception as error:
-                one.future.set_exception(error)
+        self._batches, self._answered = self._batches + bool(at), self._answered + at  # before who asked can look
+        for one, said in zip(asked, told, strict=True):
+            one.future.set_result(said)
 
     @torch.no_grad()
     def _logits(self, now: Snapshot, views: Sequence[np.ndarray]) -> Rows:

@@ -2,9 +2,8 @@
 
 import asyncio
 import pkgutil
-import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import Full
@@ -188,35 +187,32 @@ def add_jobs(app: FastAPI, service: Service) -> None:
     @app.get("/api/jobs/{job}/events", response_class=EventSourceResponse)
     async def events(job: Job) -> AsyncIterator[ServerSentEvent]:
         last = None
-        while job["state"] not in ENDED and not jobs.closed.is_set():
+        while last is None or (last["state"] not in ENDED and not jobs.closed.is_set()):
             if (now := jobs.told(job)) != last:
-                yield ServerSentEvent(event="progress", data=now)
-                last = now
+                yield ServerSentEvent(event="end" if now["state"] in ENDED else "progress", data=now)
+            last = now
             await asyncio.sleep(EVERY)
-        if job["state"] in ENDED:
-            yield ServerSentEvent(event="end", data=jobs.told(job))
 
 
 def add_page(app: FastAPI, service: Service) -> None:
     """The files of the page, read once: no path comes from a request."""
-    files = {path.name: path.read_bytes() for path in Path(__file__).with_name("page").iterdir()}
+    files = {path.name: path.read_bytes() for path in Path(__file__).with_name("page").iterdir() if path.is_file()}
 
     @app.get("/", include_in_schema=False)
     @app.get("/page/{file}", include_in_schema=False)
     async def read(file: str = "index.html") -> Response:
         if file not in files:
             raise Refused(404, "There is no such file of the page.")
-        return Response(files[file], media_type=KINDS[file.rpartition(".")[2]])
+        return Response(files[file], media_type=KINDS.get(file.rpartition(".")[2]))
 
 
 async def explained(request: Request, error: Exception) -> Response:
     """Whatever goes wrong is one sentence."""
     if isinstance(error, HTTPException) and isinstance(error.__cause__, Refused):
         error = error.__cause__  # while FastAPI read the body
-    if isinstance(error, Refused | Full):
-        return (busy() if isinstance(error, Full) else error).response
-    if isinstance(error, SafeclError):
-        return Refused(422, str(error)).response
+    if isinstance(error, SafeclError | Full):
+        refused = busy() if isinstance(error, Full) else error
+        return (refused if isinstance(refused, Refused) else Refused(422, str(error))).response
     if isinstance(error, HTTPException):
         said = SENTENCES.get(error.status_code, str(error.detail))
         return JSONResponse({"error": said}, error.status_code, error.headers)
@@ -257,29 +253,16 @@ class Patient(H11Protocol):
         self.head = (self.head or self.loop.call_later(HEAD_SECONDS, self.transport.close)) if waits else None
 
 
-def run(
-    paths: Mapping[str, Path],
-    device: str,
-    access: Access,
-    listening: socket.socket,
-    ready: Callable[[], None],
-    replicas: int | None = None,
-) -> None:
-    """Answer, and learn, until SIGINT or SIGTERM; ``ready`` is called when requests are taken.
-
-    ``replicas``: answer by so many on a Ray cluster.
-    """
+def open_service(paths: Mapping[str, Path], device: str, access: Access, replicas: int | None) -> uvicorn.Server:
+    """What answers, and learns, once it is run, until SIGINT or SIGTERM; ``replicas``: how many, on a Ray cluster."""
     name = "answering:Desk" if replicas is None else "cluster:Replicas"  # which does without torch
     desk = pkgutil.resolve_name(f"safecl.serve.{name}")(paths, device, *([] if replicas is None else [replicas]))
-    server = make_server(make_app(desk, Jobs(paths, device, desk.reload), access))
-    ready()
-    server.run(sockets=[listening])
+    return make_server(make_app(desk, Jobs(paths, device, desk.reload), access))
 
 
 def make_server(app: Gate) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, http=Patient, ws="none", log_level="warning", access_log=False, server_header=False,
-            timeout_graceful_shutdown=STOP_SECONDS, h11_max_incomplete_event_size=32768,
-        )
+    config = uvicorn.Config(
+        app, http=Patient, ws="none", log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS, h11_max_incomplete_event_size=32768,
     )  # fmt: skip
+    return uvicorn.Server(config)

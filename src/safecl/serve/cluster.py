@@ -53,10 +53,8 @@ class Replicas:
         ray.init(os.environ.get("RAY_ADDRESS", "local"), log_to_driver=False, logging_level="ERROR")
         serve.start(proxy_location="Disabled")  # requests come in here
         gpus = min(1.0, ray.cluster_resources().get("GPU", 0) / count) if device in ("auto", "cuda") else 0
-        options = {"num_cpus": 1, "num_gpus": gpus}
-        self._deployment = serve.deployment(
-            Replica, name="safecl", num_replicas=count, max_ongoing_requests=MAX_ONGOING, ray_actor_options=options
-        )
+        options = {"ray_actor_options": {"num_cpus": 1, "num_gpus": gpus}, "max_ongoing_requests": MAX_ONGOING}
+        self._deployment = serve.deployment(Replica, name="safecl", num_replicas=count, **options)
         self._given = self.paths, device
         self._handle = self._run()
         threading.Thread(target=watch, args=(self.paths, self.reload, self._closed), daemon=True).start()
@@ -65,8 +63,7 @@ class Replicas:
         versions = {name: file.version for name, file in self._files.items()}
         # The same version of the code: Ray then calls ``reconfigure``, and starts no replica anew.
         same = self._deployment.options(user_config=versions, version="safecl", _internal=True)
-        bound = same.bind(*self._given)
-        return self._serve.run(bound, name="safecl", route_prefix=None)
+        return self._serve.run(same.bind(*self._given), name="safecl", route_prefix=None)
 
     def file(self, name: str) -> ModelFile:
         return self._files[name]

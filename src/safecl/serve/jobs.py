@@ -66,9 +66,7 @@ class Jobs:
         states = [job["state"] for job in list(self.all.values())]
         return {state: states.count(state) for state in ("waiting", "running", *ENDED)}
 
-    def add(
-        self, model: str, what: str, pictures: Sequence[bytes] = (), labels: Sequence[Any] = (), **more: Any
-    ) -> Any:
+    def add(self, model: str, what: str, pictures: Sequence[bytes], labels: Sequence[Any], **more: Any) -> Any:
         """Keep a job, and have it done in its turn."""
         with self._adding:  # so that none sees the room that another one takes
             size, kept = sum(map(len, pictures)), [one for one in list(self.all.values()) if one["state"] not in ENDED]
@@ -204,10 +202,8 @@ def watch(paths: Mapping[str, Path], reload: Callable[[str], str], closed: threa
     seen: dict[str, Any] = {}
     while not closed.wait(LOOK):
         for name, path in paths.items():
-            try:
+            with contextlib.suppress(OSError, SafeclError, RuntimeError):
                 mark = (found := path.stat()).st_ino, found.st_size, found.st_mtime_ns
                 if seen.get(name) != mark:
                     reload(name)
                     seen[name] = mark
-            except (OSError, SafeclError, RuntimeError):
-                continue

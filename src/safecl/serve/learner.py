@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,18 +82,6 @@ class Told(Progress):
         self.done = before + (1 - before) * SHARE
 
 
-def _free(path: str, stop: Callable[[], bool]) -> tuple[ExitStack, Path]:
-    """What holds the lock of a model, as soon as no other command changes it, and the file."""
-    while True:
-        held = ExitStack()
-        try:
-            return held, held.enter_context(locked(path))
-        except Busy:
-            if stop():
-                raise Stopped from None
-            time.sleep(EVERY)
-
-
 class Learner:
     """Does jobs; the backbone stays loaded between them, and so do the processes that decode."""
 
@@ -108,18 +96,16 @@ class Learner:
         Before the model is written, what the job is about to make of it is: the id of the step that it adds or takes
         back. So a job that was killed in between is not done twice.
         """
-        folder, back = Path(job["folder"]), job["what"] == "rollback"
-        held, file = _free(job["path"], stop)
-        with held:
-            header = ModelFile(file).header
-            if (effect := folder / EFFECT).exists():
-                outcome = dict(json.loads(effect.read_bytes()))
-                if any(entry["id"] == outcome["step"] for entry in header["history"]) is not back:
-                    return outcome
-            if stop():
-                raise Stopped
+        path, effect, back = Path(job["path"]), Path(job["folder"], EFFECT), job["what"] == "rollback"
+        if effect.exists():
+            outcome = dict(json.loads(effect.read_bytes()))
+            if any(entry["id"] == outcome["step"] for entry in ModelFile(path).header["history"]) is not back:
+                return outcome
+        if stop():
+            raise Stopped
+        with locked(path) as file:
             if back:
-                check_step(header, job["step"])
+                check_step(ModelFile(file).header, job["step"])
             model = ContinualClassifier.load(file, device=self.device)
             model._loaded = self._loaded
             outcome = self._done(model, job, tell, stop)
@@ -186,6 +172,9 @@ def main(device: str) -> None:
         job = orders.get()
         try:
             tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
+        except Busy:  # another command changes the model
+            time.sleep(EVERY)
+            orders.put(job)
         except Stopped:
             tell(end="stopped")
         except SafeclError as error:

@@ -70,8 +70,6 @@ def readers() -> int:
 
 @cache
 def _pool(workers: int, process: int, priority: int) -> ThreadPoolExecutor:
-    """The same threads for every epoch, session and stream of one process: threads do not survive a fork.
-
-    On Linux they have the priority of the thread that made them, which they would keep.
-    """
+    """The same threads for every epoch, session and stream of one process: threads do not survive a fork, and keep the
+    priority of the one that made them."""
     return ThreadPoolExecutor(workers, thread_name_prefix="pictures")
