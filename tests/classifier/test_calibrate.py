@@ -149,7 +149,6 @@ MOVING = {
         ("ranpac", RIDGE, 1),
         ("simplecil", {}, 2),
         ("aper", {}, 2),
-        ("ease", {"method.single": True}, 2),
     ],
 )
 def test_after_five_sessions_a_model_says_of_itself_what_new_pictures_show(

@@ -41,7 +41,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "ease stream=cub": {"train.lr": 0.005, "train.batch_size": 16, "method.alpha": 0.005, "method.beta": 1},
     f"ease stream=cub {IN21K}": {"train.lr": 0.008, "train.batch_size": 32, "method.alpha": 0.05, "method.beta": 0},
     "ease stream=omnibenchmark": {
-        "train.lr": 0.01, "train.batch_size": 16, "method.single": True,
+        "train.lr": 0.01, "train.batch_size": 16, "method.name": "aper", "method.pet.bottleneck": 64, "method.scale": 1,
     },
     "ease stream=vtab": {
         "train.lr": 0.03, "train.batch_size": 16, "train.weight_decay": 5e-3, "train.epochs": 45,

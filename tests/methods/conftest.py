@@ -31,7 +31,6 @@ ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
-    "ease one adapter": {"name": "ease", "single": True},
     "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
     "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.methods.ease import complete
-from safecl.methods.settings.ease import EaseSettings
 
 SESSIONS = [["a", "b"], ["c", "d", "e"], ["f"]]
 TASK = [0, 0, 1, 1, 1, 2]
@@ -81,32 +79,6 @@ def test_logits_weigh_the_own_subspace_with_one_and_the_others_with_alpha(learne
                 (1.0 if n == TASK[c] else 0.3 / 2) * cosine(own[n][i], w[n][c]) for n in range(3)
             ) + method.settings.beta * cosine(bare[i], ptm[c])
             assert float(found[c]) == pytest.approx(z, abs=1e-4)
-
-
-def test_the_form_of_omnibenchmark_is_one_cosine_over_bare_and_tuned_features(
-    backbone: Backbone, make_stream: Any, images: Tensor, tools: Any
-) -> None:
-    method, stream = tools.new_method(backbone, {"name": "ease", "single": True}), make_stream(SESSIONS, train=4)
-    assert tools.teach(method, stream).calls == [(1, "ease")] and len(method.learners) == 1
-    networks = method.backbone, method.learners[0]
-    means = {}
-    for part in stream._parts:
-        both = np.concatenate([features(network, part, stream) for network in networks], axis=1)
-        for label in part.classes:
-            means[label] = both[[i for i, own in enumerate(part.train.labels) if own == label]].mean(axis=0)
-    with torch.no_grad():
-        shown = np.concatenate([network.features(images).double().numpy() for network in networks], axis=1)
-    for i, found in enumerate(method.logits(images)):
-        for c, label in enumerate(method.classes):
-            assert float(found[c]) == pytest.approx(cosine(shown[i], means[label]), abs=1e-4)
-
-
-@pytest.mark.parametrize("key", ["alpha", "beta"])
-def test_weights_of_subspaces_are_refused_where_there_is_one_cosine(key: str) -> None:
-    with pytest.raises(ValidationError, match=rf"method\.{key} means nothing"):
-        EaseSettings(single=True, **{key: 1.0})
-    settings = EaseSettings(single=True)
-    assert EaseSettings.model_validate(settings.model_dump()) == settings
 
 
 def test_a_session_trains_its_own_adapter_alone(backbone: Backbone, make_stream: Any, tools: Any) -> None:

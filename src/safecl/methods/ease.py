@@ -37,20 +37,16 @@ class EASE(Method):
         self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
         self.register_buffer("counts", torch.zeros(0, 0))
         self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
-        # Class means of the bare features; with ``single``, of these and the tuned ones side by side.
-        width = (2 if settings.single else 1) * backbone.width
-        bare = settings.beta or settings.single
-        self.ptm = CosineHead(width, scale=1.0, unit=False).requires_grad_(False) if bare else None
+        bare = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
+        self.ptm = bare if settings.beta else None  # class means of the bare features
         self._made: tuple[Tensor, Tensor] | None = None  # sums, and the prototypes from them
 
     def learn(self, session: Session, fit: Fit) -> None:
-        if not (self.settings.single and self.sessions):
-            self.tune(self.grow(), self.settings.scale, session, fit, self.sessions)
+        self.tune(self.grow(), self.settings.scale, session, fit, self.sessions)
         networks: list[Network] = [*self.learners, *([self.backbone] if self.ptm is not None else [])]
         targets, *features = fit.features(session, *networks)
         if self.ptm is not None:
-            bare = features.pop()
-            self.ptm.observe(torch.cat([bare, features[0]], dim=1) if self.settings.single else bare, targets)
+            self.ptm.observe(features.pop(), targets)
             self.ptm.imprint()
         self.observe(torch.stack(features), targets, self.current(session))
 
@@ -88,19 +84,12 @@ class EASE(Method):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
-        if self.settings.single:
-            assert self.ptm is not None
-            return {"ease": self.ptm(torch.cat([features["backbone"], features["subspace 0"]], dim=1))}
         own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
         cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
         logits = (cosines * self.subspace_weights()[:, None]).sum(dim=0)
         if self.ptm is not None:
             logits = logits + self.settings.beta * self.ptm(features["backbone"])
         return {"ease": logits}
-
-    @property
-    def leaves_out(self) -> bool:
-        return self.settings.single  # otherwise old pictures have no features in later subspaces
 
     def drop_class(self, index: int) -> None:
         super().drop_class(index)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from safecl.methods.settings.base import MethodSettings
 from safecl.pet.settings import AdapterSettings, PetSettings
@@ -21,13 +21,3 @@ class EaseSettings(MethodSettings):
     scale: PositiveFloat = Field(1.0, description="initial σ of the cosine head that a session is trained with")
     alpha: NonNegativeFloat = Field(0.1, description="α: weight of the subspaces of other sessions than a class's own")
     beta: NonNegativeFloat = Field(0.0, description="β: weight of the cosine under the bare backbone; 0: left out")
-    single: bool = Field(
-        False, description="one PET, of session 1, beside the bare backbone, as its authors have it on OmniBenchmark"
-    )
-
-    @model_validator(mode="after")
-    def _one_cosine(self) -> "EaseSettings":
-        for key in ("alpha", "beta"):
-            if self.single and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"method.single=true has one cosine, to which method.{key} means nothing")
-        return self
