@@ -65,7 +65,7 @@ def test_two_thousand_requests_end_without_an_error_of_ours(service: Service) ->
         )
         assert answer.status_code < 500 or answer.status_code == 503, (verb, path, query, body[:300], answer.text)
         if answer.status_code >= 400 and verb != "head":
-            assert answer.json()["error"].endswith("."), answer.text
+            assert answer.json()["error"].endswith((".", "?", "…")), answer.text  # "did you mean …?"
         seen.add(answer.status_code)
     assert {200, 202, 404, 405, 422} <= seen
     assert service.ask(raw[0])["answers"][0]["label"]
