@@ -75,8 +75,7 @@ class Desk:
         with self._reloading:
             file = ModelFile(self.paths[name])
             if name not in self._now or self.file(name).digest != file.digest:
-                model = Model.open(file)
-                chosen = model.settings.backbone
+                chosen = (model := Model.open(file)).settings.backbone
                 if (key := chosen.model_dump_json()) not in self._backbones:
                     self._backbones[key] = load_backbone(chosen).to(self.place, choose_precision("auto", self.place))
                 self._now = {**self._now, name: Snapshot(model, model.method(self._backbones[key]).eval())}

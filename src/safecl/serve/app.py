@@ -37,11 +37,8 @@ SAID = {"application/json": {"example": {"error": "One clear sentence."}}}
 RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused", "content": SAID}}
 RAW = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {"pictures": [PICTURE]}}}
-SENTENCES = {
-    400: "The body is no JSON that can be read.",
-    404: "There is nothing here; GET /openapi.json lists what there is.",
-    405: "Not with this verb.",
-}
+SENTENCES = {400: "The body is no JSON that can be read.", 405: "Not with this verb.",
+             404: "There is nothing here; GET /openapi.json lists what there is."}  # fmt: skip
 Unknown = Annotated[float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")]
 
 
@@ -142,20 +139,15 @@ def add_models(app: FastAPI, service: Service) -> None:
     )
     async def predict(request: Request, model: str, unknown: Unknown = 0.05, detail: bool = False) -> dict[str, Any]:
         service.file(model)
-        if _kind(request) == "application/json":
-            body = await request.body()
-            pictures = await asyncio.to_thread(lambda: pictures_of(Asking.model_validate_json(body).pictures))
-        else:
-            pictures = [await _picture(request)]
-        version, answers = await service.answers(model, pictures, unknown, detail)
+        version, answers = await service.answers(model, await _pictures(request, True), unknown, detail)
         return {"version": version, "answers": answers}
 
     @app.post("/api/models/{model}/heat_map", response_class=Response, responses={200: {"content": {"image/png": {}}}},
                  openapi_extra={"requestBody": {"required": True, "content": RAW}})  # fmt: skip
     async def heat_map(request: Request, model: str, label: str | None = None) -> Response:
         service.file(model)
-        png = await service.desk.heat_map(model, await _picture(request), label)
-        return Response(png, media_type="image/png")
+        (picture,) = await _pictures(request, False)
+        return Response(await service.desk.heat_map(model, picture, label), media_type="image/png")
 
 
 def add_jobs(app: FastAPI, service: Service) -> None:
@@ -223,17 +215,16 @@ async def explained(request: Request, error: Exception) -> Response:
     return Refused(500, OURS).response
 
 
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-async def _picture(request: Request) -> bytes:
-    """A body that is a picture."""
-    if not (kind := _kind(request)).startswith("image/") and kind != "application/octet-stream":
+async def _pictures(request: Request, several: bool) -> list[bytes]:
+    """The picture that a body is, or, where it may hold ``several``, those in its JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if several and kind == "application/json":
+        body = await request.body()
+        return await asyncio.to_thread(lambda: pictures_of(Asking.model_validate_json(body).pictures))
+    if not kind.startswith("image/") and kind != "application/octet-stream":
         raise Refused(415, "Send a picture as image/jpeg or another image type, or pictures as application/json.")
-    data = await request.body()
-    check_size(data, "The body")
-    return data
+    check_size(data := await request.body(), "The body")
+    return [data]
 
 
 class Patient(H11Protocol):

@@ -97,8 +97,7 @@ class Jobs:
             if job["state"] in ENDED:
                 raise Refused(409, f"The job is {job['state']} already.")
             if job["state"] == "waiting":
-                self._end(job, "stopped")
-                return
+                return self._end(job, "stopped")
             self._unwanted.add(job["id"])
         self._send({"stop": job["id"]})
 
