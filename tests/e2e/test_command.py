@@ -101,5 +101,5 @@ def test_a_signal_stops_a_run_within_seconds_and_the_same_command_goes_on(safecl
     assert not (tmp_path / "run" / "summary.json").exists()
     assert "unfinished" in safecl("runs", str(tmp_path)).out
     rest = safecl(*command, "--resume")
-    assert rest.code == 0 and "Resuming in session 1 of 2, ranpac, at step " in rest.out
+    assert rest.code == 0 and "Resuming in session 1 of 2." in rest.out
     assert "test pictures of 4 classes at the end" in rest.out

@@ -75,12 +75,6 @@ def test_the_published_schedule_ends_where_the_released_code_does() -> None:
     assert 0.01 * rate_factor(recipe, 14, 1) == pytest.approx(0.00206, abs=1e-5)
 
 
-def test_a_warm_up_rises_and_meets_the_cosine() -> None:
-    rates = [rate_factor(Recipe(epochs=2, warmup=0.5), step, 10) for step in range(20)]
-    assert rates[0] < 0.1 and rates[:10] == sorted(rates[:10]) and max(rates) <= 1
-    assert rates[10:] == [rate_factor(Recipe(epochs=2), step, 10) for step in range(10, 20)]
-
-
 def test_steps_fall_at_their_milestones_and_constant_ones_never() -> None:
     recipe = Recipe(epochs=5, schedule="steps", milestones=(2, 4), decay=0.5, every="epoch")
     assert [rate_factor(recipe, step, 2) for step in range(10)] == [1.0] * 4 + [0.5] * 4 + [0.25] * 2

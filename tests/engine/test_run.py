@@ -627,7 +627,7 @@ def test_a_run_that_goes_on_inside_a_session_says_at_once_where(
         go(tmp_path, "finetune", train=8, sessions=[["a"], ["b"]])
     notes = Notes()
     go(tmp_path, "finetune", train=8, sessions=[["a"], ["b"]], progress=notes)
-    assert notes.said[0] == "Resuming in session 2 of 2, finetune, at step 1 of 2."
+    assert notes.said[0] == "Resuming in session 2 of 2."
 
 
 def test_a_summary_that_is_damaged_is_computed_again(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:

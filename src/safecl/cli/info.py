@@ -65,16 +65,14 @@ def devices() -> list[str]:
     return found + [f"cuda:{i} ({name}){without}" for i, name in enumerate(cards)]
 
 
-def graphics_cards(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """The names of NVIDIA's cards, from the driver's own program or from what it says in ``root``."""
+def graphics_cards() -> list[str]:
+    """The names of NVIDIA's cards, from the driver's own program."""
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         said = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
-        return [line.strip() for line in said.splitlines() if line.strip()]
     except (OSError, subprocess.SubprocessError):
-        files = sorted(root.glob("*/information"))
-        lines = [line for file in files for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
-        return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+        return []
+    return [line.strip() for line in said.splitlines() if line.strip()]
 
 
 def embedded() -> str:

@@ -154,10 +154,9 @@ class PhaseCheckpoint:
         """Go back to the first step, at a tenth of the rate."""
         self.undone, self.step, self.slower, self.sums, self.count = self.undone + self.step, 0, self.slower / 10, {}, 0
 
-    def save(self, file: Path, module: nn.Module, optimiser: Optimiser, steps: int) -> None:
-        """``steps``: of the whole phase."""
+    def save(self, file: Path, module: nn.Module, optimiser: Optimiser) -> None:
         tensors = _tensors(module, optimiser) | {f"loss/{key}": total for key, total in self.sums.items()}
-        save_state(file, tensors, {"steps": steps, **{name: getattr(self, name) for name in PHASE_FACTS}})
+        save_state(file, tensors, {name: getattr(self, name) for name in PHASE_FACTS})
 
     @classmethod
     def load(cls, file: Path, module: nn.Module, say: Callable[[str], None]) -> "PhaseCheckpoint":

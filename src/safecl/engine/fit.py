@@ -187,7 +187,7 @@ class Trainer:
         def save() -> None:
             checkpoint.seconds = before + time.monotonic() - started
             if (file := phase.file) is not None:
-                processes.once(lambda: checkpoint.save(file, phase.module, optimiser, phase.steps))
+                processes.once(lambda: checkpoint.save(file, phase.module, optimiser))
 
         recorded = recipe.graph and self.settings.graphs and processes.count == 1
         take = CudaGraph(step, device, recorded, self.progress.say)

@@ -77,16 +77,6 @@ def noting_failure(folder: Path) -> Iterator[None]:
         raise
 
 
-def newest_phase(folder: Path, session: int) -> tuple[str, int, int] | None:
-    """Name, steps taken and all steps of the phase of a session that was saved last; None where there is none."""
-    files = sorted((folder / "state").glob(f"fit_{session}_*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
-    for file in reversed(files):
-        with contextlib.suppress(SafeclError, KeyError):  # a damaged one is explained when its phase begins
-            facts = load_state(file)[1]
-            return file.stem.split("_", 2)[2], facts["step"], facts["steps"]
-    return None
-
-
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None where there is none or it is damaged."""
     try:

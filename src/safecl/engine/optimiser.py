@@ -63,10 +63,7 @@ class Optimiser:
 
 
 def rate_factor(recipe: Recipe, step: int, per_epoch: int) -> float:
-    """Factor on the learning rate of a step: warm-up, then the schedule."""
-    rising = recipe.warmup * recipe.epochs * per_epoch
-    if step < rising:
-        return (step + 1) / (rising + 1)
+    """Factor on the learning rate of a step."""
     epoch = step // per_epoch if recipe.every == "epoch" else step / per_epoch
     if recipe.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * min(epoch / (recipe.horizon or recipe.epochs), 1.0)))

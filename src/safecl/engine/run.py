@@ -148,11 +148,10 @@ def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -
     for name in ("losses.jsonl", "metrics.jsonl"):
         if (folder / name).exists():
             write_lines(folder / name, read_lines(folder / name, done))
-    if done < sessions and (found := folders.newest_phase(folder, done + 1)):
-        phase, step, steps = found
-        place = f"at step {step} of {steps}" if step < steps else "which is trained already"
-        return f"Resuming in session {done + 1} of {sessions}, {phase}, {place}."
-    return f"Resuming after session {done} of {sessions}{', the last one' * (done == sessions)}." if done else ""
+    if done == sessions:
+        return f"Resuming after session {done} of {sessions}, the last one."
+    begun = done or any((folder / "state").glob("fit_*_*.safetensors"))
+    return f"Resuming in session {done + 1} of {sessions}." if begun else ""
 
 
 def _keep(folder: Path, line: dict[str, Any], losses: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:

@@ -27,7 +27,6 @@ class TrainSettings(Settings):
     later_horizon: PositiveInt | None = Field(None, description="epochs over which the later cosine would reach 0")
     milestones: tuple[PositiveInt, ...] = Field((), description="epochs at which it falls, with train.schedule=steps")
     decay: float = Field(0.1, gt=0, lt=1, description="factor on the rate at a milestone")
-    warmup: float = Field(0.0, ge=0, lt=1, description="part of the steps over which the rate rises from 0")
     clip: PositiveFloat | None = Field(None, description="largest norm of the whole gradient")
     later_clip: PositiveFloat | None = Field(1.0, description="the same in later sessions")
     guard: bool = Field(

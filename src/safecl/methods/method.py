@@ -51,9 +51,8 @@ class Recipe:
 
     ``epochs``, ``batch_size``, ``optimiser``, ``lr``, ``weight_decay``; ``momentum`` of SGD. ``schedule``: of the rate,
     which changes ``every`` step or epoch; a cosine reaches 0 after ``horizon`` epochs; "steps" multiplies by ``decay``
-    before the ``milestones``; it rises over ``warmup``, a part of the steps. ``clip``: largest norm of the gradient.
-    ``graph``, ``guard``: allow a CUDA graph, and ``train.guard``. ``continues``: with the optimiser's state of the
-    phase before.
+    before the ``milestones``. ``clip``: largest norm of the gradient. ``graph``, ``guard``: allow a CUDA graph, and
+    ``train.guard``. ``continues``: with the optimiser's state of the phase before.
     """
 
     epochs: int = 20
@@ -67,7 +66,6 @@ class Recipe:
     horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
     milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"
     decay: float = 0.1
-    warmup: float = 0.0  # part of the steps over which the rate rises from 0
     clip: float | None = None  # largest norm of the whole gradient
     graph: bool = True  # on CUDA, record a step as a graph; see ``Fit``
     guard: bool = True  # with ``train.guard``, go back where the features become worse
