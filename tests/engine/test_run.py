@@ -666,7 +666,7 @@ def test_logits_of_the_wrong_shape_or_name_are_refused(
 
 
 def test_a_loss_without_names_is_refused(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tune(self: RanPAC, learner: Any, scale: Any, session: Any, fit: Any) -> None:
+    def tune(self: RanPAC, learner: Any, scale: Any, session: Any, fit: Any, **_: Any) -> None:
         fit("learner", learner, session, lambda batch: torch.zeros(()))
 
     monkeypatch.setattr(RanPAC, "tune", tune)
