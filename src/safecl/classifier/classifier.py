@@ -124,7 +124,8 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         if known is not None and len(fresh.moved):
             check_room(known.header, 1 + bool(len(fresh.pictures)))
             try:
-                model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels, by_hand=False)
+                model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
+                model.header["history"][-1]["was"] = []  # what a folder has corrected, a folder may correct again
             except NotCorrectable as error:
                 fresh = replace(fresh, refused=str(error), skipped=fresh.skipped + len(fresh.moved))
         if model is not None and model is not known and not len(fresh.pictures):
@@ -295,7 +296,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
     def rollback(self) -> str:
         """Go back to before the last session or correction; says what was taken back."""
-        from safecl.classifier.change import rollback
+        from safecl.classifier.correct import rollback
 
         self._model, said = rollback(self._fitted)
         return said
@@ -339,7 +340,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
     def forget(self, label: Label) -> str:
         """Remove a class; gives a sentence on what stays."""
-        from safecl.classifier.change import forget
+        from safecl.classifier.correct import forget
 
         self._model, said = forget(self._fitted, label, self._backbone())
         return said

@@ -1,4 +1,4 @@
-"""What ``safecl predict`` prints, whatever answers: a model or an exported file. No torch is imported."""
+"""What ``safecl predict`` prints, whatever answers: a model or an exported file; and ``learn``. Without torch."""
 
 import csv
 import os
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from safecl.classifier.enough import range_text
+from safecl.classifier.history import MAX_PAIRS
 from safecl.cli.terminal import print_json, print_line, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, csv_cell, naming, shown
@@ -16,6 +18,9 @@ from safecl.report.table import NONE
 from safecl.runtime.answer import Answer, Answering, one_class
 from safecl.streams.pictures.decode import UnreadableError, decode
 from safecl.streams.pictures.find import File, as_text, picture_files, printable
+
+if TYPE_CHECKING:
+    from safecl.classifier.teach import Lesson
 
 CHUNK = 256  # pictures that are classified at a time
 MIN_SHOWN = 0.005  # probability of a class, below which it would be shown as 0 %
@@ -47,6 +52,32 @@ def predict_all(
             explain(file, answer)
         tell(file.path, answer)
     return tell_bad(bad)
+
+
+def lesson_lines(lesson: "Lesson", known: int, path: Path) -> Iterator[str]:
+    """What a person wants to know after a session."""
+    if not lesson.pictures:  # only labels were corrected
+        yield from lesson.warnings
+        return
+    new = f" ({len(lesson.new) or 'none'} of them new)" if len(lesson.new) < len(lesson.classes) else ""
+    skipped = f" ({lesson.skipped:,} skipped: learned before)" if lesson.skipped else ""
+    yield (
+        f"Learned {counted(len(lesson.classes), 'class')}{new} from {counted(lesson.pictures, 'picture')}"
+        f"{skipped} in {lesson.seconds:.0f} s; {path} knows {known} now."
+    )
+    if lesson.accuracy is not None and known > 1:
+        told = f"Leave-one-out accuracy {100 * lesson.accuracy:.0f} %"
+        if lesson.interval is not None:
+            told += f" (new pictures: {range_text(*lesson.interval)})"
+        yield f"{told}, the mean over all classes so far that have two pictures."
+    for true, said, count in lesson.confused[:MAX_PAIRS]:
+        yield f"  {true} is confused with {said} ({counted(count, 'picture')})."
+    if rest := len(lesson.confused[MAX_PAIRS:]):
+        yield f"  {counted(rest, 'more pair')} of classes, rarer, too."
+    for where, label, said, sure in lesson.suspects:
+        yield f"  {where} is labelled {label} and looks like {said} ({100 * sure:.0f} %): is the label right?"
+    for warning in lesson.warnings:
+        yield f"Note: {warning}"
 
 
 def printer(form: str, learners: Sequence[str] = (), more: Sequence[str] = ()) -> Callable[..., None]:

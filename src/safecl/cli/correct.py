@@ -1,6 +1,5 @@
 """``safecl correct``, ``split`` and ``join``: what a model was taught wrongly is put right."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,13 +7,11 @@ import typer
 
 from safecl.classifier.history import as_label
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, ModelCommand, changed
-from safecl.cli.terminal import say
+from safecl.cli.models import ModelArgument, ModelCommand, change
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label
 
 if TYPE_CHECKING:
-    from safecl.classifier.classifier import ContinualClassifier
     from safecl.streams.pictures.find import File
 
 Files = Annotated[list[Path], typer.Argument(metavar="PICTURE…", help="Pictures, or folders of them.")]
@@ -34,7 +31,7 @@ def correct(
         raise SafeclError("Give --label NAME, or --remove: one of the two.")
     word = _label(model, label)
     files = _files(model, pictures, word)
-    _change(model, lambda classifier: classifier.correct(files, word, remove=remove))
+    change(model, lambda classifier: classifier.correct(files, word, remove=remove))
 
 
 def split(
@@ -49,7 +46,7 @@ def split(
     """
     word = as_label(ModelFile(model).header, into)
     files = _files(model, pictures, word, split=True)
-    _change(model, lambda classifier: classifier.split(old, files, word))
+    change(model, lambda classifier: classifier.split(old, files, word))
 
 
 def join(
@@ -63,14 +60,7 @@ def join(
     Example:  safecl join pets.safecl cat kitten
     """
     word = _label(model, name)
-    _change(model, lambda classifier: classifier.join(one, other, word))
-
-
-def _change(model: Path, change: Callable[["ContinualClassifier"], str]) -> None:
-    """Change the model in its file, and say how."""
-    with changed(model, device="auto") as classifier:
-        said = change(classifier)
-    say(said)
+    change(model, lambda classifier: classifier.join(one, other, word))
 
 
 def _label(model: Path, word: str | None) -> Label | None:

@@ -1,7 +1,6 @@
 """``safecl learn``, ``predict``, ``eval`` and what else is done with a model file."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -88,7 +87,7 @@ def learn(
         raise SafeclError(f"{model} has its settings already, so --set has no effect on it; omit it.")
     check_folder(Path(folder).expanduser(), file, again)
     from safecl.classifier.classifier import learn_file
-    from safecl.cli.model_words import lesson_lines
+    from safecl.cli.answer_words import lesson_lines
     from safecl.engine.progress import make_progress
 
     lesson, classifier = learn_file(
@@ -96,7 +95,7 @@ def learn(
         backbone=backbone, method=method, pet=pet, memory=memory, epochs=epochs, keep=keep, seed=seed,
         settings=settings or None, thumbnails=thumbnails or None,
     )  # fmt: skip
-    for line in lesson_lines(lesson, classifier, model):
+    for line in lesson_lines(lesson, len(classifier.classes_), model):
         say(line)
 
 
@@ -279,21 +278,22 @@ def rename(
     say(f"{old} is now called {new}.")
 
 
-@contextmanager
-def changed(
-    model: Path, check: Callable[[Header], object] = lambda header: None, device: Device = "cpu"
-) -> Iterator["ContinualClassifier"]:
-    """The model in a file, which is locked meanwhile and replaced at the end.
+def change(
+    model: Path, how: Callable[["ContinualClassifier"], str], check: Callable[[Header], object] | None = None
+) -> None:
+    """Change the model in a file, which is locked meanwhile, and say what ``how`` gives.
 
     ``check`` refuses what its header rules out before anything heavy is imported.
     """
     with locked(model) as file:
-        check(ModelFile(file).header)
+        if check is not None:
+            check(ModelFile(file).header)
         from safecl.classifier.classifier import ContinualClassifier
 
-        classifier = ContinualClassifier.load(file, device=device)
-        yield classifier
+        classifier = ContinualClassifier.load(file, device="auto" if check is None else "cpu")  # if pictures are seen
+        said = how(classifier)
         classifier.save(file)
+    say(said)
 
 
 def forget(model: ModelArgument, label: Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]) -> None:
@@ -303,9 +303,7 @@ def forget(model: ModelArgument, label: Annotated[str, typer.Argument(metavar="C
     """
     from safecl.classifier.history import find
 
-    with changed(model, lambda header: find(header, label)) as classifier:
-        said = classifier.forget(label)
-    say(said)
+    change(model, lambda classifier: classifier.forget(label), lambda header: find(header, label))
 
 
 def rollback(model: ModelArgument) -> None:
@@ -315,9 +313,7 @@ def rollback(model: ModelArgument) -> None:
     """
     from safecl.classifier.history import check_rollback
 
-    with changed(model, check_rollback) as classifier:
-        said = classifier.rollback()
-    say(said)
+    change(model, lambda classifier: classifier.rollback(), check_rollback)
 
 
 def merge(
