@@ -13,7 +13,7 @@ that are
 
 beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
 one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
-itself answered, "by test" has the pictures of each session apart. "left out" has, before each session, the
+itself answered, "by test" has the pictures of each session apart. "left out" has, before each later session, the
 leave-one-out errors on its pictures of a ridge head on the backbone, the slow and the fast learner, which have not
 learned them; "first" has the optimiser steps and seconds of the first session, SAFE's and RanPAC's. A line that --out
 has already is not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
@@ -41,7 +41,7 @@ from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.experiments.config import RunSettings, load
-from safecl.heads.aggregate import aggregate
+from safecl.heads.aggregate import aggregate, lead_weight
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
@@ -96,13 +96,14 @@ class Watch:
 
     def __init__(self, method: SAFE, stream: Stream, fit: Trainer) -> None:
         self.method, self.stream, self.fit = method, stream, fit
-        d, device = method.backbone.width, method.backbone.device
-        self.heads = {kind: RidgeHead(d, method.settings.ridge, method.seed, device) for kind in KINDS}
-        self.untuned = RidgeHead(d, method.settings.ridge, method.seed, device)
-        self.memory = Following(d, method.seed).to(device)
-        self.plain: list[Tensor] = []
+        self.heads = {kind: self.head() for kind in KINDS}
+        self.untuned, self.memory = self.head(), Following(method.backbone.width, method.seed)
         self.left_out: list[list[float]] = []
         self.by_test: dict[str, list[float]] = {}
+
+    def head(self) -> RidgeHead:
+        backbone = self.method.backbone
+        return RidgeHead(backbone.width, self.method.settings.ridge, self.method.seed, backbone.device)
 
     def targets(self, pictures: Pictures) -> Tensor:
         index = {label: i for i, label in enumerate(self.method.classes)}
@@ -110,32 +111,37 @@ class Watch:
 
     @torch.no_grad()
     def features(self, pictures: Pictures, *networks: Network) -> list[Tensor]:
-        parts: list[list[Tensor]] = [[] for _ in networks]
+        """What the heads of the method read of these networks: (N, d′) each."""
+        reading, parts = self.method.ridge_slow.reading, [list[Tensor]() for _ in networks]
         loader = DeviceLoader(pictures, self.stream.transform, self.method.backbone.device)
         for images in loader.plain(range(len(pictures))):
             for network, found in zip(networks, parts, strict=True):
-                found.append(network.features(images))
+                found.append(network.read(images, reading))
         return [torch.cat(found) for found in parts]
 
     def look(self, number: int) -> None:
-        """Before a session: the leave-one-out errors on its pictures of networks that have not learned them."""
+        """Before a session after the first: the errors on its pictures of networks that have not learned them."""
         pictures = self.stream._parts[number - 1].train
         labels = {label: i for i, label in enumerate(sorted(set(pictures.labels), key=str))}
         y = torch.tensor([labels[label] for label in pictures.labels], device=self.method.backbone.device)
         found = self.features(pictures, self.method.backbone, self.method.slow, self.method.fast)
-        self.plain.append(found[0])
         self.left_out.append([round(float(self.untuned.leave_one_out(f, y).mean()), 4) for f in found])
 
     def add(self, number: int) -> None:
         """After a session: add its statistics."""
         pictures = self.stream._parts[number - 1].train
-        y = self.targets(pictures)
-        slow, fast = self.features(pictures, self.method.slow, self.method.fast)
+        y, slow_head = self.targets(pictures), self.method.ridge_slow
+        if number == 1:  # what is read is known now
+            for head in (*self.heads.values(), self.untuned):
+                head.read(slow_head.reading)
+            self.memory = Following(slow_head.width, self.method.seed).to(y.device)
+        slow, fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
         self.heads["stale"].add(fast, y)
-        self.untuned.add(self.plain[-1], y)
-        self.memory.kept.add(slow, y)
+        self.untuned.add(plain, y)
+        self.memory.kept.add(slow[:, : slow_head.width], y)
         if number > 1:
-            self.memory.map.fit(slow, fast, y)
+            source, target = slow_head.views(slow), slow_head.views(fast)
+            self.memory.map.fit(source, target, y.repeat_interleave(len(source) // len(y)))
 
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""
@@ -151,7 +157,7 @@ class Watch:
             head.solve()
         right: dict[str, list[Tensor]] = {}
         s = self.method.settings.answer
-        rule: Any = "entropy" if s.aggregation == "concat" else s.aggregation
+        weight = lead_weight(self.method.policy.judged)  # what SAFE found for the statistics that it has
         factor = 10.0 if s.temperature == "learned" else s.temperature
         for i in self.stream.tested(number):
             pictures = self.stream.test(i)
@@ -163,7 +169,10 @@ class Watch:
             logits = {"slow": slow, "untuned": self.untuned.logits(plain)}
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
-                logits |= {f"fast {kind}": fast, f"safe {kind}": aggregate(slow, fast, rule, s.gamma)}
+                by_errors = s.aggregation in ("errors", "concat")
+                rule: Any = s.aggregation
+                safe = torch.lerp(slow, fast, weight) if by_errors else aggregate(slow, fast, rule, s.gamma)
+                logits |= {f"fast {kind}": fast, f"safe {kind}": safe}
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
         self.by_test = {name: [percent(found) for found in right[name]] for name in ("slow", "fast gaussians")}
@@ -210,14 +219,16 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         return number == len(stream) or bool(options.every and number % options.every == 0)
 
     for number in range(1, len(stream) + 1):
-        watch.look(number)
+        if number > 1:
+            watch.look(number)
         took = learn(method, stream.open(number), fit)
         steps = sum(phase["steps"] for phase in fit.phases)
         notes.append({"steps": steps, "seconds": round(sum(took["seconds"].values()), 2), **method.notes})
         watch.add(number)
         if is_evaluated(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
-    line |= {"by test": watch.by_test, "left out": watch.left_out}
+    line |= {"by test": watch.by_test, "left out": watch.left_out, "reading": list(method.ridge_slow.reading)}
+    line |= {"weight": round(float(lead_weight(method.policy.judged)), 3)}
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}
@@ -234,7 +245,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
             if is_evaluated(number):
                 found = evaluate(other, [stream.test(i) for i in stream.tested(number)], fit, "test")
                 line.setdefault("ranpac every", []).append(percent(found.main == found.targets))
-        line["ranpac"] = line["ranpac every"][-1]
+        line["ranpac"], line["ranpac reading"] = line["ranpac every"][-1], list(other.ridge.reading)
     return line
 
 

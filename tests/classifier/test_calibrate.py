@@ -133,7 +133,7 @@ def blurred(classes: str, each: int, seed: list[int]) -> tuple[np.ndarray, list[
     return squares.clip(0, 255).astype(np.uint8).repeat(4, axis=1).repeat(4, axis=2), labels
 
 
-RIDGE = {"method.ridge": {"size": 200, "betas": (0.01,)}}
+RIDGE = {"method.ridge": {"size": 200, "betas": (0.01,), "layers": 1, "patches": False, "mirror": False}}
 MOVING = {
     **RIDGE,
     "method.policy": {"pilot": 0.0, "release": False, "average": False},
@@ -294,7 +294,7 @@ def test_a_picture_that_was_learned_as_two_classes_is_left_out_of_both(
 ) -> None:
     """Its own answers are then those of a head that was given neither."""
     model, (images, labels) = (
-        new_model("ranpac", settings={"method.ridge": {"size": 60, "betas": (0.1,)}}),
+        new_model("ranpac", settings={"method.ridge": {**RIDGE["method.ridge"], "size": 60, "betas": (0.1,)}}),
         lesson("ab", 8),
     )
     model.learn(images, labels)

@@ -20,7 +20,8 @@ from safecl.learner import Learner
 
 New = Callable[..., ContinualClassifier]
 Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
-BETAS = {"method.ridge": {"size": 60, "betas": (0.03, 0.1, 0.3), "layers": 2, "mirror": True}}
+PLAIN = {"layers": 1, "patches": False, "mirror": False}
+BETAS = {"method.ridge": {"size": 60, "betas": (0.03, 0.1, 0.3), "layers": 2, "patches": False, "mirror": True}}
 TUNING = ("slow.", "fast.", "learner.", "adapted.", "w_fast.", "following.map.", "policy.", "learners.")
 
 
@@ -127,7 +128,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "safe concat": {"method.answer.statistics": "stale", "method.answer.aggregation": "concat"},
     "safe ptm": {"method.guide.teacher": "ptm"},
     "ranpac": {},
-    "ranpac flat": {"method.ridge": {"project": False, "betas": (0.03, 0.1, 0.3)}},
+    "ranpac flat": {"method.ridge": {"project": False, "betas": (0.03, 0.1, 0.3), **PLAIN}},
     "simplecil": {},
     "aper": {},
     **{f"safe {kind}": {"method.pet": {"kind": kind}} for kind in ("adapter", "lora", "vpt_deep", "prefix")},
@@ -579,7 +580,7 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     """Of known and of new classes, before and after a file: as a session, where that tunes nothing; else as a part of
     the session before."""
     name, own = kind.partition(" ")[0], METHODS[kind]
-    settings = {} if name in ("simplecil", "aper") else {"method.ridge": {"size": 60, "betas": (0.1,)}} | own
+    settings = {} if name in ("simplecil", "aper") else {"method.ridge": {"size": 60, "betas": (0.1,), **PLAIN}} | own
     if name == "safe":
         settings = {"method.policy.average": False, **settings}
     models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]

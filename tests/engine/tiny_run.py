@@ -59,7 +59,7 @@ def tiny_run(
 ) -> tuple[dict[str, Any], Method]:
     """A method on a stream. SAFE has pilots where there are enough classes for them, or else the transfer loss."""
     stream, backbone, kind = make_stream(**options), make_backbone(depth=1), method_settings()[name]
-    chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40)}
+    chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40, patches=False)}
     chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(name, {})
     if name == "safe":
         chosen["policy"] = {"pilot": len(options["sessions"][0]) > 3}

@@ -37,6 +37,7 @@ SGD = {
     "train.guard": False, "precision": "fp32", "backbone.normalisation": "none",
 }  # fmt: skip
 RIDGE = {"ridge.size": 10_000, "ridge.scale": "absolute", "ridge.evidence": "session", "ridge.evidence_pictures": None}
+RIDGE |= {"ridge.layers": 1, "ridge.patches": False, "ridge.mirror": False}
 WIDE, NARROW = [10.0**i for i in range(-8, 9)], [10.0**i for i in range(3, 9)]
 PRINTED = {
     "transfer.lambda_diag": 0.1,

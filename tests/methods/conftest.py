@@ -23,15 +23,17 @@ from safecl.streams.stream import Stream
 
 METHODS = method_settings()
 TRAIN = TrainSettings(epochs=1, batch_size=4, lr=0.05)
-RIDGE = RidgeSettings(size=40)
+PLAIN: dict[str, Any] = {"layers": 1, "patches": False, "mirror": False}
+RIDGE = RidgeSettings(size=40, **PLAIN)
 READING_MORE = RidgeSettings(size=40, patches=True, mirror=True)
-ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute")
+ONE_BETA = RidgeSettings(size=40, betas=(5.0,), scale="absolute", **PLAIN)
 
 # Every method, some with switches, and SAFE with its switches on other sides than the default, several at a time.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"name": name} for name in METHODS},
     "finetune linear local": {"name": "finetune", "head": "linear", "softmax": "local"},
-    "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False)},
+    "ranpac without projection": {"name": "ranpac", "ridge": RidgeSettings(project=False, **PLAIN)},
+    "safe that chooses what to read": {"name": "safe", "ridge": RidgeSettings(size=40)},
     "ranpac that reads more": {"name": "ranpac", "ridge": READING_MORE.model_copy(update={"project": False})},
     "safe that reads more": {"name": "safe", "ridge": READING_MORE},
     **{
@@ -47,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "pilot": False,
                 "temperature": "learned",
             },
-            {"lambda_cross": 0.0, "loss": "ssa", "pilot": False, "statistics": "shared"},
+            {"lambda_cross": 0.0, "loss": "ssa", "pilot": False, "statistics": "shared", "aggregation": "add"},
             {
                 "new_rows": "zero",
                 "slow_rows": "keep",
@@ -55,6 +57,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "cross_pooling": "concat",
                 "cos_reduction": "sum",
                 "statistics": "shared",
+                "aggregation": "entropy",
                 "pilot": False,
             },
             {

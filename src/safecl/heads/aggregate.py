@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+EQUALLY_GOOD, STEEPNESS = 0.6, 8.0  # weight of the fast learner where errors are equal, and how it grows with its lead
+
 
 def entropy(logits: Tensor) -> Tensor:
     """H = −Σ_i p_i log p_i of p = softmax(z): (N, C) → (N,)."""
@@ -16,6 +18,17 @@ def entropy(logits: Tensor) -> Tensor:
 def weights(slow: Tensor, fast: Tensor, gamma: float = 1.0) -> Tensor:
     """[α_slow, α_fast] = softmax([−γ H_slow, −γ H_fast]): (N, 2)."""
     return torch.softmax(-gamma * torch.stack([entropy(slow), entropy(fast)], dim=1), dim=1)
+
+
+def lead_weight(errors: Tensor) -> Tensor:
+    """α_fast from the squared errors (2,) of the slow and the fast learner on the same pictures: ().
+
+    The fast one, who has seen the latest classes, counts a little more while both are as good.
+    """
+    slow, fast = errors
+    lead = (slow - fast) / (slow + fast).clamp(min=torch.finfo(errors.dtype).tiny)
+    weight: Tensor = (EQUALLY_GOOD + STEEPNESS * lead).clamp(0, 1)
+    return weight
 
 
 def concatenate(slow: Tensor, fast: Tensor) -> Tensor:

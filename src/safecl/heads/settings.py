@@ -9,17 +9,19 @@ from safecl.errors import SafeclError
 from safecl.heads.reading import Reading
 from safecl.settings import Settings
 
-MOST_LAYERS = 3  # that "auto" tries
+MORE_LAYERS = 3  # that "auto" tries beside one
 
 
 class RidgeSettings(Settings):
     """The random projection, and how β is chosen."""
 
     layers: PositiveInt | Literal["auto"] = Field(
-        1, description="the CLS token of so many of the last blocks is read; auto: up to 3, as the first classes show"
+        "auto",
+        description="read the CLS token of so many of the last blocks. auto, here and below: as leave-one-out errors "
+        "of the untuned backbone on the first classes ask for; 1 or 3",
     )
-    patches: bool | Literal["auto"] = Field(False, description="the mean of the patch tokens is read beside it")
-    mirror: bool | Literal["auto"] = Field(False, description="mirror images are learned as well")
+    patches: bool | Literal["auto"] = Field("auto", description="read the mean of the patch tokens as well")
+    mirror: bool | Literal["auto"] = Field("auto", description="learn mirror images as well")
     size: int = Field(5000, gt=0, description="M, the number of random features")
     project: bool = Field(True, description="false: no projection, ridge regression on the features themselves")
     betas: tuple[PositiveFloat, ...] = Field(
@@ -38,7 +40,7 @@ class RidgeSettings(Settings):
 
     def readings(self, depth: int) -> list[Reading]:
         """Those that may be chosen for a network of ``depth`` blocks, the plainest first."""
-        layers = range(1, min(depth, MOST_LAYERS) + 1) if self.layers == "auto" else [self.layers]
+        layers = sorted({1, min(depth, MORE_LAYERS)}) if self.layers == "auto" else [self.layers]
         if max(layers) > depth:
             raise SafeclError(f"ridge.layers={self.layers}: the backbone has {depth} blocks.")
         others = ([False, True] if own == "auto" else [own] for own in (self.patches, self.mirror))

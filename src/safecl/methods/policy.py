@@ -23,6 +23,7 @@ from safecl.streams.stream import Session
 
 MIN_GAIN = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
+UNJUDGED_SHARE = 0.5  # of the slow learner's tuning on classes too few for pilots
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
@@ -31,12 +32,14 @@ class Policy(Editable, nn.Module):
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures
     of later sessions before anything was learned from them, without the slow learner's tuning and with it. They have
-    decided how was tuned, so they stay when labels are corrected.
+    decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of the slow and the
+    fast learner after the session, each picture left out.
     """
 
-    by_difference: ClassVar[tuple[str, ...]] = ("errors",)
+    by_difference: ClassVar[tuple[str, ...]] = ("errors", "judged")
     share: Tensor
     errors: Tensor
+    judged: Tensor
 
     def __init__(self, settings: SafeSettings) -> None:
         super().__init__()
@@ -44,17 +47,18 @@ class Policy(Editable, nn.Module):
         self.notes: dict[str, Any] = {}  # what was decided in this session
         self.register_buffer("share", torch.ones(()))
         self.register_buffer("errors", torch.zeros(2))
+        self.register_buffer("judged", torch.zeros(2))
 
     def transfers(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
-    ) -> bool:
-        """Whether L_slow has its transfer terms: as set, or as pilots show, which also find the ``share``."""
+    ) -> tuple[bool, float]:
+        """Whether L_slow has its transfer terms, and the share of the tuning to keep: as set, or as pilots show."""
         s = self.settings
         found = self.piloted(slow, head, ridge, loss, session, fit) if s.policy.pilot else None
-        transfer, share = found or (not s.policy.pilot and s.transfer.loss != "none", 1.0)
+        transfer, share = found or ((False, UNJUDGED_SHARE) if s.policy.pilot else (s.transfer.loss != "none", 1.0))
         self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share}
-        self.share = torch.full_like(self.share, share)
-        return transfer
+        self.share = torch.full_like(self.share, share if found else 1.0)
+        return transfer, share
 
     def piloted(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
@@ -123,3 +127,8 @@ class Policy(Editable, nn.Module):
     def merge(self, now: "Policy", before: "Policy", index: Tensor) -> None:
         """Add the errors that ``now`` has collected since it was ``before``; the share is that of the first session."""
         self.errors = self.errors + now.errors - before.errors
+        self.judged = self.judged + now.judged - before.judged
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        state_dict.setdefault(prefix + "judged", torch.zeros(2))  # which older states do not have
+        super()._load_from_state_dict(state_dict, prefix, *args)

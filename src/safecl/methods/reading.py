@@ -12,8 +12,6 @@ from safecl.learner import Reader
 from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
-MIN_GAIN = 0.01  # share of the error by which it must be less with more that is read
-
 
 def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fit) -> None:
     """Let ``head`` read what its settings say, or what leave-one-out errors on the session's pictures ask for.
@@ -32,6 +30,6 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
             for option in options:
                 head.read(option)
                 error = float(head.leave_one_out(option.of(features, widest), targets).mean())
-                if fit.agree(error < (1 - MIN_GAIN) * least):
+                if fit.agree(error < least):
                     best, least = option, error
     head.read(best)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
-from safecl.heads.aggregate import aggregate, concatenate, weights
+from safecl.heads.aggregate import aggregate, concatenate, lead_weight, weights
 from safecl.heads.cosine import CosineHead
+from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges, leaving_out, one_of_each
 from safecl.heads.nearest import NearestMean
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import require_memory
@@ -78,12 +79,13 @@ class SAFE(Method):
         s, tuned = self.settings.cosine, nn.ModuleList([self.slow, self.w_slow])
         self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
         self.imprint_ptm(session, fit)
-        choose_reading(self.ridge_slow, self.backbone, session, fit)
-        self.ridge_fast.read(self.ridge_slow.reading)
-        transfers = self.policy.transfers(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit)
+        if self.joint is None:
+            choose_reading(self.ridge_slow, self.backbone, session, fit)
+            self.ridge_fast.read(self.ridge_slow.reading)
+        transfers, share = self.policy.transfers(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit)
         start = self.slow.tuning()
         fit("slow", tuned, session, partial(self.slow_loss, transfers, self.slow, self.w_slow))
-        self.slow.keep(start, float(self.policy.share))
+        self.slow.keep(start, share)
         targets, f_slow = fit.features(session, self.networks["slow"])
         self.w_slow.observe(self.last(f_slow), targets)
         if s.slow_rows == "imprint":
@@ -173,6 +175,21 @@ class SAFE(Method):
                 source, target = self.ridge_slow.views(f_slow), self.ridge_slow.views(f_fast)
                 self.following.map.fit(source, target, targets.repeat_interleave(len(source) // len(targets)))
                 self.following.follow(self.ridge_slow, self.ridge_fast)
+        answer = self.settings.answer
+        if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
+            self.judge(targets, f_slow, f_fast)
+
+    def judge(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
+        """Note how far each learner is wrong on some of the session's pictures, as if these had not been learned."""
+        rows = judges(targets, MAX_JUDGING_PICTURES)
+        if not len(rows):
+            return
+        own, features = targets[rows], {"slow": f_slow[rows], "fast": f_fast[rows]}
+        with leaving_out(self, own, one_of_each(own), self.included(features)):
+            logits = [getattr(self, head).logits(features[name]) for name, head in self.heads.items()]
+        wanted = F.one_hot(own, logits[0].shape[1])
+        errors = torch.stack([(z - wanted).square().sum() for z in logits])
+        self.policy.judged = self.policy.judged + errors.to(self.policy.judged)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         """φ_slow and φ_fast, which are one network until session 2."""
@@ -217,7 +234,7 @@ class SAFE(Method):
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A head that follows has the slow learner's features, moved."""
-        if self.following is None or self.sessions == 1:
+        if self.following is None or not self.ridge_fast.weight.numel():  # nothing has moved yet
             return {}
         rows = self.ridge_slow.project(self.ridge_slow.views(features["slow"]))
         return {"ridge_fast": self.following.movement(self.ridge_fast)(rows)}
@@ -236,7 +253,12 @@ class SAFE(Method):
             safe = self.joint.logits(concatenate(f_slow, f_fast))
         else:
             assert s.aggregation != "concat"
-            safe = fast if self.sessions == 1 else aggregate(slow, fast, s.aggregation, s.gamma)
+            if self.sessions == 1:
+                safe = fast
+            elif s.aggregation == "errors":
+                safe = torch.lerp(slow, fast, lead_weight(self.policy.judged))
+            else:
+                safe = aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def likeness(self, features: Mapping[str, Tensor]) -> Tensor | None:
@@ -247,7 +269,12 @@ class SAFE(Method):
         return found
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """α of Eq. (11); after session 1 the two are one network."""
+        """α of Eq. (11), or by errors; after session 1 the two are one network."""
+        if self.settings.answer.aggregation == "errors":
+            fast = torch.ones_like(logits["fast"][:, 0]) * (
+                lead_weight(self.policy.judged) if self.sessions > 1 else 0.5
+            )
+            return {"slow": 1 - fast, "fast": fast}
         if self.settings.answer.aggregation != "entropy":
             return {}
         alpha = weights(logits["slow"], logits["fast"], self.settings.answer.gamma if self.sessions > 1 else 0.0)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
+from safecl.heads.reading import PLAIN
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method, Network, Recipe
 from safecl.methods.settings.base import MethodSettings
@@ -42,7 +43,10 @@ def measure(settings: MethodSettings, backbone: Backbone, sessions: int = 10, cl
     ridge: Any = getattr(settings, "ridge", None)
     if ridge is None or ridge.size in RIDGE_SIZES:
         return _measure(settings, backbone, sessions, classes)
-    small = [settings.model_copy(update={"ridge": ridge.model_copy(update={"size": size})}) for size in RIDGE_SIZES]
+    plain = {key: value for key, value in PLAIN._asdict().items() if getattr(ridge, key) == "auto"}
+    small = [
+        settings.model_copy(update={"ridge": ridge.model_copy(update={**plain, "size": size})}) for size in RIDGE_SIZES
+    ]
     found = [_measure(each, backbone, sessions, classes) for each in small]
     kept = np.polynomial.Polynomial.fit(RIDGE_SIZES, [each.kept for each in found], deg=2)(ridge.size)
     return Sizes(found[0].learnable, round(kept))

@@ -52,8 +52,9 @@ class PolicySettings(Settings):
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with fewer than four classes, do neither. With method.guide.teacher=slow the same share is "
-        "kept of the fast learner's tuning. The value: a pilot's share of the epochs; 0: no pilots, transfer as set",
+        "other half gains; with fewer than four classes, keep half. What pilots found is kept of the fast learner's "
+        "tuning too, with method.guide.teacher=slow. The value: a pilot's share of the epochs; 0: no pilots, transfer "
+        "as set",
     )
     release: bool = Field(
         True,
@@ -75,7 +76,11 @@ class AnswerSettings(Settings):
         description="of the fast learner's ridge head. following: the slow learner's, moved by means of class means "
         "and one covariance; stale: sums of features of their own time; shared: as stale, one Gram matrix for both",
     )
-    aggregation: Literal["entropy", "add", "max", "concat"] = Field("entropy", description="of both learners' logits")
+    aggregation: Literal["errors", "entropy", "add", "max", "concat"] = Field(
+        "errors",
+        description="of both learners' logits. errors: by their leave-one-out errors in each session, which are taken "
+        "for equal where statistics are shared",
+    )
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
 
@@ -105,6 +110,13 @@ class SafeSettings(MethodSettings):
     guide: GuideSettings = GuideSettings()
     policy: PolicySettings = PolicySettings()
     answer: AnswerSettings = AnswerSettings()
+
+    @model_validator(mode="after")
+    def _concatenated_features_are_plain(self) -> "SafeSettings":
+        more = self.ridge.layers not in (1, "auto") or True in (self.ridge.patches, self.ridge.mirror)
+        if more and self.answer.aggregation == "concat":
+            raise ValueError("method.answer.aggregation=concat reads the last CLS token alone; leave ridge.* at auto")
+        return self
 
     @property
     def kept_of_pictures(self) -> str:
