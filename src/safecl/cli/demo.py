@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from safecl.cli.quickstart import EACH, PLAIN, STYLES
 from safecl.cli.terminal import make_console
 from safecl.configure.layers import method_groups
 from safecl.engine.progress import Show, make_progress
@@ -18,18 +19,15 @@ from safecl.report.sentences import results
 from safecl.report.series import all_series
 from safecl.report.table import print_table
 from safecl.report.tables import after_each_session
-from safecl.streams.drawn.drawing import Difficulty, draw
+from safecl.streams.drawn.drawing import draw
 
 METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 PLACE = Path("runs/demo")
 DRAWN = "drawn characters"  # the page offers its sheet to draw on where the first session is called so
-CHARACTERS, STYLES, EACH = "0123456789ABCX", ("print", "sketch", "chalk", "scene"), 4
-PLAIN = Difficulty(rotation=20, shear=20, size=(0.45, 0.9), perspective=0.15, noise=0.08, blur=1.5, clutter=0)
+CHARACTERS = "0123456789ABCX"
 NEXT = """
-Next, on your own pictures (PATH holds one folder of pictures per class):
-  safecl data check folder:PATH                    is every picture readable?
-  safecl run safe stream=folder:PATH               learn session by session
-  safecl run safe stream=folder:PATH pet=adapter   with another kind of tuning"""
+Next, a model of your own pictures (PATH holds one folder of pictures per class; safecl quickstart draws some):
+  safecl learn PATH --model mine.safecl"""
 
 
 def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> Path:

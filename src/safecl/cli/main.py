@@ -17,15 +17,26 @@ from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
-from safecl.cli.terminal import Force, Quiet, accept_any_text, check_page, make_console, print_facts, say
+from safecl.cli.terminal import (
+    Force,
+    Quiet,
+    Verbose,
+    accept_any_text,
+    check_page,
+    explain_help,
+    make_console,
+    print_facts,
+    print_line,
+    say,
+)
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
 app = typer.Typer(
     name="safecl",
-    help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).",
-    epilog="Examples:  safecl learn photos --model pets.safecl,  safecl predict new --model pets.safecl,  "
-    "safecl demo,  safecl run safe stream=folder:photos,  safecl COMMAND --help",
+    help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).\n\n"
+    "Example:  safecl demo   or   safecl quickstart   or   safecl learn photos --model pets.safecl   or   "
+    "safecl predict new --model pets.safecl   or   safecl run safe stream=folder:photos   or   safecl learn --help",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=HELP,
@@ -69,11 +80,26 @@ def demo(
 
 
 @app.command()
+def quickstart(
+    folder: Annotated[Path, typer.Argument(help="A new folder, for the pictures and the model.")] = Path("quickstart"),
+) -> None:
+    """Draw small folders of pictures to teach a first model, and say how: three commands to paste.
+
+    Example:  safecl quickstart   or   safecl quickstart try
+    """
+    from safecl.cli.quickstart import draw_folders
+
+    for line in draw_folders(folder):
+        print_line(line)
+
+
+@app.command()
 def run(
     config: Annotated[str, typer.Argument(help="A preset (safe, paper, published, ranpac, finetune) or a YAML file.")],
     words: Words = None,
     folder: Folder = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     fresh: Fresh = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume; the same command does so too.")] = False,
     track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
@@ -84,6 +110,8 @@ def run(
     """
     from safecl.experiments.config import given_text, load, run_name
 
+    if quiet and verbose:
+        raise SafeclError("--quiet and --verbose exclude each other; give one of them.")
     settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
     place = folder or Path("runs") / run_name(settings, settings.preset)
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
@@ -95,7 +123,8 @@ def run(
     options = ["--folder", str(folder)] if folder else []
     options += [word for tracker in track or [] for word in ("--track", tracker)]
     command = shlex.join(["safecl", "run", config, *(words or []), *options])
-    progress, given = make_progress("quiet" if quiet else "auto"), f"# {command}\n{given_text(config, words or [])}"
+    progress = make_progress("quiet" if quiet else "auto", verbose)
+    given = f"# {command}\n{given_text(config, words or [])}"
     launch(settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh)
     if first:
         from safecl.report.page import write_page
@@ -224,7 +253,8 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])
-        code = app(standalone_mode=False, prog_name="safecl")
+        explain_help(command := typer.main.get_command(app), wide=HELP is not None)
+        code = command(standalone_mode=False, prog_name="safecl")
     except SafeclError as error:
         names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too
         say(f"safecl: {reduce(lambda text, name: text.replace(name, shown(name)), names, str(error))}", err=True)

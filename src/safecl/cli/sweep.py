@@ -27,7 +27,7 @@ def sweep(
     config: Annotated[str, typer.Argument(metavar="SWEEP", help="A YAML file with a grid, or a preset (compare).")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]…", help="Settings of all runs, or values of the grid: seed=[0,1]."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings of all runs, or values of the grid: seed=[0,1]."),
     ] = None,
     on: On = "local",
     jobs: Jobs = None,

@@ -17,7 +17,28 @@ from safecl.outputs import check_output
 
 Force = Annotated[bool, typer.Option("--force", help="Replace any file, also a model that can learn.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Also show the loss and its terms.")]
+KINDS = {"str": "TEXT", "text": "TEXT", "int": "NUMBER", "integer": "NUMBER", "float": "NUMBER", "path": "PATH"}
 WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
+
+
+def explain_help(command: Any, wide: bool) -> None:
+    """Let help name values in words, not by types of Python; where it is ``wide``, with a line for each example."""
+    context, (text, _, examples) = command.context_class(command), (command.help or "").partition("Example:  ")
+    if wide and examples:
+        lines = "\n".join(f"  {' '.join(example.split())}" for example in examples.split("   or   "))
+        command.help = f"{text.strip()}\n\nExamples:\n{lines}"
+    for one in command.get_params(context):
+        kind = one.display_type(context) if hasattr(one, "display_type") else one.type.name  # of older typers
+        kind = kind.strip("<>").removeprefix("list[").split(" ")[0].rstrip("]").lower()
+        if one.param_type_name == "argument":
+            one.metavar, shown = (one.metavar or one.name.upper()).rstrip("…"), ""
+        else:
+            shown = "" if one.is_flag else one.metavar or KINDS.get(kind, kind)
+            one.metavar = None if kind == "choice" else shown
+        one.display_type_rich = lambda ctx, shown=shown: shown
+    for each in getattr(command, "commands", {}).values():
+        explain_help(each, wide)
 
 
 def make_console() -> Console:

@@ -10,7 +10,7 @@ from safecl.report.series import Series, by_stream, display, run_names, stream_k
 from safecl.report.table import Cell, Column, Table, make_table, numbers
 from safecl.settings import flatten
 
-MAX_BESIDE = 4  # runs that stand beside each other in a table by session; more of them stand below each other
+MAX_BESIDE = 3  # runs that stand beside each other in a table by session; more of them stand below each other
 # What a method notes of its decisions: the head of the column, and a word for yes and one for no.
 DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
