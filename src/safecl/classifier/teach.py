@@ -152,7 +152,6 @@ def teach(
     classes = sorted_classes(pictures.labels)
     session = Session(method.sessions + 1, name, classes, views)
     fit = Trainer(make_accelerator(device), method, train, transform, settings.seed, progress, folder, stop)
-    fit.show_terms = False
     before, identity = model.state, uuid.uuid4().hex[:12]
     with recording(method, settings.memory) as (added, given):
         learn(method, session, fit)

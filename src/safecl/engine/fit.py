@@ -74,7 +74,6 @@ class Trainer:
         """A session begins: drop the notes and the pictures of the one before."""
         self.session = session
         self.losses: list[dict[str, Any]] = []
-        self.show_terms = True  # of the loss, under the names they have in papers
         self.phases: list[dict[str, Any]] = []
         self.notes: dict[str, float] = {}  # the share of the rate that a phase ended with, where it is not 1
         self.spent = 0.0  # seconds of this process in phases; those of a phase may include earlier processes
@@ -239,8 +238,8 @@ class Trainer:
         terms = {key: value for key, value in means.items() if key != "loss"}
         line = {"session": self.session, "phase": name, "step": checkpoint.step, "epoch": epoch, "lr": rate}
         self.losses.append({**line, "loss": loss, "terms": terms})
-        told = [f"{key} {mean:z.3f}" for key, mean in terms.items() if self.show_terms]
-        return "  ".join([f"epoch {epoch + 1}/{phase.recipe.epochs}  loss {loss:z.3f}  {speed:.0f} images/s", *told])
+        told = [f"{key} {mean:z.3f}" for key, mean in {"loss": loss, **terms}.items() if self.progress.verbose]
+        return "  ".join([f"epoch {epoch + 1}/{phase.recipe.epochs}  {speed:.0f} images/s", *told])
 
     def agree(self, decision: bool) -> bool:
         return self.processes.once(lambda: decision)

@@ -32,6 +32,8 @@ class Phase:
 class Progress:
     """Shows phases and prints sentences; as it is, none."""
 
+    verbose = False  # whether notes have the loss and its terms, under the names they have in papers
+
     def say(self, text: str) -> None:
         pass
 
@@ -123,10 +125,9 @@ def clock(seconds: float | None) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
-def make_progress(show: Show = "auto") -> Progress:
+def make_progress(show: Show = "auto", verbose: bool = False) -> Progress:
     """``auto``: live on a terminal, plain elsewhere."""
-    if show == "quiet":
-        return Progress()
-    if show == "live" or (show == "auto" and sys.stdout.isatty()):
-        return Live()
-    return Plain()
+    live = show == "live" or (show == "auto" and sys.stdout.isatty())
+    made = Progress() if show == "quiet" else Live() if live else Plain()
+    made.verbose = verbose
+    return made

@@ -128,17 +128,17 @@ def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
 
 
 def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
-    """The accuracies after a session; of a domain-incremental stream on what was learned and on all domains."""
+    """The accuracy after a session, of a domain-incremental stream on what was learned and on all; of parts, too."""
 
-    def scores(kind: str) -> str:
-        titles = (*method.outputs[:-1], method.settings.title)  # the method's own answer comes last
-        values = ("–" if value is None else f"{100 * value:.1f} %" for value in line[kind].values())
-        return "  ".join(f"{title} {value}" for title, value in zip(titles, values, strict=True))
+    def scores(kind: str) -> list[str]:
+        return ["–" if value is None else f"{100 * value:.1f} %" for value in line[kind].values()]
 
-    classes = counted(line["classes_seen"], "class", "classes")
-    if stream.protocol == "domain":
-        return f"{classes}  learned so far: {scores('seen')}; all domains: {scores('pooled')}"
-    return f"{classes}  {scores('pooled')}"
+    domain = stream.protocol == "domain"
+    *parts, own = scores("seen" if domain else "pooled")  # the method's own answer comes last
+    named = ", ".join(f"{name} {part}" for name, part in zip(method.outputs, parts, strict=False))
+    known = f"{method.settings.title} knows {counted(line['classes_seen'], 'class', 'classes')}"
+    where = f" of the domains learned so far, {scores('pooled')[-1]} on all" if domain else ""
+    return f"{known}, accuracy {own} on the test pictures{where}{f' ({named})' if named else ''}"
 
 
 def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -> str:
