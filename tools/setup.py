@@ -70,6 +70,8 @@ def find_python(wanted=""):
 
 def set_up(python, wanted):
     """Make the environment; one process at a time. A killed attempt leaves no stamp."""
+    if os.name == "nt":
+        raise Problem("make works on Linux and macOS; on Windows: pip install -c constraints.txt -e .[dev], then pytest.")
     import fcntl
 
     with open(LOCK, "a") as lock:
