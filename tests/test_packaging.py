@@ -13,9 +13,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
+
+import safecl
 
 ROOT = Path(__file__).resolve().parents[1]
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
 OFFLINE = (
     "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError: Failed to establish a new "
@@ -72,18 +75,18 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
-    script = (ROOT / ".ci/run").read_text().splitlines()
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in script if not line.startswith(("#", "set ", "cd "))]
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert commands == ["make test"]
     assert [block.strip() for block in blocks if block.startswith("make ")] == ["make demo", "make test"]
-    assert "make test" in (ROOT / ".github/workflows/test.yml").read_text()
+    assert "make test" in (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
 def test_constraints_pin_every_declared_dependency_within_its_range() -> None:
     requirements = pytest.importorskip("packaging.requirements")
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pinned = {normal(name): version for name, version in pins.items()}
     assert len(pinned) == len(pins)
@@ -96,6 +99,29 @@ def test_constraints_pin_every_declared_dependency_within_its_range() -> None:
 
 def test_no_constraint_belongs_to_one_platform_only() -> None:
     assert not re.search(r"nvidia|cuda|triton|\+cpu|@ ", uncommented(ROOT / "constraints.txt"))
+
+
+def test_package_changelog_and_citation_name_the_same_version_and_day() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(
+        r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert newest is not None
+    assert (citation["version"], citation["date-released"]) == newest.groups() and newest[1] == safecl.__version__
+
+
+def test_workflows_test_what_is_advertised_and_publish_without_a_secret() -> None:
+    files = (ROOT / ".github/workflows").glob("*.yml")
+    flows = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in files}
+    tested = flows["test"]["jobs"]["test"]["strategy"]["matrix"]
+    named = " ".join(PYPROJECT["project"]["classifiers"])
+    assert re.findall(r"Python :: (3\.\d+)", named) == tested["python"]
+    assert ("macos-latest" in tested["os"]) == ("MacOS" in named)
+    assert ("windows-latest" in tested["os"]) == ("Windows" in named)
+    publish = flows["release"]["jobs"]["publish"]
+    assert publish["permissions"] == {"id-token": "write"} and "with" not in publish["steps"][-1]
+    assert flows["release"]["jobs"]["package"]["uses"] == "./.github/workflows/package.yml"
+    assert "secrets" not in "".join(file.read_text(encoding="utf-8") for file in (ROOT / ".github/workflows").iterdir())
 
 
 def test_the_set_up_asks_for_the_python_that_the_package_asks_for(setup: ModuleType) -> None:
@@ -142,7 +168,7 @@ def test_an_environment_killed_half_made_is_made_anew(update: bool, setup: Modul
 
 def test_a_moved_checkout_is_made_anew(setup: ModuleType) -> None:
     setup.main()
-    Path(setup.STAMP).write_text(Path(setup.STAMP).read_text().replace(setup.ROOT, "/elsewhere"))
+    Path(setup.STAMP).write_text(Path(setup.STAMP).read_text(encoding="utf-8").replace(setup.ROOT, "/elsewhere"))
     assert setup.main() == 0 and calls(setup, "venv") == 2
 
 
@@ -150,7 +176,7 @@ def test_two_set_ups_at_once_take_turns(setup: ModuleType) -> None:
     import fcntl
 
     setup.main()
-    stamp = Path(setup.STAMP).read_text()
+    stamp = Path(setup.STAMP).read_text(encoding="utf-8")
     Path(setup.STAMP).write_text("")
     with open(setup.LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -168,7 +194,7 @@ def test_two_set_ups_at_once_take_turns(setup: ModuleType) -> None:
 
 
 def test_an_old_python_can_read_the_set_up() -> None:
-    source = (ROOT / "tools/setup.py").read_text()
+    source = (ROOT / "tools/setup.py").read_text(encoding="utf-8")
     tree = ast.parse(source, feature_version=(3, 4))
     assert not any(isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr) for node in ast.walk(tree))
 
@@ -235,4 +261,4 @@ def normal(name: str) -> str:
 
 
 def uncommented(path: Path) -> str:
-    return "\n".join(line for line in path.read_text().splitlines() if not line.startswith("#"))
+    return "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))

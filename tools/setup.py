@@ -71,7 +71,7 @@ def find_python(wanted=""):
 def set_up(python, wanted):
     """Make the environment; one process at a time. A killed attempt leaves no stamp."""
     if os.name == "nt":
-        raise Problem("make works on Linux and macOS; on Windows: pip install -c constraints.txt -e .[dev], then pytest.")
+        raise Problem("make works on Linux and macOS; on Windows install with pip install -e .[dev].")
     import fcntl
 
     with open(LOCK, "a") as lock:

@@ -1,0 +1,94 @@
+"""Make the pictures and the terminal text of docs/gallery.md by the commands that the page shows.
+
+python benchmarks/gallery.py ASSETS WORK    ASSETS holds flowers102_20x12 and pacs_30x15; WORK is where runs are kept.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, OUT = ROOT / "docs/gallery.md", ROOT / "docs/gallery"
+FLOWERS = {"july": ("alpine_sea_holly", "anthurium", "artichoke"), "august": ("azalea", "bearded_iris")}
+STRANGER = "bird_of_paradise"
+ASK = "safecl predict {} --model flowers.safecl"
+COMMANDS = {
+    "flowers": (ASK.format("new"),),
+    "correction": (
+        "safecl correct flowers.safecl new/anthurium.jpg --label anthurium",
+        ASK.format("new/anthurium.jpg"),
+    ),
+}
+TAUGHT, HEAT_WIDTH = 12, 720
+
+
+def main(assets: Path, work: Path) -> None:
+    """Run all commands below ``work``; replaces the marked texts of the page and its pictures."""
+    OUT.mkdir(exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
+    lay_out(assets / "flowers102_20x12", work)
+    pacs = shlex.quote(f"folder:{assets / 'pacs_30x15'}")
+    domains = f"safecl run simplecil stream={pacs} stream.protocol=domain --quiet --folder runs/domains"
+    curve(work, "domains", domains, "runs/domains")
+    (work / "flowers.safecl").unlink(missing_ok=True)
+    shutil.rmtree(work / "maps", ignore_errors=True)
+    for name in FLOWERS:
+        run(f"safecl learn {name} --model flowers.safecl --epochs 2", work)
+    ask(work)
+    curve(work, "demo", "safecl demo --quiet", *(f"runs/demo/{name}" for name in ("safe", "ranpac", "finetune")))
+
+
+def ask(work: Path) -> None:
+    """What the model of flowers says, before and after a correction, and a heat map."""
+    for mark, commands in COMMANDS.items():
+        put(mark, "".join(f"$ {command}\n{run(command, work)}" for command in commands))
+    run(f"{ASK.format('new/bearded_iris.jpg')} --explain maps", work)
+    heat = next((work / "maps").glob("*.png"))
+    with Image.open(heat) as picture:
+        picture.thumbnail((HEAT_WIDTH, HEAT_WIDTH))
+        picture.convert("RGB").save(OUT / "heat.jpg", quality=85)
+
+
+def lay_out(flowers: Path, work: Path) -> None:
+    """Folders to teach, and one picture of each class and of a stranger to ask about."""
+    taught = {session: [flowers / "train" / name for name in names] for session, names in FLOWERS.items()}
+    for session, folders in taught.items():
+        for folder in folders:
+            target = work / session / folder.name
+            target.mkdir(parents=True, exist_ok=True)
+            for picture in sorted(folder.iterdir())[:TAUGHT]:
+                shutil.copy(picture, target)
+    (work / "new").mkdir(exist_ok=True)
+    for name in (*(folder.name for folders in taught.values() for folder in folders), STRANGER):
+        first = min((flowers / "test" / name).iterdir())
+        shutil.copy(first, work / "new" / f"{name}{first.suffix}")
+
+
+def curve(work: Path, name: str, command: str, *folders: str) -> None:
+    """Run ``command`` and keep the accuracy after each session as docs/gallery/NAME.svg."""
+    run(command, work)
+    run(f"safecl report {' '.join(folders)} --page {name}.html --files figures-{name} --force", work)
+    shutil.copy(work / f"figures-{name}/accuracy.svg", OUT / f"{name}.svg")
+
+
+def run(command: str, work: Path) -> str:
+    """The standard output of a safecl command."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    return subprocess.run(words, cwd=work, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
+
+
+def put(mark: str, text: str) -> None:
+    """Replace the block behind ``<!-- MARK -->`` in the page."""
+    page, block = PAGE.read_text(encoding="utf-8"), f"<!-- {mark} -->\n```\n{text.rstrip()}\n```"
+    page, found = re.subn(rf"<!-- {mark} -->\n```\n.*?```", lambda _: block, page, flags=re.DOTALL)
+    assert found == 1, mark
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
