@@ -40,7 +40,6 @@ def main(assets: Path, work: Path) -> None:
     for name in FLOWERS:
         run(f"safecl learn {name} --model flowers.safecl --epochs 2", work)
     ask(work)
-    curve(work, "demo", "safecl demo --quiet", *(f"runs/demo/{name}" for name in ("safe", "ranpac", "finetune")))
 
 
 def ask(work: Path) -> None:
