@@ -253,8 +253,8 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])
-        explain_help(command := typer.main.get_command(app), wide=HELP is not None)
-        code = command(standalone_mode=False, prog_name="safecl")
+        explain_help(every := typer.main.get_command(app), wide=HELP is not None)
+        code = every(standalone_mode=False, prog_name="safecl")
     except SafeclError as error:
         names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too
         say(f"safecl: {reduce(lambda text, name: text.replace(name, shown(name)), names, str(error))}", err=True)
