@@ -50,7 +50,7 @@ def test_the_papers_policy_answers_constants() -> None:
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("the paper looks at nothing")
 
-    nothing: Any = SimpleNamespace(leave_one_out=never, features=never, recipe=never, agree=never)
+    nothing: Any = SimpleNamespace(classes=(), leave_one_out=never, features=never, recipe=never, agree=never)
     off = PolicySettings(pilot=0, release=False, average=False)
     for loss in ("correlation", "none"):
         transfer, guide = TransferSettings(loss=loss), GuideSettings(lambda_cos=50)

@@ -23,7 +23,7 @@ from safecl.streams.stream import Session
 
 MIN_GAIN = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
-UNJUDGED_SHARE = 0.5  # of the slow learner's tuning on classes too few for pilots
+UNJUDGED_SHARE = 0.5  # of the slow learner's tuning on classes too few for pilots; two classes tune it little
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
@@ -55,7 +55,8 @@ class Policy(Editable, nn.Module):
         """Whether L_slow has its transfer terms, and the share of the tuning to keep: as set, or as pilots show."""
         s = self.settings
         found = self.piloted(slow, head, ridge, loss, session, fit) if s.policy.pilot else None
-        transfer, share = found or ((False, UNJUDGED_SHARE) if s.policy.pilot else (s.transfer.loss != "none", 1.0))
+        few = (False, UNJUDGED_SHARE if len(session.classes) > 2 else 1.0)
+        transfer, share = found or (few if s.policy.pilot else (s.transfer.loss != "none", 1.0))
         self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share}
         self.share = torch.full_like(self.share, share if found else 1.0)
         return transfer, share

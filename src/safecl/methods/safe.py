@@ -26,6 +26,8 @@ from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
+MIN_JUDGING_CLASSES = 4  # of a session that says which learner counts: a map fitted on fewer is wrong about them first
+
 Learned: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Class indices (N,) of a session's pictures, and what ridge heads read of both learners after it, (N, d′) each."""
 
@@ -182,7 +184,7 @@ class SAFE(Method):
     def judge(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
         """Note how far each learner is wrong on some of the session's pictures, as if these had not been learned."""
         rows = judges(targets, MAX_JUDGING_PICTURES)
-        if not len(rows):
+        if len(torch.unique(targets[rows])) < MIN_JUDGING_CLASSES:
             return
         own, features = targets[rows], {"slow": f_slow[rows], "fast": f_fast[rows]}
         with leaving_out(self, own, one_of_each(own), self.included(features)):

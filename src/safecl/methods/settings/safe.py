@@ -52,7 +52,7 @@ class PolicySettings(Settings):
         ge=0,
         le=1,
         description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with fewer than four classes, keep half. What pilots found is kept of the fast learner's "
+        "other half gains; with three classes, keep half. What pilots found is kept of the fast learner's "
         "tuning too, with method.guide.teacher=slow. The value: a pilot's share of the epochs; 0: no pilots, transfer "
         "as set",
     )
