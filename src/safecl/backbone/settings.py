@@ -40,7 +40,7 @@ class BackboneSettings(Settings):
     @classmethod
     def _by_size(cls, values: Any) -> Any:
         """``micro``, ``small``, ``base`` and ``large`` stand for a name and a side."""
-        if not isinstance(values, dict) or values.get("name") not in SIZES:
+        if not isinstance(values, dict) or str(values.get("name")) not in SIZES:
             return values
         name, side = SIZES[values["name"]]
         return {"image_size": side, **values, "name": name}

@@ -10,11 +10,11 @@ from typer.core import TyperCommand
 import safecl
 from safecl.classifier.place import SUFFIX, check_path, replaceable, rewrite_header
 from safecl.classifier.schema import Header
+from safecl.classifier.settings import resolve
 from safecl.classifier.store import ModelFile
 from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, print_sentence
-from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"
     accuracy = f"{accuracy_text(calibration)}: leave-one-out, the mean over classes" if calibration else words.NONE
-    kept = method_settings()[settings["method"]["name"]].model_validate(settings["method"]).kept_of_pictures
+    kept = resolve(settings).method.kept_of_pictures
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
     kept += "; thumbnails of two pictures of each class" if settings.get("thumbnails") and not header["frozen"] else ""

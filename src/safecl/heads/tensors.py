@@ -32,7 +32,10 @@ def check_all_finite(tensors: Mapping[str, Tensor], sentence: str) -> None:
 def take_shapes(module: nn.Module, state: Mapping[str, Tensor], prefix: str, names: Iterable[str]) -> None:
     """Give these tensors of ``module`` the shapes that ``state`` has: how many classes there are is part of a state."""
     for name in names:
-        put(module, name, getattr(module, name).data.new_zeros(state[prefix + name].shape))
+        own, shape = getattr(module, name).data, state[prefix + name].shape
+        if len(shape) != own.ndim:
+            raise ValueError(f"{prefix}{name} has {len(shape)} dimensions and not {own.ndim}")
+        put(module, name, own.new_zeros(shape))
 
 
 def put(module: nn.Module, name: str, values: Tensor) -> None:
