@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from safecl.cli.quickstart import SIGNS, STYLES
+from safecl.cli.quickstart import SIGNS, STYLED
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -21,7 +21,7 @@ def test_quickstart_draws_folders_and_prints_the_three_commands(
     assert code == 0 and [line[1] for line in words] == ["learn", "learn", "predict"]
     for line, signs in zip(words, SIGNS.values(), strict=False):
         folders = {each.name: len(list(each.glob("*.png"))) for each in Path(line[2]).iterdir()}
-        assert set(folders) == set(signs) and set(folders.values()) == {4 * len(STYLES)}
+        assert set(folders) == set(signs) and set(folders.values()) == {len(STYLED)}
     taught = {name for signs in SIGNS.values() for name in signs}
     assert {file.stem for file in Path(words[2][2]).iterdir()} == {*taught, "stranger"}
     pictures = [Image.open(file).tobytes() for file in Path("a b").rglob("*.png")]

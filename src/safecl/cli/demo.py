@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safecl.cli.quickstart import EACH, PLAIN, STYLES
+from safecl.cli.quickstart import PLAIN, STYLED
 from safecl.cli.terminal import make_console
 from safecl.configure.layers import method_groups
 from safecl.engine.progress import Show, make_progress
@@ -21,13 +21,10 @@ from safecl.report.table import print_table
 from safecl.report.tables import after_each_session
 from safecl.streams.drawn.drawing import draw
 
-METHODS = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
-PLACE = Path("runs/demo")
-DRAWN = "drawn characters"  # the page offers its sheet to draw on where the first session is called so
-CHARACTERS = "0123456789ABCX"
-NEXT = """
-Next, a model of your own pictures (PATH holds one folder of pictures per class; safecl quickstart draws some):
-  safecl learn PATH --model mine.safecl"""
+METHODS, PLACE = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}, Path("runs/demo")
+# The page offers its sheet to draw on where the first session is called DRAWN.
+DRAWN, CHARACTERS = "drawn characters", "0123456789ABCX"
+NEXT = "\nNext: your pictures, in class folders (safecl quickstart draws some):\n  safecl learn PATH --model my.safecl"
 
 
 def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> Path:
@@ -58,7 +55,7 @@ def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, p
     path = folder / "characters.safecl"
     if fresh or not path.exists():
         random = np.random.default_rng(0)
-        drawn = [(c, draw(c, random, style, PLAIN)) for c in CHARACTERS for style in STYLES * EACH]
+        drawn = [(c, draw(c, random, style, PLAIN)) for c in CHARACTERS for _, style in STYLED]
         model = ContinualClassifier(epochs=1, show=show)
         model.learn(np.stack([picture for _, picture in drawn]), [c for c, _ in drawn], name=DRAWN)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,31 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from safecl import __version__
-from safecl.cli import correct, export, models, queue, serve
+from safecl.cli import correct, export, models, queue, serve, terminal
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
-from safecl.cli.terminal import (
-    Force,
-    Quiet,
-    Verbose,
-    accept_any_text,
-    check_page,
-    explain_help,
-    make_console,
-    print_facts,
-    print_line,
-    say,
-)
+from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).\n\n"
-    "Example:  safecl demo   or   safecl quickstart   or   safecl learn photos --model pets.safecl   or   "
-    "safecl predict new --model pets.safecl   or   safecl run safe stream=folder:photos   or   safecl learn --help",
+    "Example:  safecl quickstart   or   safecl learn photos --model pets.safecl   or   safecl demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=HELP,
@@ -80,17 +68,14 @@ def demo(
 
 
 @app.command()
-def quickstart(
-    folder: Annotated[Path, typer.Argument(help="A new folder, for the pictures and the model.")] = Path("quickstart"),
-) -> None:
+def quickstart(folder: Annotated[Path, typer.Argument(help="A new folder for all.")] = Path("quickstart")) -> None:
     """Draw small folders of pictures to teach a first model, and say how: three commands to paste.
 
     Example:  safecl quickstart   or   safecl quickstart try
     """
     from safecl.cli.quickstart import draw_folders
 
-    for line in draw_folders(folder):
-        print_line(line)
+    draw_folders(folder)
 
 
 @app.command()
@@ -99,7 +84,7 @@ def run(
     words: Words = None,
     folder: Folder = None,
     quiet: Quiet = False,
-    verbose: Verbose = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show the loss and its terms.")] = False,
     fresh: Fresh = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume; the same command does so too.")] = False,
     track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
@@ -160,9 +145,7 @@ def report(
 
 
 @app.command()
-def runs(
-    root: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that holds the runs.")] = Path("runs"),
-) -> None:
+def runs(root: Annotated[Path, typer.Argument(metavar="DIR", help="Where the runs are.")] = Path("runs")) -> None:
     """List the runs in a folder: what they are, how far they are, how well they did.
 
     Example:  safecl runs   or   safecl runs experiments
@@ -220,9 +203,7 @@ def info(
 
 
 @app.command()
-def methods(
-    backbone: Annotated[str | None, typer.Option(help="Also count learnable numbers and bytes on this ViT.")] = None,
-) -> None:
+def methods(backbone: Annotated[str | None, typer.Option(help="Also count numbers on this ViT.")] = None) -> None:
     """List the methods: kind, protocols, what they keep between sessions, paper.
 
     Example:  safecl methods   or   safecl methods --backbone safecl_micro
@@ -248,12 +229,12 @@ def _root(version: Annotated[bool, VERSION] = False) -> None:
 
 def main() -> None:
     """Run a command; an error that a user can meet is one sentence and exit code 2."""
-    accept_any_text()
+    terminal.accept_any_text()
     gc.set_threshold(200_000)  # importing torch and timm makes many objects, all of which stay: half a second less
     warnings.showwarning = _note
     try:
         _check_words(sys.argv[1:])
-        explain_help(every := typer.main.get_command(app), wide=HELP is not None)
+        terminal.explain_help(every := typer.main.get_command(app), wide=HELP is not None)
         code = every(standalone_mode=False, prog_name="safecl")
     except SafeclError as error:
         names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too

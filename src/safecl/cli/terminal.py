@@ -17,7 +17,6 @@ from safecl.outputs import check_output
 
 Force = Annotated[bool, typer.Option("--force", help="Replace any file, also a model that can learn.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Also show the loss and its terms.")]
 KINDS = {"str": "TEXT", "text": "TEXT", "int": "NUMBER", "integer": "NUMBER", "float": "NUMBER", "path": "PATH"}
 WIDTH = 120  # columns where there is no terminal and COLUMNS does not say
 
@@ -26,8 +25,8 @@ def explain_help(command: Any, wide: bool) -> None:
     """Let help name values in words, not by types of Python; where it is ``wide``, with a line for each example."""
     context, (text, _, examples) = command.context_class(command), (command.help or "").partition("Example:  ")
     if wide and examples:
-        lines = "\n".join(f"  {' '.join(example.split())}" for example in examples.split("   or   "))
-        command.help = f"{text.strip()}\n\nExamples:\n{lines}"
+        lines = (" ".join(example.split()) for example in examples.split("   or   "))
+        command.help = "\n".join((text.strip(), "\nExamples:", *lines))
     for one in command.get_params(context):
         kind = one.display_type(context) if hasattr(one, "display_type") else one.type.name  # of older typers
         kind = kind.strip("<>").removeprefix("list[").split(" ")[0].rstrip("]").lower()

@@ -18,7 +18,6 @@ from safecl.lines import NBSP, csv_cell, plain, print_sentence, shown, spelt, te
 
 NONE = "–"  # where there is no number
 GAP = 2  # columns of a terminal between two of a table
-MIN_FOLDED = 12  # columns of a terminal that words which may be folded get at least
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "±": r"$\pm$",
          NONE: "--", NBSP: "~", "λ": r"$\lambda$", "γ": r"$\gamma$", "Δ": r"$\Delta$", "×": r"$\times$",
          "↔": r"$\leftrightarrow$", **{sign: f"\\{sign}" for sign in "&%$#_{}"}}  # fmt: skip
@@ -159,10 +158,11 @@ def print_table(
     heads = [spelt(column.name if single else column.full, console.encoding) for column in table.columns]
     cells = [[text_for(console, cell.text, "bold" if cell.best else "") for cell in row] for row in table.rows]
     longest = [max((cell_len(row[i].plain) for row in cells), default=0) for i in range(len(heads))]
+    folded = 16 if console.width < 80 else 12  # columns that words which may be folded get at least
     folds = [column.words for column in table.columns]
     folds[0] = folds[0] and longest[0] > console.width // 3  # a shorter name of a row stays whole
     least = [
-        max(min(length, MIN_FOLDED) if fold else length, *map(cell_len, head.split(" "))) + GAP
+        max(min(length, folded) if fold else length, *map(cell_len, head.split(" "))) + GAP
         for fold, head, length in zip(folds, heads, longest, strict=True)
     ]
     shown, width = list(range(len(heads))), console.width + GAP  # there is no gap after the last column
