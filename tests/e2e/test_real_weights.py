@@ -62,13 +62,9 @@ def learn(
     return run
 
 
-REST = [(protocol, pet) for protocol in ("class", "domain") for pet in ("ssf", "adapter", "vpt_deep")][1:]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "pet"),
-    [("class", "ssf"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in REST)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pet", ["ssf", "adapter", "vpt_deep"])
+@pytest.mark.parametrize("protocol", ["class", "domain"])
 def test_safe_learns_as_well_as_ranpac_or_better(protocol: str, pet: str, learn: Callable[..., dict[str, Any]]) -> None:
     safe, ranpac = (learn(preset, protocol, f"pet={pet}")["final"] for preset in ("safe", "ranpac"))
     assert min(safe.values()) > 2 / len(CLASSES if protocol == "class" else range(7))

@@ -278,7 +278,7 @@ def test_what_was_learned_is_known_at_once(
     stream = make_stream([["a", "b", "c"]], train=6, test=12)
     method = tools.new_method(backbone, variant, seed=1)
     imprints = variant["name"] in IMPRINTING and variant.get("head") != "linear"
-    epochs = 1 if imprints or not METHODS[variant["name"]].trains else 40
+    epochs = 1 if imprints or not METHODS[variant["name"]].trains else 20
     train = TrainSettings(epochs=epochs, batch_size=4, lr=0.05)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, train, seed=1))
     test = stream.test(1)
@@ -355,8 +355,20 @@ def test_a_session_that_was_stopped_anywhere_goes_on_to_the_same_state(
     assert tools.same(tools.snapshot(twins[1]), story.states[number - 1])
 
 
-@pytest.mark.parametrize("name", [name for name, settings in METHODS.items() if "pet" in settings.model_fields])
-@pytest.mark.parametrize("pet", [kind for kind in PETS if kind != "adapter"])
+OTHERS = [kind for kind in PETS if kind != "adapter"]
+TUNED = [name for name, settings in METHODS.items() if "pet" in settings.model_fields]
+# Every PET with SAFE, and every other method with one; the rest is slow.
+OFTEN = {("safe", pet) for pet in OTHERS} | {(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(TUNED)}
+
+
+@pytest.mark.parametrize(
+    ("name", "pet"),
+    [
+        pytest.param(name, pet, marks=() if (name, pet) in OFTEN else pytest.mark.slow)
+        for name in TUNED
+        for pet in OTHERS
+    ],
+)
 def test_a_saved_method_goes_on_whatever_its_pet(
     name: str, pet: str, backbone: Backbone, make_stream: MakeStream, tmp_path: Path, tools: Any
 ) -> None:

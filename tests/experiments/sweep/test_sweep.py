@@ -84,6 +84,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     return folder, numbers(as_table("t", cells, {cell.name: read_run(folder / cell.name) for cell in cells}))
 
 
+@pytest.mark.slow
 def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
     tmp_path: Path, straight: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
