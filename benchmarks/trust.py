@@ -220,7 +220,7 @@ def slow_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dic
     method, transform = model._snapshot().method, model._fitted.transform
     device = method.backbone.device
     return {
-        part: embed(method.embed, pictures, range(len(pictures)), transform, device)["slow"]
+        part: method.last(embed(method.embed, pictures, range(len(pictures)), transform, device)["slow"])
         for part, pictures in parts.items()
     }
 
@@ -238,7 +238,7 @@ def all_scores(
     own = by_logits(left, main, temperature)
     others = {part: by_logits(rows, main, temperature) for part, rows in new.items()}
     found = {name: (scores, {part: rows[name] for part, rows in others.items()}) for name, scores in own.items()}
-    f, targets = kept["slow"].float(), kept["targets"]
+    f, targets = model._snapshot().method.last(kept["slow"].float()), kept["targets"]
     for name, score in BY_FEATURES.items():
         new_ones = {part: score(x, f, targets) for part, x in features.items()}
         found[name] = left_out(score, f, targets, one_of_each(targets)), new_ones

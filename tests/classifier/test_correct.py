@@ -480,6 +480,8 @@ def test_a_picture_learned_as_several_classes_becomes_one(new_model: New, lesson
 @pytest.mark.parametrize("name", ["safe", "ranpac", "simplecil"])
 def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New, lesson: Lesson) -> None:
     settings = {} if name == "simplecil" else BETAS
+    if name == "safe":  # how much of a tuning is kept depends on the number of classes
+        settings = {"method.policy.pilot": 0, **settings}
     models, (images, labels) = [new_model(name, settings=settings) for _ in range(2)], lesson("abc", 4)
     more, theirs = lesson("db", 4, seed=1)
     for model, one in zip(models, ("b", "a"), strict=True):
