@@ -29,6 +29,8 @@ from safecl.classifier.model import Model
 from safecl.errors import SafeclError
 from safecl.methods.catalog import method_settings
 
+RIDGE = {"size": 60, "betas": (0.01,), "layers": 2, "patches": True, "mirror": True}  # of a model by ``new_model``
+
 
 @pytest.fixture(scope="module", autouse=True)
 def weights(two_blocks: Path) -> None:
@@ -146,7 +148,8 @@ def taught(new_model: Any, lesson: Any, tmp_path_factory: Any) -> tuple[Continua
         ({"backbone": "micro"}, "backbone=test_vit, which cannot be changed to safecl_micro;"),
         ({"method": "safe"}, "method=ranpac, which cannot be changed to safe;"),
         ({"pet": "lora"}, "pet=ssf, which cannot be changed to lora;"),
-        ({"settings": {"backbone.weights": "random", "method.ridge.size": 70}}, "method.ridge.size=60, which cannot"),
+        ({"settings": {"method.ridge": RIDGE | {"size": 70}}}, "method.ridge.size=60, which cannot be changed to 70;"),
+        ({"settings": {"method.ridge": RIDGE | {"layers": 1}}}, "method.ridge.layers=2, which cannot be changed to 1;"),
     ],
 )
 def test_a_parameter_that_was_changed_is_refused_by_the_next_session(
@@ -237,18 +240,35 @@ def test_partial_fit_is_a_session_and_fit_starts_anew(new_model: Any, lesson: An
     assert model.classes_.tolist() == ["d", "e"]
 
 
-@pytest.mark.parametrize(("method", "networks"), [("safe", 2), ("ranpac", 1), ("aper", 2), ("simplecil", 1)])
-def test_features_are_those_of_the_networks_that_answer(
-    method: str, networks: int, new_model: Any, lesson: Any
+@pytest.mark.parametrize(
+    ("method", "networks"),
+    [
+        ("safe", ("slow", "fast")),
+        ("ranpac", ("learner",)),
+        ("aper", ("backbone", "adapted")),
+        ("simplecil", ("backbone",)),
+    ],
+)
+def test_features_are_those_that_the_heads_read(
+    method: str, networks: tuple[str, ...], new_model: Any, lesson: Any
 ) -> None:
+    """Heads of prototypes: the CLS token. Ridge heads: of the last two blocks, and the mean of the patches."""
     model = new_model(method).fit(*lesson("ab", 6)).partial_fit(*lesson("c", 6))
     images, _ = lesson("abc", 4, seed=1)
     found = model.transform(images)
     now = model._snapshot()
+    pictures = unlabelled(images).plain(range(len(images)), now.model.transform).float() / 255
+    wanted = []
     with torch.no_grad():
-        seen = now.method.embed(unlabelled(images).plain(range(len(images)), now.model.transform).float() / 255)
-    assert found.shape == (12, networks * now.method.backbone.width) and len(seen) == networks
-    assert np.allclose(found, np.concatenate([rows.numpy() for rows in seen.values()], axis=1), atol=1e-5)
+        for name in networks:
+            network = getattr(now.method, name)
+            vit = network.vit if name == "backbone" else network._network()
+            x = vit.norm_pre(vit._pos_embed(vit.patch_embed(now.method.backbone._normalise(pictures))))
+            before, last = [x := block(x) for block in vit.blocks]
+            more = [before[:, 0], last[:, 1:].mean(dim=1)] if method in ("safe", "ranpac") else []
+            wanted += [vit.norm(token) for token in (last[:, 0], *more)]
+    assert found.shape == (12, len(wanted) * now.method.backbone.width)
+    assert np.allclose(found, torch.cat(wanted, dim=1).numpy(), atol=1e-5)
     again = new_model(method).fit_transform(*lesson("ab", 6))
     assert (again == new_model(method).fit(*lesson("ab", 6)).transform(lesson("ab", 6)[0])).all()
 

@@ -76,7 +76,7 @@ class Snapshot(Answering):
             yield found, found[main], scores_of(method, found, self.calibration)
 
     def features(self, pictures: Pictures) -> Iterator[Tensor]:
-        """Features (n, d) of a batch at a time, on the CPU: of every network that answers, side by side."""
+        """Features (n, d′) of a batch at a time, on the CPU: of every network that answers, side by side."""
         for found in asked(self.method.embed, self.method, self.model.transform, pictures):
             yield torch.cat(list(found.values()), dim=1)
 

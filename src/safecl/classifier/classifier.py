@@ -217,7 +217,10 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def transform(self, pictures: Any) -> np.ndarray:
-        """Features of every network that answers, side by side: of SAFE (N, 2 d), the slow learner's first."""
+        """What the heads read of every network that answers, side by side: of SAFE (N, 2 d′), the slow learner's first.
+
+        Each begins with the network's features (N, d); ridge heads may read more, as ``Reading`` says.
+        """
         now = self._snapshot()
         found = [rows.numpy() for rows in now.features(unlabelled(pictures))]
         return np.concatenate(found) if found else np.zeros((0, 0), dtype=np.float32)
