@@ -572,14 +572,19 @@ def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[An
     summary, _ = go(tmp_path, test=0, progress=notes)
     assert summary["final"] == {"ranpac": None} and summary["average"] == {"ranpac": None}
     assert summary["test_pictures"] == 0 and (tmp_path / "predictions.jsonl").read_text() == ""
-    assert any("RanPAC –" in text for text in notes.said) and not any("0.0" in text for text in notes.said)
+    told = [text for text in notes.said if text.startswith("Session")]
+    assert len(told) == summary["sessions"] and all("accuracy – on the test pictures" in text for text in told)
+    assert not any("0.0" in text for text in notes.said)
 
 
 def test_a_domain_stream_tells_both_accuracies(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
     notes = Notes()
     go(tmp_path, sessions=[["a", "b"]] * 2, protocol="domain", progress=notes)
     told = [text for text in notes.said if text.startswith("Session")]
-    assert len(told) == 2 and all("learned so far: RanPAC" in text and "all domains: RanPAC" in text for text in told)
+    assert len(told) == 2
+    for text, line in zip(told, lines(tmp_path), strict=True):
+        seen, pooled = (f"{100 * line[kind]['ranpac']:.1f} %" for kind in ("seen", "pooled"))
+        assert f"accuracy {seen} on the test pictures of the domains learned so far, {pooled} on all" in text
 
 
 def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
