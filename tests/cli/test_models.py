@@ -303,6 +303,7 @@ def test_the_usual_way(
     code, said, _ = say("join", model, "b", "c", "--as", "both")
     assert code == 0 and "b and c are one class now: both." in said
     assert ModelFile(model).header["classes"] == ["a", "both", "d"]
+    monkeypatch.setenv("COLUMNS", "120")  # so that no cell of the history is folded
     code, said, _ = say("inspect", model)
     assert code == 0 and "joined" in said and "split" in said and "6 pictures moved to b" in said
     for wanted in ("abdc", "abd", "abcd"):
