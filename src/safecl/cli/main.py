@@ -24,7 +24,8 @@ from safecl.lines import shown
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).\n\n"
-    "Example:  safecl quickstart   or   safecl learn photos --model pets.safecl   or   safecl demo",
+    "Example:  safecl quickstart   or   safecl learn photos --model pets.safecl   or   "
+    "safecl predict new --model pets.safecl   or   safecl run safe stream=folder:photos   or   safecl demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=HELP,
