@@ -51,8 +51,9 @@ class Change:
         sizes = [sum(count for _, count in entry["classes"]) for entry in past]
         # The last session that says anything of β, which takes five pictures.
         self.judged = [None, *(entry["id"] for entry, count in zip(past, sizes, strict=True) if count >= 5)][-1]
-        if sum(sizes) != len(model.state.seen.get("classes", ())):
-            raise SafeclError("The model's history tells of more or fewer pictures than it has learned: use a copy.")
+        named = {label for entry in said for label in (*entry["new"], *(label for label, _ in entry["classes"]))}
+        if sum(sizes) != len(model.state.seen.get("classes", ())) or not named <= set(model.classes):
+            raise SafeclError("The model's history tells of other pictures or classes than it knows: use a copy.")
         self.ends = torch.tensor([0, *sizes, len(marks)]).cumsum(dim=0)
         sessions = torch.searchsorted(self.ends, rows, right=True) - 1
         # By session, which of ``rows`` are its pictures, and their positions there.
