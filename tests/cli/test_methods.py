@@ -24,6 +24,7 @@ def test_every_method_stands_there_with_its_paper(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.slow
 def test_sizes_are_counted_on_the_backbone() -> None:
     text = shown(EMBEDDED, 160)
     assert re.search(r"^simplecil .* 0 +154,012 +class means", text, flags=re.M)

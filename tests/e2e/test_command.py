@@ -82,6 +82,7 @@ def test_a_tracker_that_is_not_installed_is_one_sentence(safecl: Safecl, monkeyp
     assert answer.code == 2 and "pip install mlflow" in answer.err and answer.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_signal_stops_a_run_within_seconds_and_the_same_command_goes_on(safecl: Safecl, tmp_path: Path) -> None:
     words = ["run", "ranpac", *TINY, *SMALL, "train.epochs=40", "train.batch_size=4", "train.save_seconds=0.01"]
     command = [*words, "--folder", str(tmp_path / "run")]

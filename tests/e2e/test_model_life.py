@@ -51,7 +51,7 @@ def probabilities(path: Path, images: Any) -> np.ndarray:
     return ContinualClassifier.load(path, device="cpu").predict_proba(images)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_model_lives_through_kills_and_changes(
     kills: int, server: Commands, tmp_path: Path, write_folder: Callable[..., Path], lesson: Any
 ) -> None:

@@ -105,7 +105,9 @@ def final_state(folder: Path) -> dict[str, torch.Tensor]:
     return load_state(sorted((folder / "state").glob("session_*.safetensors"))[-1])[0]
 
 
-@pytest.mark.parametrize(("name", "done"), [("ranpac", False), ("ranpac", True), ("safe", True)])
+@pytest.mark.parametrize(
+    ("name", "done"), [("ranpac", False), pytest.param("ranpac", True, marks=pytest.mark.slow), ("safe", True)]
+)
 def test_a_run_killed_at_any_instant_ends_as_if_it_had_not_been(
     name: str, done: bool, go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

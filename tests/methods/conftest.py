@@ -202,11 +202,13 @@ def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
     return VARIANTS[request.param]
 
 
-# A method is watched on every kind of stream, a switch of SAFE on the two that differ most.
+# SAFE and RanPAC are watched on every kind of stream, other methods and the switches of SAFE on the one that has known
+# and new classes in a session; the rest is slow.
 WATCHED = [
-    (name, protocol)
+    pytest.param((name, protocol), marks=() if often else pytest.mark.slow)
     for name in VARIANTS
     for protocol in (("class", "domain", "mixed") if name in METHODS else ("class", "mixed"))
+    for often in [name in ("safe", "ranpac") or protocol == "mixed"]
 ]
 
 

@@ -104,7 +104,7 @@ def test_ablations_differ_from_safe_in_what_their_row_says_and_nothing_else() ->
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("scale", ["small", "assets", "paper"])
+@pytest.mark.parametrize("scale", ["small", *(pytest.param(s, marks=pytest.mark.slow) for s in ("assets", "paper"))])
 def test_targets_share_their_runs(scale: str, preset: Preset) -> None:
     jobs = {name: {cell.name for cell in job(name, scale, preset, repeat=1).cells} for name in names()}
     assert len(set.union(*jobs.values())) < 0.8 * sum(map(len, jobs.values()))
