@@ -41,7 +41,7 @@ from safecl.engine.fit import Trainer
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.experiments.config import RunSettings, load
-from safecl.heads.aggregate import aggregate, lead_weight
+from safecl.heads.aggregate import aggregate
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.statistics import Statistics
 from safecl.methods.catalog import make_method
@@ -140,8 +140,7 @@ class Watch:
         self.untuned.add(plain, y)
         self.memory.kept.add(slow[:, : slow_head.width], y)
         if number > 1:
-            source, target = slow_head.views(slow), slow_head.views(fast)
-            self.memory.map.fit(source, target, y.repeat_interleave(len(source) // len(y)))
+            self.memory.map.fit(slow, fast, y)
 
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""
@@ -157,7 +156,7 @@ class Watch:
             head.solve()
         right: dict[str, list[Tensor]] = {}
         s = self.method.settings.answer
-        weight = lead_weight(self.method.policy.judged)  # what SAFE found for the statistics that it has
+        weight = self.method.policy.lead  # what SAFE found for the statistics that it has
         factor = 10.0 if s.temperature == "learned" else s.temperature
         for i in self.stream.tested(number):
             pictures = self.stream.test(i)
@@ -228,7 +227,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         if is_evaluated(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
     line |= {"by test": watch.by_test, "left out": watch.left_out, "reading": list(method.ridge_slow.reading)}
-    line |= {"weight": round(float(lead_weight(method.policy.judged)), 3)}
+    line |= {"weight": round(float(method.policy.lead), 3)}
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}

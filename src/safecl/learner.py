@@ -114,4 +114,4 @@ class Reader:
     def width(self) -> int:
         """d′."""
         backbone = self.network.backbone if isinstance(self.network, Learner) else self.network
-        return (1 + self.reading.mirror) * self.reading.blocks * backbone.width
+        return self.reading.views * self.reading.blocks * backbone.width

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from safecl.methods.method import Method
 from safecl.report.gallery import Card, thumbnail
 from safecl.report.templates import render, write
 from safecl.runtime.answer import Answer
+from safecl.streams.drawn.drawing import SANS, font_folder
 from safecl.streams.pictures.decode import decode
 from safecl.streams.pictures.find import File, printable
 from safecl.streams.pictures.images import Transform, plain_view
@@ -89,7 +89,7 @@ def overlay(image: Image.Image, heat: Tensor, transform: Transform, caption: str
     drawn = Image.fromarray(mixed.round().clip(0, 255).astype(np.uint8))
     if not caption:
         return drawn
-    font = ImageFont.truetype(Path(get_data_path(), "fonts/ttf/DejaVuSans.ttf"), LETTERS)
+    font = ImageFont.truetype(font_folder() / SANS[0], LETTERS)
     fitting = font.font_variant(size=LETTERS * min(drawn.width / (font.getlength(caption) + LETTERS), 1))
     framed = ImageOps.expand(drawn, (0, 0, 0, 2 * LETTERS), "white")
     ImageDraw.Draw(framed).text((LETTERS // 2, framed.height - LETTERS), caption, "black", fitting, "lm")

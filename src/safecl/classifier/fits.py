@@ -12,20 +12,24 @@ from safecl.methods.method import Method
 
 
 @torch.no_grad()
-def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor]) -> None:
-    """Refuse a method that does not give each class a logit, or that gives other features than those in ``kept``."""
+def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor], learning: bool) -> None:
+    """Refuse a method that does not give each class a logit, or that gives other features than those in ``kept``.
+
+    ``learning``: whether more is asked of it than predictions, which keep nothing and need no second pass here.
+    """
     side = method.backbone.size
     method.eval()
     images = torch.zeros(1, 3, side, side, device=method.backbone.device)
     features = method.embed(images)
-    answers = method.answer(features)
-    keeping = method.to_keep(features | {name: method.networks[name].features(images) for name in method.heads})
-    method.recalled(keeping)
-    for name, logits in answers.items():
+    for name, logits in method.answer(features).items():
         if logits.shape != (1, classes):
             raise ValueError(f"there are {classes} classes, and {name} gives logits of {tuple(logits.shape)[1:]}")
         if not logits.isfinite().all():
             raise ValueError(f"{name} gives logits that are not finite")
+    if not (learning or kept):
+        return
+    keeping = method.to_keep(features | {name: method.networks[name].features(images) for name in method.heads})
+    method.recalled(keeping)
     wanted = {name: rows.shape[1:] for name, rows in keeping.items()} | dict.fromkeys(LABELS, torch.Size())
     if kept and {name: rows.shape[1:] for name, rows in kept.items()} != wanted:
         raise ValueError("the features that are kept are of other networks")

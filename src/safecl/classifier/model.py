@@ -103,7 +103,7 @@ class Model:
         with fitting(self.file):
             method = self._made(backbone, state, learning)
             if self.file is not None:
-                check_answer(method, len(self.classes), state.kept)
+                check_answer(method, len(self.classes), state.kept, learning)
             return method
 
     def _made(self, backbone: Backbone, state: State, learning: bool) -> Method:

@@ -37,10 +37,11 @@ class LinearMap(protocol.Editable, nn.Module):
         self.offset = torch.lerp(self.offset, now.offset.to(self.offset), protocol.SECOND_SHARE)
 
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
-        """Map features (N, d) of a network to another's, with the ridge of the least error on classes (N,) left out."""
+        """Map features (N, v · d) of a network to another's, with the ridge of least error on classes (N,) left out."""
         check_finite(target)
-        x, before, start = precise(source), precise(self.matrix), precise(self.offset)
-        moved = precise(target) - torch.addmm(start, x, before)
+        before, start = precise(self.matrix), precise(self.offset)
+        x, y = (precise(each).reshape(-1, len(start)) for each in (source, target))
+        classes, moved = classes.repeat_interleave(len(x) // len(classes)), y - torch.addmm(start, x, before)
         # One class says nothing of others: only its mean shift is taken.
         few = (one_of_each(classes) < max(1, JUDGING_PICTURES // len(torch.unique(classes)))).nonzero()[:, 0]
         ridge = choose_ridge(x[few], moved[few], classes[few])

@@ -20,13 +20,18 @@ class Reading(NamedTuple):
         return self.layers + self.patches
 
     @property
+    def views(self) -> int:
+        """Of a picture: itself, and its mirror image."""
+        return 1 + self.mirror
+
+    @property
     def once(self) -> "Reading":
         """Of the picture alone."""
         return self._replace(mirror=False)
 
     def of(self, rows: "Tensor", widest: "Reading") -> "Tensor":
         """From what ``widest`` reads (N, d′), what this one does, which is less."""
-        tokens = rows.reshape(len(rows), 1 + widest.mirror, widest.blocks, -1)[:, : 1 + self.mirror]
+        tokens = rows.reshape(len(rows), widest.views, widest.blocks, -1)[:, : self.views]
         chosen: Tensor = tokens[:, :, [*range(self.layers), *([widest.layers] if self.patches else [])]]
         return chosen.flatten(1)
 

@@ -156,7 +156,7 @@ class RidgeHead(PerClass):
 
     def solve(self) -> None:
         """Make the weights (M, C) from the statistics."""
-        rank = (1 + self.reading.mirror) * int(self.statistics.count)
+        rank = self.reading.views * int(self.statistics.count)
         self.weight = solve(self.statistics.gram, self.statistics.sums, self.beta, rank)
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:

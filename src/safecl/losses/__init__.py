@@ -7,6 +7,7 @@ from safecl.losses.cosface import pairs as pairs
 from safecl.losses.crossing import crossing as crossing
 from safecl.losses.distillation import covariance_alignment as covariance_alignment
 from safecl.losses.distillation import logit_alignment as logit_alignment
+from safecl.losses.local import local_cosface as local_cosface
 from safecl.losses.local import local_cross_entropy as local_cross_entropy
 from safecl.losses.orthogonality import orthogonality as orthogonality
 from safecl.losses.transfer import cross_correlation as cross_correlation

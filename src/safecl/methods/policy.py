@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
+from safecl.heads.aggregate import lead_weight
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
 from safecl.heads.protocol import Editable
@@ -124,6 +125,11 @@ class Policy(Editable, nn.Module):
             return 1.0
         self.notes["average"] = share
         return share
+
+    @property
+    def lead(self) -> Tensor:
+        """α_fast by the errors of both learners: ()."""
+        return lead_weight(self.judged)
 
     def merge(self, now: "Policy", before: "Policy", index: Tensor) -> None:
         """Add the errors that ``now`` has collected since it was ``before``; the share is that of the first session."""

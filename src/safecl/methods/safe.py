@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
-from safecl.heads.aggregate import aggregate, concatenate, lead_weight, weights
+from safecl.heads.aggregate import aggregate, concatenate, weights
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges, leaving_out, one_of_each
 from safecl.heads.nearest import NearestMean
@@ -174,8 +174,7 @@ class SAFE(Method):
             self.following.kept.add(given[:, : self.ridge_slow.width], targets)
             self.nearest.follow(self.following.kept)
             if self.sessions:
-                source, target = self.ridge_slow.views(f_slow), self.ridge_slow.views(f_fast)
-                self.following.map.fit(source, target, targets.repeat_interleave(len(source) // len(targets)))
+                self.following.map.fit(f_slow, f_fast, targets)
                 self.following.follow(self.ridge_slow, self.ridge_fast)
         answer = self.settings.answer
         if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
@@ -258,7 +257,7 @@ class SAFE(Method):
             if self.sessions == 1:
                 safe = fast
             elif s.aggregation == "errors":
-                safe = torch.lerp(slow, fast, lead_weight(self.policy.judged))
+                safe = torch.lerp(slow, fast, self.policy.lead)
             else:
                 safe = aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
@@ -273,9 +272,7 @@ class SAFE(Method):
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""
         if self.settings.answer.aggregation == "errors":
-            fast = torch.ones_like(logits["fast"][:, 0]) * (
-                lead_weight(self.policy.judged) if self.sessions > 1 else 0.5
-            )
+            fast = torch.ones_like(logits["fast"][:, 0]) * (self.policy.lead if self.sessions > 1 else 0.5)
             return {"slow": 1 - fast, "fast": fast}
         if self.settings.answer.aggregation != "entropy":
             return {}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
-from safecl.losses import cosface
+from safecl.losses import local_cosface
 from safecl.methods.method import Batch, Fit, TunedMethod
 from safecl.methods.settings.ssiat import SsiatSettings
 from safecl.methods.slca import align
@@ -51,9 +51,7 @@ class SSIAT(TunedMethod):
         return {"cls": self.cosface(batch.features(self.learner), current, batch)}
 
     def cosface(self, features: Tensor, current: Tensor, batch: Batch) -> Tensor:
-        s = self.settings
-        cosines = self.head(features)[:, current] / s.scale
-        return cosface(cosines, torch.searchsorted(current, batch.targets), s.scale, s.margin)
+        return local_cosface(self.head(features), batch.targets, current, self.settings.scale, self.settings.margin)
 
 
 def drift(means: Tensor, before: Tensor, after: Tensor, width: float) -> Tensor:

@@ -12,7 +12,7 @@ from safecl.heads.aggregate import entropy
 from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner, Tuning
-from safecl.losses import cosface
+from safecl.losses import local_cosface
 from safecl.methods.method import Batch, Fit, Loss, Method, Network
 from safecl.methods.settings.tuna import TunaSettings
 from safecl.methods.slca import align
@@ -83,8 +83,8 @@ class TUNA(SpecialistMethod):
 
     def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
         """CosFace over the classes of this session, ``current`` (sorted), alone."""
-        s, logits = self.settings, self.head(batch.features(self.learners[-1]))[:, current]
-        return {"cls": cosface(logits / s.scale, torch.searchsorted(current, batch.targets), s.scale, s.margin)}
+        s, logits = self.settings, self.head(batch.features(self.learners[-1]))
+        return {"cls": local_cosface(logits, batch.targets, current, s.scale, s.margin)}
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:
         fused = {} if self.universal is None else {"universal": self.universal.features(images)}

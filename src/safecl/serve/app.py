@@ -67,11 +67,8 @@ class Service:
 
     async def teach(self, model: str, what: str, given: Any) -> dict[str, Any]:
         """A job, once all of its pictures are known to be pictures and its labels to be names."""
-        header, more, sent = (
-            self.file(model).header,
-            given.model_dump(exclude={"pictures"}),
-            getattr(given, "pictures", ()),
-        )
+        header, sent = self.file(model).header, getattr(given, "pictures", ())
+        more = given.model_dump(exclude={"pictures"})
         pictures = await asyncio.to_thread(pictures_of, [getattr(one, "data", one) for one in sent])
         labels = [one.label for one in sent if not isinstance(one, str)]
         labels = [as_label(header, label) if isinstance(label, str) else label for label in labels]
