@@ -1,4 +1,4 @@
-"""What ``safecl info`` and ``safecl methods`` say. Without a backbone no torch is imported: they answer at once."""
+"""What ``safecl info`` and ``safecl methods`` say. No torch is imported: they answer at once."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 
 import safecl
-from safecl.backbone.settings import EMBEDDED, PAPER, BackboneSettings, embedded_weights
+from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
 from safecl.cli.terminal import print_facts
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
@@ -27,8 +27,6 @@ from safecl.pet.settings import PETS
 from safecl.report.table import make_table, print_table
 from safecl.settings import flatten
 from safecl.streams.settings import FORMS, data_root, names
-
-SESSIONS, CLASSES = 10, 10  # what sizes are measured after
 
 
 def describe() -> list[tuple[str, str]]:
@@ -82,29 +80,13 @@ def embedded() -> str:
         return f"{EMBEDDED}: {error}"
 
 
-def print_methods(backbone: str | None, console: Console) -> None:
-    """A line for each method; with a backbone, also what it trains on that and how many bytes it keeps."""
-    sizes = measured(backbone) if backbone is not None else {}
-    words = ("kind", "protocols", "kept between sessions")
-    heads = ("method", *words[:2], *(("learnable", "bytes kept") if sizes else ()), words[2])
-    every = method_settings().items()
-    rows = [[name, kind.kind, ", ".join(kind.protocols), *sizes.get(name, []), kind.keeps] for name, kind in every]
-    caption = "safecl methods --backbone NAME counts learnable numbers and bytes on a backbone."
-    if sizes:
-        caption = f"On {backbone}, after {SESSIONS} sessions of {CLASSES} classes; learnable: without heads."
-    print_table(console, make_table("Methods", heads, rows, words), drop=["protocols", "kind"], caption=caption)
+def print_methods(console: Console) -> None:
+    """A line for each method."""
+    heads, every = ("method", "kind", "protocols", "kept between sessions"), method_settings().items()
+    rows = [[name, kind.kind, ", ".join(kind.protocols), kind.keeps] for name, kind in every]
+    print_table(console, make_table("Methods", heads, rows, words=heads[1:]), drop=["protocols", "kind"])
     console.print()
     print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in every])
-
-
-def measured(backbone: str) -> dict[str, list[str]]:
-    """Learnable numbers and bytes kept, by method. No weights are fetched: sizes do not depend on them."""
-    from safecl.backbone.load import load_backbone
-    from safecl.methods.sizes import measure
-
-    network = load_backbone(BackboneSettings(name=backbone, weights=None if backbone == EMBEDDED else "random"))
-    found = {name: measure(load(name).method, network, SESSIONS, CLASSES) for name in method_settings()}
-    return {name: [f"{each.learnable:,}", f"{each.kept:,}"] for name, each in found.items()}
 
 
 class Key(NamedTuple):

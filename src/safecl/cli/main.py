@@ -204,14 +204,14 @@ def info(
 
 
 @app.command()
-def methods(backbone: Annotated[str | None, typer.Option(help="Also count numbers on this ViT.")] = None) -> None:
+def methods() -> None:
     """List the methods: kind, protocols, what they keep between sessions, paper.
 
-    Example:  safecl methods   or   safecl methods --backbone safecl_micro
+    Example:  safecl methods
     """
     from safecl.cli.info import print_methods
 
-    print_methods(backbone, make_console())
+    print_methods(make_console())
 
 
 def _version(wanted: bool) -> None:
