@@ -241,10 +241,7 @@ def page() -> Callable[..., Reader]:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The whole HTML of two runs' page, with all its figures, made once."""
     place = tmp_path_factory.mktemp("drawn")
-    folders = [
-        write_run(place / method, method=method, sessions=3, held_out=True, features=method == "safe")
-        for method in ("safe", "ranpac")
-    ]
+    folders = [write_run(place / method, method=method, sessions=3, held_out=True) for method in ("safe", "ranpac")]
     return write_page(folders, place / "page.html", "Two runs").read_text(encoding="utf-8")
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from safecl.report import answers
 from safecl.report.runs import read_run
-from safecl.report.words import percent
 
 
 def test_confusions_are_counted_among_the_classes_of_the_most_frequent_pairs(make_run: Any) -> None:
@@ -26,12 +25,3 @@ def test_weights_are_means_by_class_in_the_order_of_learning(make_run: Any) -> N
     assert [one.label for one in found] == [label for part in run.facts.stream.sessions for label in part.classes]
     assert found[0].fast == pytest.approx(0.46) and found[-1].session == 2
     assert answers.weights(read_run(make_run("other", method="ranpac"))) == []
-
-
-def test_maps_are_of_the_backbone_first_and_say_how_far_classes_are_apart(make_run: Any) -> None:
-    run = read_run(make_run(features=True))
-    before, after = answers.maps(run)
-    assert (before.network, after.network) == ("backbone", "slow") and before.points.shape == (40, 2)
-    assert before.near < 0.6 and after.near == 1.0
-    assert [one.network for one in answers.maps(run, [run])] == ["slow"]  # the same backbone is not drawn twice
-    assert answers.maps(read_run(make_run("none"))) == [] and percent(after.near).startswith("100")

@@ -17,7 +17,7 @@ from safecl.report.table import Cell, Column, Table, as_csv, as_latex
 
 def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(make_run: Any, tmp_path: Path) -> None:
     folders = [
-        make_run("safe", sessions=2, features=True, held_out=True),
+        make_run("safe", sessions=2, held_out=True),
         make_run("other", method="ranpac", sessions=2),
     ]
     written = write_files(folders, tmp_path / "out")
@@ -26,7 +26,7 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
         kind: {path.stem for path in written if path.suffix == f".{kind}"} for kind in ("svg", "png", "csv", "tex")
     }
     assert names["svg"] == names["png"] and names["csv"] == names["tex"]
-    assert {"accuracy", "bars-safe", "matrix-safe", "weights-safe", "features-safe-slow"} <= names["svg"]
+    assert {"accuracy", "bars-safe", "matrix-safe", "weights-safe"} <= names["svg"]
     assert {"loss-safe-fast", "confusion-safe", "loss-ranpac-ranpac"} <= names["svg"]
     assert {"at-the-end", "after-each-session-in-percent", "costs", "versions", "decisions-safe", "time-safe"} <= names[
         "csv"

@@ -32,7 +32,7 @@ def axes_of(draw: Callable[..., None], *data: Any) -> Axes:
 
 
 def test_each_figure_saves(make_run: Any) -> None:
-    for figure in drawn([read_run(make_run(sessions=2, held_out=True, features=True))]):
+    for figure in drawn([read_run(make_run(sessions=2, held_out=True))]):
         for kind in ("png", "pdf"):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=40)

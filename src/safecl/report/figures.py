@@ -11,8 +11,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report import sentences, words
-from safecl.report.answers import Confusion, Map, Weight
-from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour, paired
+from safecl.report.answers import Confusion, Weight
+from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour
 from safecl.report.drawing import percent_axis, session_axis
 from safecl.report.runs import Run, kind_of_phase
 from safecl.report.series import Series
@@ -128,18 +128,6 @@ def weight_bars(axes: Axes, found: Sequence[Weight]) -> str:
     sessions = {one.session: fmean(other.fast for other in found if other.session == one.session) for one in found}
     told = [f"session {session}: {100 * mean:.1f}" for session, mean in sorted(sessions.items())]
     return f"mean weight of the fast learner in percent, by the session of a class. {', '.join(told)}"
-
-
-def feature_map(axes: Axes, found: Map, labels: Sequence[str]) -> str:
-    """A point for each test picture, a colour and a marker for each class."""
-    for name, colour in paired(labels).items():
-        x, y = found.points[[label == name for label in labels]].T
-        how: dict[str, Any] = {"color": colour.light, "marker": colour.marker, "label": words.short(name, NAME)}
-        axes.scatter(x, y, s=30, linewidth=0, alpha=0.85, **how)
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=GRID)
-    return f"t-SNE of the features of {found.network}. {found.note}"
 
 
 def loss_curves(axes: Axes, run: Run, phase: str) -> str:

@@ -50,7 +50,6 @@ def write_page(
             kind: [table for run, name in detailed if (table := make(run, name))]
             for kind, make in tables.OF_A_RUN.items()
         },
-        maps=panels.feature_maps(detailed),
         pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
         flawless=[name for run, name in detailed if run.predictions and not confusion(run)],
         cards=gallery.cards([one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]),
@@ -96,8 +95,7 @@ def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
     choice = panels.choose(runs)
     if drawn := [one for one in choice.series if one.pooled]:
         yield "accuracy", replace(panels.curves(drawn)["narrow"], size=(5.6, 3.2)).figure()
-    maps = [maps for _, maps, _ in panels.feature_maps(choice.detailed)]
-    for panel in chain.from_iterable([*panels.all_panels(choice).values(), *maps]):
+    for panel in chain.from_iterable(panels.all_panels(choice).values()):
         yield slug(panel.file), panel.figure()
 
 

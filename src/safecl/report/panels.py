@@ -8,12 +8,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from safecl.report import figures, words
-from safecl.report.answers import confusion, maps, weights
-from safecl.report.colours import PALETTE, Colour, paired, variable
+from safecl.report import figures
+from safecl.report.answers import confusion, weights
+from safecl.report.colours import PALETTE, Colour, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
-from safecl.report.series import Series, alike, all_series, display
+from safecl.report.series import Series, alike, all_series
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
 WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
@@ -86,7 +86,6 @@ class Panel:
     size: Size = PANEL
     colour: str = ""
     legend: Sequence[tuple[str, str]] = ()
-    note: str = ""
 
     @property
     def svg(self) -> Markup:
@@ -135,21 +134,6 @@ def _of_runs(named: Named) -> dict[str, list[Panel]]:
             draw = partial(figures.loss_curves, run=run, phase=phase)
             found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
     return found
-
-
-def feature_maps(named: Named) -> list[tuple[str, list[Panel], list[tuple[str, str]]]]:
-    """For each run with features: its name, a map for each network, and the classes with their colours."""
-    result = []
-    for i, (run, name) in enumerate(named):
-        drawn = []
-        labels = run.features.labels if run.features else []
-        for one in maps(run, [other for other, _ in named[:i]]):
-            title = "Before: the frozen backbone" if one.network == "backbone" else f"After: {display(one.network)}"
-            draw, file = partial(figures.feature_map, found=one, labels=labels), f"features {name} {one.network}"
-            drawn.append(Panel(title, file, draw, SQUARE, note=one.note))
-        if drawn:
-            result.append((name, drawn, _legend((words.short(label), c) for label, c in paired(labels).items())))
-    return result
 
 
 def _of(one: Series, kind: str, draw: Callable[..., str], size: Size = PANEL) -> Panel:

@@ -12,12 +12,13 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from sklearn.manifold import TSNE
 
 from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
-from safecl.report.answers import tsne, weights
+from safecl.report.answers import weights
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.runs import Run
@@ -182,7 +183,9 @@ def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run]) -> Dr
     with canvas((4.0 * len(entries), 4.4), len(entries), len(entries)) as (figure, every):
         for axes, entry, features in zip(every, entries, kept, strict=True):
             # A network whose tuning has changed nothing is the backbone.
-            points = tsne(features.networks.get(entry.row.network or "", features.networks["backbone"]))
+            network = features.networks.get(entry.row.network or "", features.networks["backbone"])
+            perplexity = min(30.0, (len(network) - 1) / 3)
+            points = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0).fit_transform(network)
             labels = np.array(features.labels)
             for colour, (label, kind) in zip(cycle(PALETTE), kinds.items(), strict=False):
                 how: dict[str, Any] = {"s": 22, "linewidths": 0, "label": f"{label} ({kind})"}
