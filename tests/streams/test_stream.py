@@ -231,13 +231,3 @@ def test_numbers_stay_numbers() -> None:
     train = ArrayPictures(np.zeros((4, 4, 4, 3), dtype=np.uint8), labels)
     stream = make_stream(Collection("n", train, train, (3, 7)), first=1, order_seed=None)
     assert stream.labels == [3, 7] and set(stream.open(2).train.labels) == {7}
-
-
-def test_an_excerpt_is_some_pictures_of_some_classes_of_the_first_session(make_stream) -> None:
-    stream = make_stream([["a", "b", "c"], ["d", "e"]], train=3, test=2, protocol="domain")
-    short = stream.excerpt(classes=2, pictures=1)
-    assert len(short) == 1 and short.labels == ["a", "b"] and short.protocol == "domain"
-    session = short.open(1)
-    assert list(session.train.labels) == ["a", "b"] == list(short.test(1).labels)
-    whole = stream.open(1)
-    assert (session.train.decode(1).tobytes()) == whole.train.decode(list(whole.train.labels).index("b")).tobytes()

@@ -32,7 +32,6 @@ def reproduce(
     gpus: Gpus = 1.0,
     folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
     skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
-    trial: Annotated[bool, typer.Option("--trial", help="One step of one session of every run.")] = False,
     dry: Dry = False,
     quiet: Quiet = False,
 ) -> int:
@@ -67,7 +66,7 @@ def reproduce(
         return 0
     from safecl.experiments.reproduce.reproduce import Reproduction  # torch, which a wrong word does without
 
-    work = Reproduction(found, size, chosen, folder, given, seeds, trial)
+    work = Reproduction(found, size, chosen, folder, seeds)
     missing = work.missing()
     if missing and not skip_missing:
         lines = [f"  {sentence} (for {counted(len(cells), 'run')})" for sentence, cells in missing.items()]
@@ -82,17 +81,13 @@ def reproduce(
     work.run(without, on=on, jobs=jobs, gpus=gpus, show=show, command=command)
     for made in work.make(missing, lambda text: None if quiet else print_sentence(console, text)):
         print_made(made, work.place, console)
-    if trial:
-        started = f"{len(work.cells) - len(without) - len(work.failed)} of {counted(len(work.cells), 'run')}"
-        print_sentence(console, f"\n{started} took one step of one session; the numbers mean nothing.")
     print_sentence(console, f"All tables and figures: {work.place / 'index.html'}")
     return 1 if work.failed else 0
 
 
 def announce(work: "Reproduction", without: set[str], console: Console) -> None:
     """How many runs there are, before anything starts."""
-    done = len(work.cells) - len(work.waiting())
-    there = f", {done} done already" if done else ""
+    there = f", {len(work.done)} done already" if work.done else ""
     left = f", {counted(len(without), 'run')} omitted" if without else ""
     print_sentence(console, f"{counted(len(work.jobs), 'target')}, {counted(len(work.cells), 'run')}{there}{left}.")
 

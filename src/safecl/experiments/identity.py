@@ -1,6 +1,6 @@
 """Which runs below a folder are done: with the settings, the pictures and the weights of today."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -13,29 +13,21 @@ from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
 from safecl.experiments.sweep.plan import Cell, named
-from safecl.streams.catalog import read, seeded
-from safecl.streams.stream import Stream
+from safecl.streams.catalog import read
 
 
-class Identities:
-    """What runs are, by their settings. Pictures and weights that several share are read once."""
-
-    def __init__(self) -> None:
-        self._pictures, self._weights = cache(read), cache(load_backbone)
-        self._data: dict[Any, dict[str, Any]] = {}
-
-    def of(self, settings: RunSettings, stream: Stream | None = None) -> Identity:
-        backbone, opened, resolved, _ = build(settings, stream, pictures=self._pictures, weights=self._weights)
-        key = settings.stream if stream is None else stream, settings.seed, settings.method.joint, backbone.size
-        if key not in self._data:
-            self._data[key] = data_of(opened)
-        return of_parts(resolved, backbone, self._data[key])
-
-
-def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Identity] | None = None) -> set[str]:
+def find_done(cells: Iterable[Cell], folder: Path) -> set[str]:
     """Names of finished runs. Other pictures or weights are refused; where none can be read, a finished run stands."""
-    identities = Identities()
-    identify = identify or (lambda cell: identities.of(cell.settings))
+    pictures, weights = cache(read), cache(load_backbone)  # those that several runs share are read once
+    data: dict[Any, dict[str, Any]] = {}
+
+    def identify(settings: RunSettings) -> Identity:
+        backbone, stream, resolved, _ = build(settings, pictures=pictures, weights=weights)
+        key = settings.stream, settings.seed, settings.method.joint, backbone.size
+        if key not in data:
+            data[key] = data_of(stream)
+        return of_parts(resolved, backbone, data[key])
+
     done: set[str] = set()
     others: dict[str, list[str]] = {}
     for cell in cells:
@@ -44,7 +36,7 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
             continue
         found = None
         with suppress(SafeclError):
-            found = difference(before, identify(cell))
+            found = difference(before, identify(cell.settings))
         if found is not None:
             others.setdefault(found, []).append(cell.title)
         elif read_json(folder / cell.name / "summary.json") is not None:
@@ -58,20 +50,16 @@ def find_done(cells: Iterable[Cell], folder: Path, identify: Callable[[Cell], Id
 
 def check_rows(cells: Iterable[Cell], folder: Path) -> None:
     """Refuse to average runs of other pictures or weights: the machines of a cluster may each have their own."""
-    firsts: dict[str, tuple[str, Identity, int | None]] = {}
+    firsts: dict[str, tuple[str, str, int]] = {}
     for cell in cells:
         known = read_json(folder / cell.name / FILE)
         if known is None:
             continue
-        found, stream = {**known, "settings": {}}, cell.settings.stream
-        parts, drawn = (session[part] for session in known["sessions"] for part in PARTS), stream.kind == "glyphs"
-        sums = [part.get("sum") for part in parts]  # which older runs did not note
-        total = None if drawn or None in sums else sum(sums) % 2**64
-        if drawn or stream.held_out or seeded(stream, 0) != stream:  # by the seed: the pictures, or their division
-            found["sessions"] = []
-        title, first, whole = firsts.setdefault(cell.configuration, (cell.title, found, total))
-        changed = None not in (total, whole) and total != whole
-        differs = difference(first, found) or ("other data: pictures have changed" if changed else None)
-        if differs is not None:
+        sums = [session[part]["sum"] for session in known["sessions"] for part in PARTS]
+        total = 0 if cell.settings.stream.kind == "glyphs" else sum(sums) % 2**64  # of glyphs, each seed has its own
+        weights = known["backbone"]["weights"]
+        title, *first = firsts.setdefault(cell.configuration, (cell.title, weights, total))
+        if first != [weights, total]:
+            what = "weights" if first[0] != weights else "pictures"
             way = "delete the folder of the wrong one, and repeat the sweep where all machines have the same"
-            raise SafeclError(f"{title} and {cell.title} in {folder} cannot be averaged: {differs}; {way}.")
+            raise SafeclError(f"{title} and {cell.title} in {folder} have other {what}, so they have no mean; {way}.")

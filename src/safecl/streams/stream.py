@@ -102,17 +102,6 @@ class Stream:
             same.transform = replace(self.transform, size=size)
         return same
 
-    def excerpt(self, classes: int, pictures: int) -> "Stream":
-        """The first session alone: its first ``classes``, ``pictures`` of each to train on and to test on."""
-        part = self._parts[0]
-        labels, some = part.classes[:classes], []
-        for each in (part.train, part.test):
-            where = positions(each.labels)
-            some.append(each.subset([i for label in labels for i in where.get(label, [])[:pictures]]))
-        same = self.copy()
-        same._parts, same._joint = [Part(part.name, labels, *some)], False
-        return same
-
     def __repr__(self) -> str:
         classes, sessions = counted(len(self.labels), "class", "classes"), counted(len(self), "session")
         pictures = f"{sum(len(p.train) for p in self._parts)} training and {sum(len(p.test) for p in self._parts)} test"

@@ -1,4 +1,4 @@
-"""All targets from nothing, in a reduced form; and at the paper's scale one step of one session of every run."""
+"""All targets from nothing, in a reduced form; and at the paper's scale every run, on a few pictures of each."""
 
 import base64
 import json
@@ -31,15 +31,15 @@ def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[
     return {}
 
 
-def work(folder: Path, targets: list[str], **options: Any) -> Reproduction:
+def work(folder: Path, targets: list[str]) -> Reproduction:
     jobs = make_jobs(targets, read_scale("small"), "safe", FAST)
-    return Reproduction(jobs, read_scale("small"), "safe", folder, FAST, **options)
+    return Reproduction(jobs, read_scale("small"), "safe", folder)
 
 
-def trial(folder: Path, targets: list[str], data: Path) -> Reproduction:
-    words = [f"stream.root={data}", "ridge.size=16", *TINY_NETWORK]
+def at_the_papers_scale(folder: Path, targets: list[str], data: Path) -> Reproduction:
+    words = [f"stream.root={data}", "ridge.size=16", "train.epochs=1", *TINY_NETWORK]
     jobs = make_jobs(targets, read_scale("paper"), "paper", words)
-    return Reproduction(jobs, read_scale("paper"), "paper", folder, words, trial=True)
+    return Reproduction(jobs, read_scale("paper"), "paper", folder)
 
 
 def run(one: Reproduction, without: Mapping[str, set[str]] | None = None) -> list[Made]:
@@ -109,7 +109,7 @@ def the_weights_are_those_of_the_answers(folder: Path, made: list[Made]) -> None
 def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
     one = work(folder, names())
     assert len(one.cells) == len(list((folder / "runs").iterdir())) < sum(len(job.cells) for job in one.jobs)
-    assert one.waiting() == []
+    assert one.done == {cell.name for cell in one.cells}
     monkeypatch.setattr("safecl.experiments.sweep.sweep.Local", None)  # no worker can be started
     monkeypatch.setattr("safecl.experiments.reproduce.probe.restore", None)  # nor a run be opened again
     before = {each.name: each for each in made}
@@ -150,7 +150,8 @@ def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_left(
     for left in (1, 0):
         with pytest.raises(Stopped):
             run(work(tmp_path, ["table-ablation"]))
-        assert len(work(tmp_path, ["table-ablation"]).waiting()) == left
+        again = work(tmp_path, ["table-ablation"])
+        assert len(again.cells) - len(again.done) == left
     (made,) = run(work(tmp_path, ["table-ablation"]))
     assert len(started) == len(set(started)) == 2 and made.left_out == []
 
@@ -167,21 +168,20 @@ def test_runs_on_pictures_that_were_replaced_are_refused(
     scale = scale.model_copy(update={"streams": streams})
 
     def again() -> Reproduction:
-        return Reproduction(make_jobs(["table-ablation"], scale, "safe", own), scale, "safe", tmp_path / "out", own)
+        return Reproduction(make_jobs(["table-ablation"], scale, "safe", own), scale, "safe", tmp_path / "out")
 
     run(again())
-    assert again().waiting() == []
+    assert len(again().done) == len(again().cells)
     paint(next((data / "test" / "b").iterdir()), 77)
-    for asked in (again().missing, again().waiting, lambda: run(again())):
-        with pytest.raises(SafeclError, match=r"other data: test pictures of session . have changed"):
-            asked()
+    with pytest.raises(SafeclError, match=r"other data: test pictures of session . have changed"):
+        again()
 
 
 def test_a_figure_of_datasets_names_pictures_that_are_missing_whatever_their_folder_is_called(tmp_path: Path) -> None:
     root = tmp_path / "weights"
     words = [f"stream.root={root}"]
     scale = read_scale("paper")
-    one = Reproduction(make_jobs(["fig-datasets"], scale, "paper", words), scale, "paper", tmp_path, words)
+    one = Reproduction(make_jobs(["fig-datasets"], scale, "paper", words), scale, "paper", tmp_path)
     found = one.missing()
     assert len(found) == 7 and all(str(root) in sentence for sentence in found)
 
@@ -200,24 +200,15 @@ SLOW = pytest.mark.slow
         pytest.param([name for name in names() if [name] not in LARGE], id="others", marks=SLOW),
     ],
 )
-def test_at_the_papers_scale_every_run_starts_and_every_row_is_written(
-    targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None
+def test_at_the_papers_scale_every_run_ends_and_every_row_is_written(
+    targets: list[str], tmp_path: Path, miniatures: Path, no_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = trial(tmp_path, targets, miniatures)
+    monkeypatch.setattr(module, "run_cells", in_this_process)
+    one = at_the_papers_scale(tmp_path, targets, miniatures)
     assert one.missing() == {} and len(one.cells) >= (1 if targets == ["table-gamma"] else 36)
     made = run(one)
-    assert one.failed == {}
     for each in made:
         assert all(cell.mean is not None for line in each.lines for cell in line.cells)
         if read_target(each.name).kind == "table":
             text = (one.place / f"{each.name}.csv").read_text()
             assert all(row.label in text for row in read_target(each.name).rows)
-    assert "only one step of one session was run" in (one.place / "index.html").read_text()
-
-
-@pytest.mark.filterwarnings("ignore:.*here are:UserWarning")
-def test_a_trial_takes_one_step(tmp_path: Path, miniatures: Path, no_cache: None) -> None:
-    one = trial(tmp_path, ["table-ablation"], miniatures)
-    run(one)
-    losses = [(one.runs_folder / cell.name / "losses.jsonl").read_text().splitlines() for cell in one.cells]
-    assert [len(lines) for lines in losses] == [1, 1]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Unpack
 
@@ -12,11 +11,8 @@ from pydantic import TypeAdapter
 from safecl.atomic import write_json
 from safecl.backbone import hub
 from safecl.backbone.settings import EMBEDDED, BackboneSettings
-from safecl.engine.identity import Identity
 from safecl.errors import SafeclError
-from safecl.experiments.config import RunSettings
-from safecl.experiments.identity import Identities, find_done
-from safecl.experiments.launch import launch
+from safecl.experiments.identity import find_done
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.plan import Job, all_cells
 from safecl.experiments.reproduce.probe import Probe
@@ -24,7 +20,6 @@ from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, t
 from safecl.experiments.reproduce.targets import Preset, Scale, names
 from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
-from safecl.experiments.sweep.worker import attempt
 from safecl.lines import counted
 from safecl.report import words
 from safecl.report.gallery import data_address
@@ -32,15 +27,11 @@ from safecl.report.page import save
 from safecl.report.runs import Run, read_run
 from safecl.report.table import Table, as_latex, as_markdown
 from safecl.report.templates import make_folder, render, write
-from safecl.streams.catalog import open_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
-from safecl.streams.stream import Stream
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
-SEVERAL = ("sessions", "weights", "tsne")  # kinds that show more than one session
 RECORDS = "records"  # folder of what the page knows of each target
-TRIAL = 4, 2  # classes of its session, and pictures per class: one batch
 
 
 @dataclass(frozen=True)
@@ -63,84 +54,55 @@ class Made:
 
 @dataclass
 class Reproduction:
-    """Targets at a scale, in one folder; ``jobs``: of this scale and preset, with these words and seeds."""
+    """Targets at a scale, in one folder; ``jobs``: of this scale and preset; ``repeat``: how many seeds, if given."""
 
     jobs: Sequence[Job]
     scale: Scale
     preset: Preset
     folder: Path
-    words: Sequence[str] = ()
     repeat: int | None = None
-    trial: bool = False  # one step of one session of every run, to see that all of them start
     failed: dict[str, str] = field(default_factory=dict)  # by the names of cells
 
     def __post_init__(self) -> None:
-        self.cells, self.identities = all_cells(self.jobs), Identities()
-        self.known: dict[str, Identity] = {}
-        top = self.folder / ("trial" if self.trial else "")
-        self.place, self.runs_folder = top / f"{self.scale.name}-{self.preset}", top / "runs"
+        self.place, self.runs_folder = self.folder / f"{self.scale.name}-{self.preset}", self.folder / "runs"
+        self.cells = all_cells(self.jobs)
+        self.done = find_done(self.cells, self.runs_folder)  # their names
 
     def missing(self) -> dict[str, set[str]]:
         """Missing data and weights, with the cells that need them; a run that is done needs none."""
-        return missing([*self.waiting(), *(cell for job in self.jobs for cell in job.shown.values())])
-
-    def done(self) -> set[str]:
-        """The names of the finished runs; one of other pictures or weights than today's is refused."""
-        return find_done(self.cells, self.runs_folder, self._identify)
-
-    def _identify(self, cell: Cell) -> Identity:
-        if cell.name not in self.known:
-            self.known[cell.name] = self.identities.of(*(shortened(cell) if self.trial else (cell.settings,)))
-        return self.known[cell.name]
-
-    def waiting(self) -> list[Cell]:
-        done = self.done()
-        return [cell for cell in self.cells if cell.name not in done]
+        waiting = [cell for cell in self.cells if cell.name not in self.done]
+        return missing([*waiting, *(cell for job in self.jobs for cell in job.shown.values())])
 
     def run(self, without: set[str], **how: Unpack[How]) -> None:
         """Run what is not done, except the cells ``without`` data or weights."""
         cells = [cell for cell in self.cells if cell.name not in without]
         make_folder(self.runs_folder)
-        done = self.done()
-        self.identities = Identities()  # the pictures and weights that it has read need not stay in memory
-        if self.trial:
-            tried = {cell.name: attempt(self._try, cell) for cell in cells if cell.name not in done}
-            self.failed = {name: sentence for name, sentence in tried.items() if sentence}
-        elif cells:
-            self.failed = run_cells(Plan(f"reproduce {self.scale.name}", cells), self.runs_folder, done, **how)
-
-    def _try(self, cell: Cell) -> None:
-        settings, stream = shortened(cell)
-        launch(settings, self.runs_folder / cell.name, given=cell.given, stream=stream)
+        if cells:
+            self.failed = run_cells(Plan(f"reproduce {self.scale.name}", cells), self.runs_folder, self.done, **how)
+        self.done |= {cell.name for cell in cells} - self.failed.keys()
 
     def make(self, without: Mapping[str, set[str]], say: Callable[[str], None]) -> list[Made]:
         """Tables and figures of all targets from the finished runs, and the page."""
         make_folder(self.place)
         self.lacking = {name: sentence for sentence, names in [*without.items()][::-1] for name in names}
-        probe = Probe(self.runs_folder, self.runs_folder.parent / "probes", TRIAL if self.trial else None)
+        probe = Probe(self.runs_folder, self.folder / "probes")
         made = []
         for job in self.jobs:
             say(f"{job.target.name}: table and figure")
             made.append(self._make(job, probe))
         title = f"The paper's tables and figures: {self.scale.title}"
         seeds = counted(self.repeat or self.scale.repeat, "seed")
-        trial = "; only one step of one session was run, so the numbers mean nothing" if self.trial else ""
-        about = f"Scale {self.scale.name}, preset {self.preset}, {seeds}{trial}. Accuracies in percent; ± is the "
+        about = f"Scale {self.scale.name}, preset {self.preset}, {seeds}. Accuracies in percent; ± is the "
         write_index(self.place, title, about + "standard deviation over seeds; diff. is ours minus the paper's.")
         return made
 
-    def _finished(self, cells: Sequence[Cell]) -> list[tuple[Cell, Run]]:
-        done = self.done()
-        return [(cell, read_run(self.runs_folder / cell.name)) for cell in cells if cell.name in done]
-
     def _make(self, job: Job, probe: Probe) -> Made:
         target, stem, files = job.target, self.place / job.target.name, []
-        runs = {cell.name: run for cell, run in self._finished(job.cells)}
-        lines: list[Line] = []
-        if target.kind in TABLES:
-            lines = fill(job, runs, probe)
+        names = [cell.name for cell in job.cells if cell.name in self.done]
+        runs = {name: read_run(self.runs_folder / name) for name in names}
+        lines = fill(job, runs, probe) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
-        table, claims = target_table(columns, lines), [] if self.trial else judge(target, lines)
+        table, claims = target_table(columns, lines), judge(target, lines)
         drawing, reason = self._draw(job, lines, runs)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
@@ -167,8 +129,6 @@ class Reproduction:
         """The figure of a target that is one; without it, the reason."""
         if job.target.kind == "table":
             return None, ""
-        if self.trial and job.target.kind in SEVERAL:
-            return None, "a trial has one session only"
         streams = {label: cell for label, cell in job.shown.items() if cell.name not in self.lacking}
         try:
             drawing = draw(job, lines, runs, streams)
@@ -193,15 +153,6 @@ def write_index(folder: Path, title: str, about: str) -> Path:
     figures = {name: data_address("image/svg+xml", file.read_bytes()) for name, file in svgs.items()}
     page = render("reproduction.html", title=title, about=about, targets=targets, figures=figures)
     return write(folder / "index.html", page)
-
-
-def shortened(cell: Cell) -> tuple[RunSettings, Stream]:
-    """Settings with one epoch of a batch that holds all pictures, and the part of the stream that a trial has."""
-    settings = cell.settings
-    batch = max(settings.train.batch_size, prod(TRIAL))
-    change = {"epochs": 1, "later_epochs": None, "later_horizon": None, "milestones": (), "batch_size": batch}
-    short = settings.model_copy(update={"train": settings.train.model_copy(update=change)})
-    return short, open_stream(settings.stream, seed=settings.seed).excerpt(*TRIAL)
 
 
 def missing(cells: Iterable[Cell]) -> dict[str, set[str]]:
