@@ -56,7 +56,7 @@ def killer(folder: Path) -> Iterator[list[int]]:
     def watch() -> None:
         while not over.wait(0.005):
             status = read_json(folder / STATUS) or {}
-            if status.get("session"):
+            if "process" in status and (folder / "facts.json").exists():
                 killed.append(status["process"])
                 os.kill(killed[0], signal.SIGKILL)
                 return

@@ -111,7 +111,7 @@ def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], l
     told = [f"{name}: {', '.join(f'{100 * value:.0f}' for value in values)}" for name, values in rows.items()]
     sentences: tuple[str, ...] = ()
     count = max(map(len, rows.values()))
-    if {"Slow learner", "Fast learner"} <= ends.keys():
+    if {"Slow learner", "Fast learner"} <= ends.keys() and count > 1:
         first = _first_late(count, late)
         sentences = (
             _advantage("early", "slow", ends["Slow learner"], ends["Fast learner"], slice(0, first)),

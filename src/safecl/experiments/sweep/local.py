@@ -18,7 +18,7 @@ from safecl.backbone.settings import EMBEDDED
 from safecl.engine.folder import read_json
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
-from safecl.experiments.sweep.worker import CODES, LOG, STATUS, Job, Outcome
+from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
 from safecl.ram import free_on_host
 
 GIGABYTE = 10**9
@@ -117,11 +117,10 @@ def _outcome(worker: _Worker) -> Outcome:
     if code < 0:
         names = {one.value: one.name for one in signal.Signals}
         return Outcome("died", f"Its process was ended by {names.get(-code, f'signal {-code}')}")
-    said = read_json(worker.folder / STATUS) or {}
-    state = next((state for state, known in CODES.items() if known == code), None)
-    if state is None or (state == "failed" and said.get("state") != "failed"):
+    said = read_json(worker.folder / STATUS)
+    if code or said is None or said["state"] == "running":
         return Outcome("failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why.")
-    return Outcome(state, str(said.get("sentence", "")) if state == "failed" else "")
+    return Outcome(**said)
 
 
 def _resident(process: int) -> int:

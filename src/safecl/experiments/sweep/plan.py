@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical, method_name, overlay
 from safecl.configure.sentences import keys
@@ -19,8 +19,7 @@ PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": l
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
-TEST = ("final", "average", "average_seen", "final_task_mean", "forgetting", "bwt", "fwt", "pooled", "accuracy", "seen")
-OBJECTIVES = {"validation.final": "final_validation", "validation.average": "average_validation"}  # as series name them
+Objective: TypeAlias = Literal["validation.final", "validation.average"]  # nothing is chosen by test pictures
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Plan(NamedTuple):
     cells: list[Cell]
 
 
-def make_plan(source: str, words: Sequence[str] = (), objective: str | None = None) -> Plan:
+def make_plan(source: str, words: Sequence[str] = (), objective: Objective | None = None) -> Plan:
     """The runs of a sweep's file or preset; ``words`` replace values of the grid (``seed=[0,1]``) or go over the base.
 
     A key that the method of a run does not have is omitted from that run, and runs that are then alike are one.
@@ -198,12 +197,3 @@ def named(titles: Sequence[str]) -> str:
     """The first runs by their titles, and how many more there are."""
     more = f" and {len(titles) - MAX_NAMED} more" if len(titles) > MAX_NAMED else ""
     return "; ".join(titles[:MAX_NAMED]) + more
-
-
-def check_objective(name: str) -> None:
-    """Refuse a test metric, and a name that is none."""
-    if name.partition(".")[0] in (*TEST, "test") or name.startswith("test_"):
-        choice = " or ".join(OBJECTIVES)
-        raise SafeclError(f"{name} is a test metric, and nothing is chosen by test pictures; choose {choice}.")
-    if name not in OBJECTIVES:
-        raise unknown("objective", name, OBJECTIVES)

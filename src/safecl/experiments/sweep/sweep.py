@@ -20,9 +20,9 @@ from safecl.errors import Stopped
 from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
-from safecl.experiments.sweep.plan import Cell, Plan
+from safecl.experiments.sweep.plan import Cell, Objective, Plan
 from safecl.experiments.sweep.table import as_table, runs_table
-from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
+from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted, shown, text_for
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
@@ -52,7 +52,7 @@ class SweepResult(NamedTuple):
     files: list[Path]
 
 
-def run_sweep(plan: Plan, folder: Path, objective: str | None = None, **how: Unpack[How]) -> SweepResult:
+def run_sweep(plan: Plan, folder: Path, objective: Objective | None = None, **how: Unpack[How]) -> SweepResult:
     """Run what is not done of ``plan``, and write table, CSV, LaTeX and page; ``objective``: marks the best row."""
     failed, cells = run_cells(plan, folder, **how), plan.cells
     runs = {cell.name: read_run(folder / cell.name) for cell in cells if cell.name not in failed}
@@ -162,14 +162,13 @@ class Loop:
 
 
 def read_place(folder: Path) -> tuple[str, float]:
-    """How far the run in a folder is: in words, and as a share of the whole, to which all sessions count alike."""
-    status, facts = read_json(folder / STATUS) or {}, read_json(folder / "facts.json") or {}
-    session, sessions = status.get("session", 0), len(facts.get("stream", {}).get("sessions", []))
-    if not session or not sessions:
+    """How far the run in a folder is: in words, and as the share of its sessions that are learned."""
+    facts = read_json(folder / "facts.json")
+    if facts is None:
         return "starting", 0.0
-    done, total = status["done"], status["total"]
-    share = (session - 1 + done / max(total, 1)) / sessions
-    return f"session {session} of {sessions}, {status['phase']} {done}/{total}", share
+    total, metrics = len(facts["stream"]["sessions"]), folder / "metrics.jsonl"
+    done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+    return f"session {min(done + 1, total)} of {total}", done / total
 
 
 def time_left(running: Running, waiting: int, took: Sequence[float], jobs: int) -> float | None:

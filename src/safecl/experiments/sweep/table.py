@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from safecl.experiments.sweep.plan import METHOD, OBJECTIVES, Cell, spelt_settings
+from safecl.experiments.sweep.plan import METHOD, Cell, Objective, spelt_settings
 from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run
@@ -39,7 +39,7 @@ MEASURES = (
 SPREAD = (words.bare_percent, words.points)  # of numbers that have a ± over seeds
 
 
-def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objective: str | None = None) -> Table:
+def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objective: Objective | None = None) -> Table:
     """A row for each configuration: "71.2 ± 2.0"; ``runs``: the finished ones by the names of their cells.
 
     The best of each stream by the ``objective``, or by its final accuracy, is marked where there are several.
@@ -61,7 +61,7 @@ def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objecti
 
 
 def runs_table(
-    cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: str | None = None
+    cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: Objective | None = None
 ) -> Table:
     """A row for each run: its settings that vary, its folder, its state, its numbers."""
     keys, measures = list(dict.fromkeys(key for cell in cells for key in cell.varied)), _measures(objective)
@@ -72,10 +72,11 @@ def runs_table(
     return make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows)
 
 
-def _measures(objective: str | None) -> tuple[Measure, ...]:
+def _measures(objective: Objective | None) -> tuple[Measure, ...]:
     if objective is None:
         return MEASURES
-    return (Measure("objective", objective, OBJECTIVES[objective], words.bare_percent), *MEASURES)
+    kind = "final_validation" if objective == "validation.final" else "average_validation"
+    return (Measure("objective", objective, kind, words.bare_percent), *MEASURES)
 
 
 def _numbers(runs: Sequence[Run], measures: Sequence[Measure]) -> list[Text]:
