@@ -276,10 +276,11 @@ def claims() -> list[str]:
 
 def transfer() -> list[str]:
     with (RESULTS / "table-slow.csv").open(encoding="utf-8") as file:
-        found = [line for line in csv.DictReader(file) if line["measure"] == "final"]
-    names = [re.sub(r"Baseline \+ | \(slow learner\)|Baseline \(|\)", "", line["row"]) for line in found]
-    ours = (f"{float(line['ours']):.1f} ± {float(line['std']):.1f}" for line in found)
-    return [*head("", *names), row("ours", *ours), row("paper", *(f"{float(line['paper']):.1f}" for line in found))]
+        found = list(csv.DictReader(file))
+    names = [re.sub(r"Baseline \+ | \(slow learner\)|Baseline \(|\)", "", line[""]) for line in found]
+    ours = (f"{float(line['Final ours']):.1f} ± {float(line['Final ours ±']):.1f}" for line in found)
+    papers = (f"{float(line['Final paper']):.1f}" for line in found)
+    return [*head("", *names), row("ours", *ours), row("paper", *papers)]
 
 
 def methods() -> list[str]:

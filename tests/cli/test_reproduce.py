@@ -10,7 +10,7 @@ from safecl.cli.reproduce import reproduce as reproduce_command
 from safecl.errors import SafeclError
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce
-from safecl.experiments.reproduce.targets import names
+from safecl.experiments.reproduce.targets import TARGETS
 from safecl.experiments.sweep.plan import Plan
 
 TINY = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test=2", "ridge.size=20", "train.epochs=1",
@@ -31,7 +31,7 @@ def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[
 def test_every_target_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert reproduce_command("list") == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in names())
+    assert all(name in shown for name in TARGETS)
 
 
 def test_a_dry_command_lists_the_runs_and_starts_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

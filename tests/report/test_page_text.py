@@ -347,7 +347,7 @@ def test_seeds_are_folded_into_one_with_its_spread(make_run: Any, page: Any) -> 
     text = page(folders).text
     told = f"{100 * mean(finals):.1f} ± {100 * stdev(finals):.1f} %"
     assert f"RanPAC knows {told}, over 3 seeds." in text and "bands one standard deviation" in text
-    assert "RanPAC (seed 0): config and facts" in text and "seed 1)" not in text
+    assert "RanPAC (seed 0): settings, versions and hardware" in text and "seed 1)" not in text
     assert text.count("safecl run glyphs method=ranpac") >= 1
 
 
@@ -367,7 +367,7 @@ def test_config_commands_and_versions_can_be_copied(make_run: Any, page: Any) ->
     seen = page([make_run()])
     assert {"commands", "config-1", "facts-1"} <= set(seen.values("data-copies")) & set(seen.values("id"))
     for word in ("torch", "2.10.0", "0123abc+", "2 cores"):
-        assert word in seen.text[seen.text.index("Versions and hardware") :]
+        assert word in seen.text[seen.text.index("versions and hardware") :]
 
 
 def test_confused_pairs_are_shown_with_what_they_are_taken_for(make_run: Any, page: Any) -> None:

@@ -40,20 +40,20 @@ def reproduce(
     Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
     from safecl.experiments.reproduce.plan import all_cells, make_jobs
-    from safecl.experiments.reproduce.targets import ALL, names, read_scale, read_target
+    from safecl.experiments.reproduce.targets import ALL, TARGETS, read_scale, read_target
     from safecl.experiments.sweep.plan import Plan
 
     console = make_console()
     if target == "list":
-        rows = [[target.name, target.source, target.title] for target in map(read_target, names())]
+        rows = [[target.name, target.source, target.title] for target in map(read_target, TARGETS)]
         heads = ("target", "in the paper", "what")
         print_table(console, make_table("Targets of safecl reproduce", heads, rows, words=heads))
         print_sentence(console, "safecl reproduce all makes every one of them; runs that they share are made once.")
         return 0
-    targets = names() if target == ALL else list(dict.fromkeys(target.split(",")))
+    targets = TARGETS if target == ALL else tuple(dict.fromkeys(target.split(",")))
     for name in targets:
-        if name not in names():
-            raise unknown("target", name, [*names(), ALL, "list"])
+        if name not in TARGETS:
+            raise unknown("target", name, [*TARGETS, ALL, "list"])
     folders, given = [word for word in words or [] if "=" not in word], [word for word in words or [] if "=" in word]
     if len(folders) > 1:
         raise SafeclError(f"{folders[1]!r} is one folder too many; settings are written key=value.")

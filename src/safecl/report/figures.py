@@ -155,7 +155,7 @@ def loss_curves(axes: Axes, run: Run, phase: str) -> str:
     axes.margins(x=0.01)
     axes.grid(False, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    return f"{words.listed(list(colours))} over all steps; the numbers are in the table"
+    return f"{words.listed(list(colours))} over all steps"
 
 
 def loss_colours(run: Run, phase: str) -> dict[str, Colour]:

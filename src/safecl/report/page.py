@@ -55,7 +55,6 @@ def write_page(
         cards=gallery.cards([one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]),
         kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},
-        environments=tables.environments([(one.run, one.name) for one in mains]),
         files=detailed,
     )
     make_folder(target.parent)
@@ -107,7 +106,6 @@ def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:
     begun = [one for one in choice.mains if one.run.metrics]
     if begun:
         yield "costs", tables.kept(begun)
-    yield "versions", tables.environments([(one.run, one.name) for one in choice.mains])
     for run, title in choice.detailed:
         for kind, make in tables.OF_A_RUN.items():
             if made := make(run, title):

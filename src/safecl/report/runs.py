@@ -63,10 +63,6 @@ class Facts(Part):
     seed: int | None = None
     device: str = ""
     hardware: str = ""
-    precision: str = ""
-    processes: int = 1
-    libraries: dict[str, str] = {}
-    git: str | None = None
     started: str = ""
     parameters: ParameterFacts = ParameterFacts()
     command: str = ""
@@ -81,7 +77,6 @@ class Validation(Part):
 
 class PhaseTime(Part):
     phase: str
-    steps: int = 0
     seconds: Number = None
 
 

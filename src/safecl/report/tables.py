@@ -1,4 +1,4 @@
-"""The tables of runs: accuracies, decisions, confusions, losses, time, memory, versions."""
+"""The tables of runs: accuracies, decisions, confusions, time, memory."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -175,34 +175,5 @@ def kept(series: Sequence[Series]) -> Table:
     return make_table("Parameters, bytes kept, time", heads, rows)
 
 
-def environments(named: Sequence[tuple[Run, str]]) -> Table:
-    """Versions and hardware; runs with the same ones share a column."""
-    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for run, name in named:
-        facts = run.facts
-        about = {"safecl": facts.version, **facts.libraries, "git revision": facts.git or ""}
-        about |= {"device": facts.device, "hardware": facts.hardware, "precision": facts.precision}
-        about |= {"processes": str(facts.processes) if facts.processes > 1 else ""}
-        found.setdefault(tuple(about.items()), []).append(name)
-    columns = [dict(items) for items in found]
-    heads = [", ".join(names[:3]) + (" …" if names[3:] else "") for names in found.values()]
-    heads = ["Value"] if len(found) == 1 else heads
-    keys = dict.fromkeys(key for column in columns for key, value in column.items() if value)
-    rows = [[key, *(column.get(key) or words.NONE for column in columns)] for key in keys]
-    return make_table("Versions and hardware", ["", *heads], rows, words=heads)
-
-
-def losses(run: Run, name: str) -> Table | None:
-    """Each phase's loss at its first and last logged step, and the terms of the last; None where none was logged."""
-    terms = list(dict.fromkeys(term for line in run.losses for term in line.terms))
-    rows = []
-    for part in run.loss_parts():
-        ends = [part[0].loss, part[-1].loss, *(part[-1].terms.get(term) for term in terms)]
-        cells = numbers(lambda value: words.NONE if value is None else f"{value:.4g}", *ends)
-        rows.append([Cell(f"{part[0].session} {part[0].phase}"), Cell(str(part[-1].step)), *cells])
-    heads = ["Session, phase", "Steps", "First", "Last", *(f"Last {term}" for term in terms)]
-    return make_table(f"{name}: loss", heads, rows) if rows else None
-
-
 # The tables of a single run, by the beginnings of their files' names.
-OF_A_RUN = {"decisions": decisions, "classes": by_class, "losses": losses, "time": costs}
+OF_A_RUN = {"decisions": decisions, "classes": by_class, "time": costs}

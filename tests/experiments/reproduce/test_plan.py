@@ -7,7 +7,7 @@ import pytest
 
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.plan import Entry, Job, make_job
-from safecl.experiments.reproduce.targets import Preset, names, read_scale, read_target
+from safecl.experiments.reproduce.targets import TARGETS, Preset, read_scale, read_target
 from safecl.experiments.sweep.plan import Cell
 from safecl.settings import flatten
 from safecl.streams.datasets import DATASETS
@@ -106,7 +106,7 @@ def test_ablations_differ_from_safe_in_what_their_row_says_and_nothing_else() ->
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("scale", ["small", *(pytest.param(s, marks=pytest.mark.slow) for s in ("assets", "paper"))])
 def test_targets_share_their_runs(scale: str, preset: Preset) -> None:
-    jobs = {name: {cell.name for cell in job(name, scale, preset, repeat=1).cells} for name in names()}
+    jobs = {name: {cell.name for cell in job(name, scale, preset, repeat=1).cells} for name in TARGETS}
     assert len(set.union(*jobs.values())) < 0.8 * sum(map(len, jobs.values()))
     for name in ("table-ablation", "fig-parameters", "fig-tsne", "fig-sessions", "fig-weights"):
         assert jobs[name] <= jobs["table-sota"]
@@ -136,7 +136,7 @@ def test_rows_and_columns_that_a_scale_leaves_out_are_named() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_at_the_small_scale_every_session_trains_three_epochs(preset: Preset) -> None:
-    for one in (each for name in names() for each in job(name, "small", preset).cells):
+    for one in (each for name in TARGETS for each in job(name, "small", preset).cells):
         train = one.settings.train
         assert (train.epochs, train.later_epochs, train.later_horizon, train.milestones) == (3, None, None, ())
 

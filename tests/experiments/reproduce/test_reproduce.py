@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.plan import make_jobs
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
-from safecl.experiments.reproduce.targets import names, read_scale, read_target
+from safecl.experiments.reproduce.targets import TARGETS, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
@@ -31,7 +31,7 @@ def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[
     return {}
 
 
-def work(folder: Path, targets: list[str]) -> Reproduction:
+def work(folder: Path, targets: Sequence[str]) -> Reproduction:
     jobs = make_jobs(targets, read_scale("small"), "safe", FAST)
     return Reproduction(jobs, read_scale("small"), "safe", folder)
 
@@ -53,7 +53,7 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
 ) -> None:
     """One test, since all of it is asked of the same 42 runs."""
     monkeypatch.setattr(module, "run_cells", in_this_process)
-    made = run(work(tmp_path, names()))
+    made = run(work(tmp_path, TARGETS))
     every_table_and_figure_is_there(tmp_path, made)
     the_page_shows_all_of_them_and_every_picture_has_an_alt_text(tmp_path, made)
     gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made)
@@ -63,7 +63,7 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
 
 
 def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
-    assert [one.name for one in made] == names()
+    assert [one.name for one in made] == list(TARGETS)
     for one in made:
         name, kinds = one.name, {Path(file).suffix for file in one.files}
         assert all((folder / "small-safe" / file).stat().st_size for file in one.files)
@@ -79,10 +79,10 @@ def the_page_shows_all_of_them_and_every_picture_has_an_alt_text(folder: Path, m
     page = (folder / "small-safe" / "index.html").read_text()
     pictures = re.findall(r'<img src="([^"]+)" alt="([^"]*)"', page)
     drawn = {base64.b64decode(data.removeprefix("data:image/svg+xml;base64,")) for data, _ in pictures}
-    figures = [name for name in names() if name.startswith("fig-")]
+    figures = [name for name in TARGETS if name.startswith("fig-")]
     assert drawn == {(folder / "small-safe" / f"{name}.svg").read_bytes() for name in figures}
     assert len(pictures) == len(figures) and all(len(alt) > 40 for _, alt in pictures)
-    assert all(f'id="{name}"' in page for name in names()) and "://" not in page
+    assert all(f'id="{name}"' in page for name in TARGETS) and "://" not in page
     for link in re.findall(r'<a href="([^"#]+)"', page):
         assert (folder / "small-safe" / link).is_file()
     assert all(sentence.split(":")[0] in page for one in made for sentence in one.left_out)
@@ -107,7 +107,7 @@ def the_weights_are_those_of_the_answers(folder: Path, made: list[Made]) -> None
 
 
 def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = work(folder, names())
+    one = work(folder, TARGETS)
     assert len(one.cells) == len(list((folder / "runs").iterdir())) < sum(len(job.cells) for job in one.jobs)
     assert one.done == {cell.name for cell in one.cells}
     monkeypatch.setattr("safecl.experiments.sweep.sweep.Local", None)  # no worker can be started
@@ -197,7 +197,7 @@ SLOW = pytest.mark.slow
         pytest.param(["table-gamma"], id="one"),
         pytest.param(["table-sota"], id="main", marks=SLOW),
         pytest.param(["table-pet"], id="pet", marks=SLOW),
-        pytest.param([name for name in names() if [name] not in LARGE], id="others", marks=SLOW),
+        pytest.param([name for name in TARGETS if [name] not in LARGE], id="others", marks=SLOW),
     ],
 )
 def test_at_the_papers_scale_every_run_ends_and_every_row_is_written(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from safecl.experiments.reproduce.plan import Job, make_job
-from safecl.experiments.reproduce.results import Line, Shown, cells_csv, fill, judge, target_table
+from safecl.experiments.reproduce.results import Line, Shown, fill, judge, target_table
 from safecl.experiments.reproduce.targets import read_scale, read_target
 from safecl.report.runs import Run, read_run
-from safecl.report.table import as_latex, as_markdown
+from safecl.report.table import as_csv, as_latex, as_markdown
 
 
 @pytest.fixture
@@ -123,10 +123,11 @@ LINES = [
 ]
 
 
-def test_a_csv_line_is_a_cell() -> None:
-    rows = list(csv.DictReader(io.StringIO(cells_csv(["Final", "Learnable"], LINES))))
-    assert len(rows) == 4 and rows[0]["ours"] == "51" and rows[0]["difference"] == "-11.21" and rows[0]["seeds"] == "2"
-    assert rows[2]["ours"] == "" and rows[2]["paper"] == "8.16" and rows[1]["ours"] == "1.23457e+06"
+def test_a_csv_file_has_all_digits_the_spread_and_the_papers_numbers() -> None:
+    first, second = csv.DictReader(io.StringIO(as_csv(target_table(["Final", "Learnable"], LINES))))
+    assert float(first["Final ours ±"]) == pytest.approx(2**0.5, abs=1e-5) and first["Learnable ours"] == "1.23457e+06"
+    assert (first["Final ours"], first["Final paper"], first["Final diff."]) == ("51", "62.21", "-11.21")
+    assert (second["Final ours"], second["Final paper"], second["Final diff."]) == ("", "8.16", "")
 
 
 def test_markdown_and_latex_show_ours_the_papers_and_the_difference() -> None:

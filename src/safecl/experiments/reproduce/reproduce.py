@@ -16,8 +16,8 @@ from safecl.experiments.identity import find_done
 from safecl.experiments.reproduce.draw import Drawing, draw
 from safecl.experiments.reproduce.plan import Job, all_cells
 from safecl.experiments.reproduce.probe import Probe
-from safecl.experiments.reproduce.results import Line, cells_csv, fill, judge, target_table
-from safecl.experiments.reproduce.targets import Preset, Scale, names
+from safecl.experiments.reproduce.results import Line, fill, judge, target_table
+from safecl.experiments.reproduce.targets import TARGETS, Preset, Scale
 from safecl.experiments.sweep.plan import Cell, Plan, named
 from safecl.experiments.sweep.sweep import How, run_cells
 from safecl.lines import counted
@@ -25,7 +25,7 @@ from safecl.report import words
 from safecl.report.gallery import data_address
 from safecl.report.page import save
 from safecl.report.runs import Run, read_run
-from safecl.report.table import Table, as_latex, as_markdown
+from safecl.report.table import Table, as_csv, as_latex, as_markdown
 from safecl.report.templates import make_folder, render, write
 from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
@@ -108,7 +108,7 @@ class Reproduction:
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
             caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
-            texts = {"csv": cells_csv(columns, lines), "tex": as_latex(table, caption), "md": as_markdown(table)}
+            texts = {"csv": as_csv(table), "tex": as_latex(table, caption), "md": as_markdown(table)}
             files = [write(stem.with_suffix(f".{kind}"), text, kind) for kind, text in texts.items()]
         files += save(drawing.figure, stem) if drawing else []
         made = Made(
@@ -147,7 +147,7 @@ class Reproduction:
 
 def write_index(folder: Path, title: str, about: str) -> Path:
     """The page with every target that is kept in ``folder``."""
-    files = [file for name in names() if (file := folder / RECORDS / f"{name}.json").is_file()]
+    files = [file for name in TARGETS if (file := folder / RECORDS / f"{name}.json").is_file()]
     targets = [TypeAdapter(Made).validate_json(file.read_bytes()) for file in files]
     svgs = {one.name: folder / f"{one.name}.svg" for one in targets if one.alt}
     figures = {name: data_address("image/svg+xml", file.read_bytes()) for name, file in svgs.items()}

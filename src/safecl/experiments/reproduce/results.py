@@ -13,7 +13,7 @@ from safecl.lines import NBSP, counted
 from safecl.report import words
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
-from safecl.report.table import Cell, Column, Table, as_csv, make_table
+from safecl.report.table import Cell, Column, Table
 
 # The final accuracy of a finished run that is evaluated again with other settings of its answer.
 Ask = Callable[[plan.Cell, Mapping[str, Any]], float | None]
@@ -155,7 +155,9 @@ def target_table(columns: Sequence[str], lines: Sequence[Line]) -> Table:
         heads += [Column("ours", group)]
         heads += [Column("paper", group, style="dim"), Column("diff.", group, style="dim")] if compared else []
         for row, cell in zip(rows, cells, strict=True):
-            row += map(Cell, texts(cell, decimals)[: 3 if compared else 1])
+            ours, paper, difference = texts(cell, decimals)
+            row.append(Cell(ours, value=cell.mean, spread=cell.deviation))
+            row += [Cell(paper, value=cell.paper), Cell(difference, value=cell.difference)] if compared else []
     return Table("", heads, rows)
 
 
@@ -167,13 +169,3 @@ def texts(cell: Shown, decimals: int = 2) -> tuple[str, str, str]:
     ours = words.NONE if cell.mean is None else f"{cell.mean:.1f}{spread}"
     paper = words.NONE if cell.paper is None else f"{cell.paper:.{decimals}f}"
     return ours, paper, words.NONE if cell.difference is None else f"{cell.difference:+.1f}".replace("-", "−")
-
-
-def cells_csv(columns: Sequence[str], lines: Sequence[Line]) -> str:
-    """One line per cell: mean and standard deviation over seeds, how many there are, the paper's, the difference."""
-    rows: list[list[Cell | str]] = []
-    for line in lines:
-        for column, cell in zip(columns, line.cells, strict=True):
-            numbers = (cell.mean, cell.deviation, len(cell.found), cell.paper, cell.difference)
-            rows.append([line.label, column, cell.measure, *(Cell(words.NONE, value=value) for value in numbers)])
-    return as_csv(make_table("", ["row", "column", "measure", "ours", "std", "seeds", "paper", "difference"], rows))
