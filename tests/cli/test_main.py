@@ -29,6 +29,8 @@ Command = Callable[..., tuple[int, str, str]]
         (["run", "safe", "stream=folder:x", "stream.step=abc"], "stream.step=abc is wrong: a whole number is needed."),
         (["run", "safe", "stream=csv:nothing.csv"], "There is no table nothing.csv"),
         (["demo", "--serve", "seed=1"], "Settings have no effect with --serve; omit them."),
+        (["demo", "method=slca"], "The demo compares SAFE, RanPAC and fine-tuning; safecl run METHOD runs another"),
+        (["demo", "method.nosuch=1"], "There is no setting 'method.nosuch'"),
         (["demo", "--port", "9000"], "--port has no effect without --serve; give both."),
         (["show"], "RUN"),
         (["compare"], "RUN"),

@@ -7,43 +7,39 @@ import numpy as np
 
 from safecl.cli.quickstart import PLAIN, STYLED
 from safecl.cli.terminal import make_console
-from safecl.configure.layers import method_groups
 from safecl.engine.progress import Show, make_progress
+from safecl.errors import SafeclError
 from safecl.experiments.config import given_text, load
 from safecl.experiments.launch import launch
 from safecl.lines import print_sentence
 from safecl.methods.catalog import method_settings
-from safecl.report.page import write_page
-from safecl.report.runs import read_run
-from safecl.report.sentences import results
+from safecl.report import sentences, tables
+from safecl.report.page import read_runs, write_page
 from safecl.report.series import all_series
 from safecl.report.table import print_table
-from safecl.report.tables import after_each_session
 from safecl.streams.drawn.drawing import draw
 
-METHODS, PLACE = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}, Path("runs/demo")
+METHODS, PLACE = ("safe", "ranpac", "finetune"), Path("runs/demo")
 # The page offers its sheet to draw on where the first session is called DRAWN.
 DRAWN, CHARACTERS = "drawn characters", "0123456789ABCX"
 NEXT = "\nNext: your pictures, in class folders (safecl quickstart draws some):\n  safecl learn PATH --model my.safecl"
 
 
-def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> Path:
-    """Run the three methods below ``folder``; gives the page. What was stopped half-way resumes."""
+def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh: bool = False) -> None:
+    """Run the three methods below ``folder`` and write their page. What was stopped half-way resumes."""
     progress, console = make_progress(show), make_console()
     command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
-    for method, title in METHODS.items():
-        chosen = [*([] if method == "safe" else [f"method={method}"]), *fitting(words, method)]
-        settings = load("demo", chosen).model_copy(update={"preset": "demo"})
-        progress.say(f"{title}, backbone {settings.backbone.name}, PET {settings.pet}")
-        given = f"# {command}\n{given_text('demo', chosen)}"
-        launch(settings, folder / method, progress, facts={"command": command}, given=given, fresh=fresh)
-    folders = [folder / method for method in METHODS]
+    folders, chosen = [folder / method for method in METHODS], [chosen_for(method, words) for method in METHODS]
+    loaded = [load("demo", own).model_copy(update={"preset": "demo"}) for own in chosen]  # a wrong word stops all three
+    for place, own, settings in zip(folders, chosen, loaded, strict=True):
+        progress.say(f"{settings.method.title}, backbone {settings.backbone.name}, PET {settings.pet}")
+        given = f"# {command}\n{given_text('demo', own)}"
+        launch(settings, place, progress, facts={"command": command}, given=given, fresh=fresh)
     page = write_page(folders, folder / "index.html", "safecl demo")
-    for table in after_each_session(all_series([read_run(each) for each in folders])):
+    for table in tables.after_each_session(all_series(read_runs(folders))):
         print_table(console, table, leads=2)
-    for text in (*(results(each)[0] for each in folders), f"\nThe page with curves and pictures: {page}", NEXT):
+    for text in (*(sentences.results(each)[0] for each in folders), f"\nCurves and pictures: {page}", NEXT):
         print_sentence(console, text)
-    return page
 
 
 def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, port: int = 8000) -> None:
@@ -63,7 +59,11 @@ def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, p
     serve([path], port=port, open_=True)
 
 
-def fitting(words: list[str], method: str) -> list[str]:
-    """The words that mean something to ``method``: fine-tuning, for one, has no ridge head."""
-    missing = method_groups() - method_settings()[method].model_fields.keys()
-    return [word for word in words if word.partition("=")[0].partition(".")[0] not in missing]
+def chosen_for(method: str, words: list[str]) -> list[str]:
+    """The words that mean something to ``method``: fine-tuning, for one, has no ridge head; and which method it is."""
+    fields = {name: method_settings()[name].model_fields.keys() for name in METHODS}
+    others = set().union(*fields.values()) - fields[method]
+    heads = {word: word.partition("=")[0].removeprefix("method.").partition(".")[0] for word in words}
+    if {"method", "name"} & set(heads.values()):
+        raise SafeclError("The demo compares SAFE, RanPAC and fine-tuning; safecl run METHOD runs another method.")
+    return [f"method={method}", *(word for word, head in heads.items() if head not in others)]
