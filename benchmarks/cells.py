@@ -1,7 +1,7 @@
 """Accuracy of SAFE, its learners and RanPAC on one cell: a stream, a backbone, a PET and a seed.
 
     python benchmarks/cells.py --folder PICTURES --step 10 --each 200 --weights FILE --pet ssf --seeds 0,1,2 \
-        --out cells.jsonl method.policy.average=false
+        --out cells.jsonl method.answer.statistics=stale
 
 PICTURES holds train|test/CLASS, or train|test/DOMAIN/CLASS with --protocol domain. The statistics of old sessions
 change nothing that is trained, so one run of SAFE gives the accuracy of the fast learner and of SAFE with statistics

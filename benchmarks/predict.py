@@ -78,7 +78,7 @@ def enlarged(files: list[Path], side: int, folder: Path) -> list[Path]:
 def files(found: list[Path]) -> None:
     """Print what a picture costs in ``predict``, in the plain loop, and in the networks alone."""
     paths = [str(path) for path in found]
-    model, asked = ContinualClassifier(epochs=1, settings={"method.policy.pilot": False}), paths[LEARNED:]
+    model, asked = ContinualClassifier(epochs=1, settings={"method.pilot": 0}), paths[LEARNED:]
     model.learn(paths[: LEARNED // 2], ["a", "b"] * (LEARNED // 4))
     model.learn(paths[LEARNED // 2 : LEARNED], ["c", "d"] * (LEARNED // 4))
     now = model._snapshot()

@@ -215,7 +215,6 @@ TINY_MODEL = {
     "method.size": 60,
     "method.align_epochs": 1,
     "method.align_samples": 4,
-    "method.policy.pilot": False,
     "train.lr": 0.02,
 }
 

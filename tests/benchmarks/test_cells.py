@@ -30,7 +30,7 @@ def test_every_seed_draws_its_own_classes_and_never_a_picture_twice(keep: bool, 
 
 
 def test_its_heads_are_those_of_safe(options: Options) -> None:
-    words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.policy.pilot=0"]
+    words = ["train.epochs=1", "ridge.size=50", "device=cpu", "method.pilot=0"]
     line = cells.cell(options(words=words, every=1), 0)
     _, found = line["accuracy"]
     assert len(line["ranpac every"]) == 2 and len(line["left out"]) == 1

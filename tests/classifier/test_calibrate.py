@@ -136,7 +136,7 @@ def blurred(classes: str, each: int, seed: list[int]) -> tuple[np.ndarray, list[
 RIDGE = {"method.ridge": {"size": 200, "betas": (0.01,), "layers": 1, "patches": False, "mirror": False}}
 MOVING = {
     **RIDGE,
-    "method.policy": {"pilot": 0.0, "release": False, "average": False},
+    "method.pilot": 0,
     "method.guide.lambda_cos": 0.0,
     "train.lr": 0.2,
 }

@@ -149,7 +149,7 @@ def test_correcting_labels_equals_never_having_made_the_mistakes(
     name, own = kind.partition(" ")[0], METHODS[kind]
     settings = ({} if name in ("simplecil", "aper") else BETAS) | own
     if name == "safe":  # how much of a tuning is kept depends on the number of pictures
-        settings = {"method.policy.average": False, **settings}
+        settings = {"method.pilot": 0, **settings}
     models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
     images, labels = lesson("abc", 6)
     wrong = ["b", *labels[1:12], "a", *labels[13:]]
@@ -481,7 +481,7 @@ def test_a_picture_learned_as_several_classes_becomes_one(new_model: New, lesson
 def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New, lesson: Lesson) -> None:
     settings = {} if name == "simplecil" else BETAS
     if name == "safe":  # how much of a tuning is kept depends on the number of classes
-        settings = {"method.policy.pilot": 0, **settings}
+        settings = {"method.pilot": 0, **settings}
     models, (images, labels) = [new_model(name, settings=settings) for _ in range(2)], lesson("abc", 4)
     more, theirs = lesson("db", 4, seed=1)
     for model, one in zip(models, ("b", "a"), strict=True):
@@ -584,7 +584,7 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     name, own = kind.partition(" ")[0], METHODS[kind]
     settings = {} if name in ("simplecil", "aper") else {"method.ridge": {"size": 60, "betas": (0.1,), **PLAIN}} | own
     if name == "safe":
-        settings = {"method.policy.average": False, **settings}
+        settings = {"method.pilot": 0, **settings}
     models = [new_model(name, memory=memory, settings=settings) for _ in range(2)]
     # More pictures than a feature has numbers, and classes in the same order: points are drawn class by class.
     first, (more, right) = lesson("abc", 12), lesson("xaz", 2, seed=3)

@@ -303,7 +303,7 @@ def test_200_photographs_get_the_answers_of_the_model(
     if method != "simplecil":
         settings |= {"method.ridge.size": 500}
     if method == "safe":
-        settings |= {"method.policy.pilot": False}
+        settings |= {"method.pilot": 0}
     name, side = "micro", 64
     if backbone != "micro":
         name, side = "vit_tiny_patch16_224", 96

@@ -23,8 +23,8 @@ Command = Callable[..., tuple[int, str, str]]
         (["run", "safe", "train.lr=abc"], "train.lr=abc is wrong: a number is needed."),
         (["run", "safe", "train.epochs=0"], "train.epochs=0 is wrong: it must be above 0."),
         (
-            ["run", "safe", "method.policy.average=maybe"],
-            "method.policy.average=maybe is wrong: true or false is needed.",
+            ["run", "safe", "method.cosine.reset_scale=maybe"],
+            "method.cosine.reset_scale=maybe is wrong: true or false is needed.",
         ),
         (["run", "safe", "stream=folder:x", "stream.step=abc"], "stream.step=abc is wrong: a whole number is needed."),
         (["run", "safe", "stream=csv:nothing.csv"], "There is no table nothing.csv"),

@@ -28,7 +28,7 @@ from safecl.runtime.answer import Answer
 
 MAKE = [
     "--backbone", "test_vit", "--epochs", "1", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.policy.pilot=false", "-q", "--device", "cpu",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=0", "-q", "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     (top / "folder.safecl").mkdir()
     with zipfile.ZipFile(top / "other.safecl", "w") as file:
         file.writestr("something", "else")
-    for name, text in (("broken", "{"), ("bare", '{"format": 3}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
+    for name, text in (("broken", "{"), ("bare", '{"format": 4}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
         with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
             file.writestr(HEADER, text)
     elsewhere = Draft.of(top / "m.safecl")
@@ -358,7 +358,7 @@ def test_a_finished_run_becomes_a_model_that_goes_on_learning_and_forgets(
 ) -> None:
     from safecl.experiments.launch import run
 
-    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.policy.pilot=false",
+    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.pilot=0",
              "train.epochs=1", "device=cpu", "stream.cache=false",
              f"method.answer.statistics={statistics}"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")

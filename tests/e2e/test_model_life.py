@@ -18,7 +18,7 @@ from safecl.classifier.store import ModelFile
 SCRIPT = Path(__file__).parent / "model_child.py"
 MAKE = [
     "--backbone", "test_vit", "--epochs", "3", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.policy.pilot=false",
+    "--set", "method.ridge={size: 60}", "--set", "method.pilot=0",
     "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
 ]  # fmt: skip
 
@@ -247,7 +247,7 @@ def pictures(tmp_path: Path, asset: Callable[[str], Path]) -> Path:
     return tmp_path
 
 
-QUICK = {"method.policy.pilot": False, "method.ridge.size": 500}
+QUICK = {"method.pilot": 0, "method.ridge.size": 500}
 
 
 def test_the_embedded_backbone_learns_real_pictures_and_finds_unknown_ones(pictures: Path) -> None:

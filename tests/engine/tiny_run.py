@@ -57,12 +57,12 @@ def cases(rest: bool) -> list[tuple[str, str]]:
 def tiny_run(
     folder: Path, options: dict[str, Any], accelerator: Accelerator, name: str = "safe", train: TrainSettings = TRAIN
 ) -> tuple[dict[str, Any], Method]:
-    """A method on a stream. SAFE has pilots where there are enough classes for them, or else the transfer loss."""
+    """A method on a stream. SAFE has pilots where there are enough classes for them, or else is as in the paper."""
     stream, backbone, kind = make_stream(**options), make_backbone(depth=1), method_settings()[name]
     chosen: dict[str, Any] = {"pet": pet_settings("ssf"), "ridge": RidgeSettings(size=40, patches=False)}
     chosen = {key: value for key, value in chosen.items() if key in kind.model_fields} | QUICK.get(name, {})
     if name == "safe":
-        chosen["policy"] = {"pilot": len(options["sessions"][0]) > 3}
+        chosen["pilot"] = len(options["sessions"][0]) > 3
     method = make_method(kind(**chosen), backbone)
     return run(method, stream, folder, accelerator=accelerator, train=train), method
 

@@ -36,7 +36,7 @@ SGD = {
     "train.batch_size": 48, "train.schedule": "cosine", "train.every": "epoch", "train.clip": None,
     "train.guard": False, "precision": "fp32", "backbone.normalisation": "none",
 }  # fmt: skip
-RIDGE = {"ridge.size": 10_000, "ridge.scale": "absolute", "ridge.evidence": "session", "ridge.evidence_pictures": None}
+RIDGE = {"ridge.size": 10_000, "ridge.scale": "absolute", "ridge.evidence": "session"}
 RIDGE |= {"ridge.layers": 1, "ridge.patches": False, "ridge.mirror": False}
 WIDE, NARROW = [10.0**i for i in range(-8, 9)], [10.0**i for i in range(3, 9)]
 PRINTED = {
@@ -48,7 +48,6 @@ PRINTED = {
     "scale": 1,
     "answer.temperature": 1,
     "transfer.loss": "correlation",
-    "transfer.normalisation": "l2",
     "transfer.reduction": "mean",
     "guide.cos_reduction": "mean",
     "guide.cross_pooling": "two_means",
@@ -68,7 +67,6 @@ RELEASED = {
     "scale": 10,
     "answer.temperature": "learned",
     "transfer.loss": "correlation",
-    "transfer.normalisation": "l2",
     "transfer.reduction": "sum",
     "guide.cos_reduction": "sum",
     "guide.cross_pooling": "concat",
@@ -86,7 +84,7 @@ RELEASED_CIFAR = {
     "guide.lambda_cross": 1,
     "answer.gamma": 1,
 }
-NONE_OF_OURS = {"policy.pilot": 0, "policy.release": False, "policy.average": False, "transfer.limit": None}
+NONE_OF_OURS = {"pilot": 0}
 
 
 def method(values: dict[str, Any]) -> dict[str, Any]:

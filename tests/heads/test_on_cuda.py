@@ -21,7 +21,7 @@ FEATURES, TARGETS = torch.randn(300, 24, generator=generator(0)), torch.arange(3
 def test_the_ridge_head_chooses_and_answers_the_same(size: int) -> None:
     found = []
     for device in (CPU, CUDA):
-        head = RidgeHead(24, RidgeSettings(size=size, evidence_pictures=None), device=device)
+        head = RidgeHead(24, RidgeSettings(size=size, evidence="session"), device=device)
         head.add(FEATURES.to(device), TARGETS.to(device))
         head.solve()
         found.append((head.errors.cpu(), head.logits(FEATURES.to(device)).cpu()))

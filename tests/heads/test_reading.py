@@ -117,17 +117,13 @@ def test_corrected_pictures_move_with_their_mirror_images() -> None:
     assert head.statistics.count == expected.statistics.count == 23
 
 
-def test_a_state_knows_what_is_read_and_an_older_one_reads_the_last_block() -> None:
-    head = RidgeHead(5, RidgeSettings(size=40))
-    plain = head.projection
-    older = {name: value for name, value in head.state_dict().items() if name != "chosen"}
+def test_a_state_knows_what_is_read() -> None:
+    head, plain, twin = (RidgeHead(5, RidgeSettings(size=40)) for _ in range(3))
     head.read(ALL)
     assert head.projection.shape == (20, 40)
-    twin = RidgeHead(5, RidgeSettings(size=40))
-    twin.load_state_dict(head.state_dict())
-    assert twin.reading == ALL and torch.equal(twin.projection, head.projection)
-    twin.load_state_dict(older)
-    assert twin.reading == PLAIN and torch.equal(twin.projection, plain)
+    for own in (head, plain):
+        twin.load_state_dict(own.state_dict())
+        assert twin.reading == own.reading and torch.equal(twin.projection, own.projection)
 
 
 def test_more_blocks_than_there_are_is_refused() -> None:

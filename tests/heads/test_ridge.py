@@ -172,19 +172,21 @@ def test_pictures_are_projected_a_chunk_at_a_time(size: int, monkeypatch: pytest
     st.lists(st.integers(2, 30), min_size=2, max_size=5),
     st.randoms(),
     st.sampled_from(["relative", "absolute"]),
-    st.sampled_from([5, 10, None]),
+    st.sampled_from([5, 10, 2048]),
 )
-def test_sessions_may_come_in_any_order(sizes: list[int], random: Any, scale: Any, pictures: int | None) -> None:
+def test_sessions_may_come_in_any_order(sizes: list[int], random: Any, scale: Any, pictures: int) -> None:
     x, y = draw(sum(sizes))
     x = x * torch.linspace(0.5, 2, len(x))[:, None]  # so that sessions differ in the scale of their features
     sessions = list(zip(x.split(sizes), y.split(sizes), strict=True))
     betas = (1e-2, 1e-1, 1.0) if scale == "relative" else (10.0, 100.0, 1000.0)
-    there, back = (head_with(20, *betas, scale=scale, evidence_pictures=pictures) for _ in range(2))
-    for features, targets in sessions:
-        there.add(features, targets)
-    random.shuffle(sessions)
-    for features, targets in sessions:
-        back.add(features, targets)
+    there, back = (head_with(20, *betas, scale=scale) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_EVIDENCE_PICTURES", pictures)
+        for features, targets in sessions:
+            there.add(features, targets)
+        random.shuffle(sessions)
+        for features, targets in sessions:
+            back.add(features, targets)
     there.solve()
     back.solve()
     assert there.beta == pytest.approx(back.beta, rel=1e-5)
@@ -262,9 +264,10 @@ def test_beta_is_the_best_of_the_grid_on_held_out_training_pictures(scale: Any, 
 
 
 @pytest.mark.parametrize("size", [30, 100], ids=["primal", "dual"])
-def test_no_more_than_the_evidence_pictures_take_part_in_the_choice(size: int) -> None:
+def test_no_more_than_the_evidence_pictures_take_part_in_the_choice(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_EVIDENCE_PICTURES", 25)
     x, y = draw(60)
-    few, chosen = head_with(size, evidence_pictures=25), head_with(size)
+    few, chosen = head_with(size), head_with(size)
     few.add(x, y)
     order = torch.randperm(60, generator=generator(0, "beta"))[:25]
     chosen.errors = chosen._held_out_errors(x[order], y[order]).to(chosen.errors)
@@ -281,7 +284,7 @@ def test_the_dual_and_the_primal_form_choose_by_the_same_errors(
     betas = (1e-3, 1e-1, 10.0) if scale == "relative" else (1e2, 1e4, 1e6)
     found = []
     for dual in (True, False):
-        head = head_with(size, *betas, scale=scale, evidence_pictures=None).double()
+        head = head_with(size, *betas, scale=scale, evidence="session").double()
         monkeypatch.setattr(head, "_dual", lambda pictures, dual=dual: dual)
         head.add(x.double(), y)
         found.append(head.errors)
@@ -306,13 +309,10 @@ def test_the_evidence_of_all_sessions_is_added_up_and_that_of_a_session_replaces
         assert head.beta == pytest.approx((1e-2, 1e-1, 1.0)[int(errors.argmin())] * head.statistics.unit)
 
 
-@pytest.mark.parametrize("pictures", [2048, None])
 @pytest.mark.parametrize("evidence", ["all", "session"])
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_too_few_pictures_to_hold_any_out_take_the_middle_of_the_grid(
-    n: int, evidence: Any, pictures: int | None
-) -> None:
-    head = head_with(20, 1.0, 2.0, 3.0, scale="absolute", evidence=evidence, evidence_pictures=pictures)
+def test_too_few_pictures_to_hold_any_out_take_the_middle_of_the_grid(n: int, evidence: Any) -> None:
+    head = head_with(20, 1.0, 2.0, 3.0, scale="absolute", evidence=evidence)
     head.add(*draw(n))
     assert head.beta == 2.0
     head.solve()
@@ -327,12 +327,12 @@ def test_a_session_of_too_few_pictures_leaves_the_evidence_of_the_one_before() -
     assert torch.equal(head.errors, before) and before.any()
 
 
-@pytest.mark.parametrize("pictures", [7, None])
-def test_a_class_that_is_only_held_out_counts_as_an_error(pictures: int | None) -> None:
+@pytest.mark.parametrize("evidence", ["all", "session"])
+def test_a_class_that_is_only_held_out_counts_as_an_error(evidence: Any) -> None:
     x, _ = draw(7)
     y = torch.zeros(7, dtype=torch.long)
     y[torch.randperm(7, generator=generator(0, "beta"))[-1]] = 5
-    head = head_with(6, 1e-2, 1.0, evidence_pictures=pictures)
+    head = head_with(6, 1e-2, 1.0, evidence=evidence)
     head.add(x, y)
     assert (head.errors > 1).all()  # (0 − 1)² for the class that was not fitted, and what goes to the other
 
@@ -387,8 +387,10 @@ def test_a_size_that_does_not_fit_is_refused_before_anything_is_made(monkeypatch
 def test_choosing_beta_from_all_pictures_needs_a_second_gram_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(module, "require_memory", lambda *_, grams: asked.append(grams))
-    for pictures in (10, 30, 31, None):
-        head_with(30, evidence_pictures=pictures)
+    for pictures in (10, 30, 31):
+        monkeypatch.setattr(module, "MAX_EVIDENCE_PICTURES", pictures)
+        head_with(30)
+    head_with(30, evidence="session")
     assert asked == [1, 1, 2, 2]
 
 

@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "safe " + " ".join(f"{key}={value}" for key, value in switches.items()): {"name": "safe", **switches}
         for switches in (
             {"teacher": "none", "aggregation": "add", "loss": "none"},
-            {"teacher": "ptm", "aggregation": "max", "loss": "fa", "limit": None, "new_rows": "zero"},
+            {"teacher": "ptm", "aggregation": "max", "loss": "fa", "new_rows": "zero"},
             {
                 "teacher": "previous",
                 "aggregation": "concat",
@@ -60,14 +60,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
                 "aggregation": "entropy",
                 "pilot": False,
             },
-            {
-                "release": False,
-                "average": False,
-                "normalisation": "batch",
-                "reduction": "mean",
-                "lambda_diag": 1.0,
-                "pilot": False,
-            },
+            {"reduction": "mean", "lambda_diag": 1.0, "pilot": False},
             {
                 "teacher": "ptm",
                 "cross_pooling": "concat",

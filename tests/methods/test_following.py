@@ -12,7 +12,7 @@ from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.following import Following
 from safecl.methods.safe import SAFE
-from safecl.methods.settings.safe import AnswerSettings
+from safecl.methods.settings.safe import AnswerSettings, SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Stream
 
@@ -183,5 +183,5 @@ def test_a_picture_a_class_and_a_class_a_session_are_enough(
 
 
 def test_concatenated_features_do_not_follow() -> None:
-    with pytest.raises(ValidationError, match=r"needs method\.answer\.statistics=stale or shared"):
-        AnswerSettings(aggregation="concat")
+    with pytest.raises(ValidationError, match=r"needs method\.answer\.statistics=stale"):
+        SafeSettings(answer=AnswerSettings(aggregation="concat"))

@@ -11,7 +11,7 @@ from torch import Tensor
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.policy import MIN_GAIN, Policy
-from safecl.methods.settings.safe import GuideSettings, PolicySettings, SafeSettings, TransferSettings
+from safecl.methods.settings.safe import GuideSettings, SafeSettings, TransferSettings
 
 TARGETS = torch.arange(8).repeat(8)
 
@@ -51,10 +51,9 @@ def test_the_papers_policy_answers_constants() -> None:
         raise AssertionError("the paper looks at nothing")
 
     nothing: Any = SimpleNamespace(classes=(), leave_one_out=never, features=never, recipe=never, agree=never)
-    off = PolicySettings(pilot=0, release=False, average=False)
     for loss in ("correlation", "none"):
         transfer, guide = TransferSettings(loss=loss), GuideSettings(lambda_cos=50)
-        policy = Policy(SafeSettings(transfer=transfer, guide=guide, policy=off))
+        policy = Policy(SafeSettings(transfer=transfer, guide=guide, pilot=0))
         given: list[Any] = [nothing] * 6
         assert policy.transfers(*given) == (loss == "correlation", 1)
         assert policy.lambda_cos(*given) == 50

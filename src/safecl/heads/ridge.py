@@ -23,6 +23,7 @@ from safecl.heads.statistics import CHUNK, Statistics, require_memory
 from safecl.heads.tensors import check_finite
 from safecl.randomness import derive, generator
 
+MAX_EVIDENCE_PICTURES = 2048  # of a session, where those of all sessions choose β
 MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²
 # Some pictures are left out with at least this β, in units of a projected feature's squared norm: with less, float16
 # cannot tell how much of a picture's logit is due to itself, and where β is that small, more of it hardly matters.
@@ -53,7 +54,7 @@ class RidgeHead(PerClass):
         device = device or torch.device("cpu")
         self.settings, self.seed, self.token = settings, seed, width
         self.size = settings.size if settings.project else width
-        require_memory(self.size, device, width, grams=1 if self._dual(settings.evidence_pictures) else 2)
+        require_memory(self.size, device, width, grams=1 if self._dual(self._most) else 2)
         self.statistics = Statistics(self.size, device, kept)
         self.register_buffer("projection", torch.zeros(0, 0, device=device), persistent=False)
         # Called with what ``add`` is given; its result is added in place of the features.
@@ -138,7 +139,7 @@ class RidgeHead(PerClass):
 
     def evidence(self, features: Tensor, targets: Tensor) -> Tensor | None:
         """What a session's features (N, v · d) and class indices (N,) say of every β: (B,); None of too few."""
-        order = self._shuffled(len(features), self.settings.evidence_pictures, "beta").to(features.device)
+        order = self._shuffled(len(features), self._most, "beta").to(features.device)
         if not len(order) // 5:
             return None
         numbers = torch.unique(targets[order], return_inverse=True)[1]  # no gaps: an absent class adds nothing
@@ -198,6 +199,11 @@ class RidgeHead(PerClass):
         unit = (float(statistics.gram.diagonal().sum()) + float(torch.stack(squares).sum())) / len(features)
         return primal_errors(statistics, self.project, features[fitted:], targets[fitted:], self._grid(unit or 1.0))
 
+    @property
+    def _most(self) -> int | None:
+        """Pictures of a session from which β is chosen; None: all."""
+        return MAX_EVIDENCE_PICTURES if self.settings.evidence == "all" else None
+
     def _dual(self, pictures: int | None) -> bool:
         """Whether β is chosen in the dual form for so many pictures; None: any number."""
         return pictures is not None and pictures <= min(self.size, MAX_DUAL_PICTURES)
@@ -236,7 +242,7 @@ class RidgeHead(PerClass):
         return [views * beta for beta in self._grid(float(kernel.diagonal().mean()) or 1.0)]
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
-        found = state_dict.setdefault(prefix + "chosen", torch.tensor(PLAIN))  # all that older states have read
+        found = state_dict[prefix + "chosen"]
         self.read(Reading(int(found[0]), bool(found[1]), bool(found[2])))
         super()._load_from_state_dict(state_dict, prefix, *args)
 

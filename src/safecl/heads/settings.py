@@ -32,10 +32,8 @@ class RidgeSettings(Settings):
     )
     evidence: Literal["all", "session"] = Field(
         "all",
-        description="β has the least held-out error over all sessions, or in the latest with five pictures or more",
-    )
-    evidence_pictures: int | None = Field(
-        2048, ge=5, description="pictures of a session from which β is chosen, at most; null: all of them"
+        description="β has the least held-out error over all sessions, on at most 2048 pictures of each; or on all "
+        "pictures of the latest with five or more",
     )
 
     def readings(self, depth: int) -> list[Reading]:

@@ -29,7 +29,7 @@ SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Ten
 
 
 class Policy(Editable, nn.Module):
-    """Three answers. With ``policy.pilot``, ``release`` and ``average`` off, they are the constants of the paper.
+    """Three answers; with ``method.pilot=0`` they are the constants of the paper.
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures
     of later sessions before anything was learned from them, without the slow learner's tuning and with it. They have
@@ -55,9 +55,9 @@ class Policy(Editable, nn.Module):
     ) -> tuple[bool, float]:
         """Whether L_slow has its transfer terms, and the share of the tuning to keep: as set, or as pilots show."""
         s = self.settings
-        found = self.piloted(slow, head, ridge, loss, session, fit) if s.policy.pilot else None
+        found = self.piloted(slow, head, ridge, loss, session, fit) if s.pilot else None
         few = (False, UNJUDGED_SHARE if len(session.classes) > 2 else 1.0)
-        transfer, share = found or (few if s.policy.pilot else (s.transfer.loss != "none", 1.0))
+        transfer, share = found or (few if s.pilot else (s.transfer.loss != "none", 1.0))
         self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share}
         self.share = torch.full_like(self.share, share if found else 1.0)
         return transfer, share
@@ -83,7 +83,7 @@ class Policy(Editable, nn.Module):
         if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < MIN_JUDGING_PICTURES:
             return None
         s, recipe = self.settings, fit.recipe()
-        recipe = replace(recipe, epochs=max(1, round(s.policy.pilot * recipe.epochs)), guard=False)
+        recipe = replace(recipe, epochs=max(1, round(s.pilot * recipe.epochs)), guard=False)
         pilots = []  # both before the first question, so that the pictures of a half are read once
         for number, transfer in enumerate([False] if s.transfer.loss == "none" else [False, True], start=1):
             learner, own = slow.copy(), copy.deepcopy(head)
@@ -106,7 +106,7 @@ class Policy(Editable, nn.Module):
         """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps; ``f_slow``: (N, d′)."""
         self.notes = {}
         s = self.settings.guide
-        if not self.settings.policy.release or not s.lambda_cos or s.teacher != "slow":
+        if not self.settings.pilot or not s.lambda_cos or s.teacher != "slow":
             return s.lambda_cos
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(rows):
@@ -120,9 +120,9 @@ class Policy(Editable, nn.Module):
 
     def kept(self, pictures: int, so_far: int) -> float:
         """What share of a session's tuning the fast learner keeps: 1, or the pilots' times that of its pictures."""
-        share = float(self.share) * (pictures / so_far if self.settings.policy.average else 1.0)
-        if self.settings.guide.teacher != "slow" or share == 1:
+        if not self.settings.pilot or self.settings.guide.teacher != "slow":
             return 1.0
+        share = float(self.share) * (pictures / so_far)
         self.notes["average"] = share
         return share
 
@@ -135,7 +135,3 @@ class Policy(Editable, nn.Module):
         """Add the errors that ``now`` has collected since it was ``before``; the share is that of the first session."""
         self.errors = self.errors + now.errors - before.errors
         self.judged = self.judged + now.judged - before.judged
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
-        state_dict.setdefault(prefix + "judged", torch.zeros(2))  # which older states do not have
-        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -26,6 +26,7 @@ from safecl.methods.settings.safe import SafeSettings
 from safecl.randomness import generator
 from safecl.streams.stream import Session
 
+TRANSFER_LIMIT = 0.1  # share of the gradient of L_cls that that of a transfer term has at most; not in the paper
 MIN_JUDGING_CLASSES = 4  # of a session that says which learner counts: a map fitted on fewer is wrong about them first
 
 Learned: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -127,19 +128,19 @@ class SAFE(Method):
         with torch.no_grad():
             g = batch.features(self.backbone)
         if s.loss == "correlation":
-            m = losses.cross_correlation(g, f, s.normalisation)  # Eq. (1)
+            m = losses.cross_correlation(g, f)  # Eq. (1)
             extra = {
                 "diag": s.lambda_diag * losses.diagonal(m, s.reduction),  # Eq. (2)
                 "rdn": s.lambda_rdn * losses.redundancy(m, s.reduction),  # Eq. (3)
             }
         elif s.loss == "fa":
-            extra = {"fa": s.lambda_distil * losses.alignment(g, f)}
+            extra = {"fa": losses.alignment(g, f)}
         elif s.loss == "la":
-            extra = {"la": s.lambda_distil * losses.logit_alignment(g, f, self.w_ptm.weight)}
+            extra = {"la": losses.logit_alignment(g, f, self.w_ptm.weight)}
         else:
-            extra = {"ssa": s.lambda_distil * losses.covariance_alignment(g, f)}
-        if s.limit is not None and f.requires_grad:
-            extra = {key: losses.limited(term, terms["cls"], f, s.limit) for key, term in extra.items()}
+            extra = {"ssa": losses.covariance_alignment(g, f)}
+        if self.settings.pilot:
+            extra = {key: losses.limited(term, terms["cls"], f, TRANSFER_LIMIT) for key, term in extra.items()}
         return terms | extra
 
     def fast_loss(self, teacher: Teacher | None, known: int, lambda_cos: float, batch: Batch) -> dict[str, Tensor]:

@@ -24,14 +24,9 @@ class TransferSettings(Settings):
     loss: Literal["correlation", "fa", "la", "ssa", "none"] = Field(
         "correlation", description="what keeps the slow learner near the PTM"
     )
-    normalisation: Literal["l2", "batch"] = Field("l2", description="of the features in the correlation")
     reduction: Literal["mean", "sum"] = Field("sum", description="over the entries of the correlation")
     lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
     lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
-    lambda_distil: NonNegativeFloat = Field(1.0, description="weight of FA, LA or SSA, the paper's alternatives")
-    limit: float | None = Field(
-        0.1, gt=0, description="the transfer gradient is at most this share of that of L_cls; null: no limit"
-    )
 
 
 class GuideSettings(Settings):
@@ -42,30 +37,6 @@ class GuideSettings(Settings):
     cross_pooling: Literal["two_means", "concat"] = Field("two_means", description="over batch and prototypes")
     lambda_cos: NonNegativeFloat = Field(25.0, description="weight of L_cos, Eq. (6)")
     cos_reduction: Literal["mean", "sum"] = Field("mean", description="of L_cos over the batch")
-
-
-class PolicySettings(Settings):
-    """What we add to the paper; all of it off is the paper's policy."""
-
-    pilot: float = Field(
-        0.75,
-        ge=0,
-        le=1,
-        description="transfer, or keep less of the tuning, where pilots on half of the first classes show that the "
-        "other half gains; with three classes, keep half. What pilots found is kept of the fast learner's "
-        "tuning too, with method.guide.teacher=slow. The value: a pilot's share of the epochs; 0: no pilots, transfer "
-        "as set",
-    )
-    release: bool = Field(
-        True,
-        description="drop L_cos while pictures of later sessions, before they are learned, show that the slow "
-        "learner's tuning helps; only with method.guide.teacher=slow",
-    )
-    average: bool = Field(
-        True,
-        description="a session moves the fast learner's tuning by its share of all pictures so far, so that it is the "
-        "mean over sessions; only with method.guide.teacher=slow",
-    )
 
 
 class AnswerSettings(Settings):
@@ -83,12 +54,6 @@ class AnswerSettings(Settings):
     )
     gamma: NonNegativeFloat = Field(1.0, description="γ, how much the less certain learner is discounted")
     temperature: PositiveFloat | Literal["learned"] = Field(10.0, description="factor on the ridge logits; learned: σ")
-
-    @model_validator(mode="after")
-    def _concatenated_features_are_summed(self) -> "AnswerSettings":
-        if self.aggregation == "concat" and self.statistics == "following":
-            raise ValueError("method.answer.aggregation=concat needs method.answer.statistics=stale or shared")
-        return self
 
 
 class SafeSettings(MethodSettings):
@@ -108,14 +73,23 @@ class SafeSettings(MethodSettings):
     cosine: CosineSettings = CosineSettings()
     transfer: TransferSettings = TransferSettings()
     guide: GuideSettings = GuideSettings()
-    policy: PolicySettings = PolicySettings()
     answer: AnswerSettings = AnswerSettings()
+    pilot: float = Field(
+        0.75,
+        ge=0,
+        le=1,
+        description="all that we add to tuning. Pilots on half of the first classes choose whether to transfer, and "
+        "the share of a tuning to keep, by the other half; the transfer gradient is limited; with "
+        "method.guide.teacher=slow L_cos is dropped while unseen pictures show that the slow learner's tuning helps, "
+        "and the fast learner's is the mean over sessions. The value: a pilot's share of the epochs; 0: the paper",
+    )
 
     @model_validator(mode="after")
-    def _concatenated_features_are_plain(self) -> "SafeSettings":
+    def _concatenated_features(self) -> "SafeSettings":
+        """Their statistics are sums of the last CLS token's features, as they were in each session."""
         more = self.ridge.layers not in (1, "auto") or True in (self.ridge.patches, self.ridge.mirror)
-        if more and self.answer.aggregation == "concat":
-            raise ValueError("method.answer.aggregation=concat reads the last CLS token alone; leave ridge.* at auto")
+        if self.answer.aggregation == "concat" and (more or self.answer.statistics == "following"):
+            raise ValueError("method.answer.aggregation=concat needs method.answer.statistics=stale and plain ridge.*")
         return self
 
     @property
