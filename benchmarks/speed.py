@@ -36,7 +36,7 @@ from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import keep_state
+from safecl.engine.folder import state_kept
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.experiments.config import load
@@ -181,9 +181,9 @@ def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list
                 began = now(place)
                 learn(method, stream.open(number), fit)
                 learned = now(place)
-                evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
-                evaluated = now(place)
-                keep_state(folder, method, number, {})
+                with state_kept(folder, method, number, {}):
+                    evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
+                    evaluated = now(place)
                 saved = now(place)
                 rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
                 counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}

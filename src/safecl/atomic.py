@@ -73,9 +73,9 @@ def exclusive(lock: Path, busy: str, place: str, folder: Path | None = None, *, 
         held.release()
 
 
-def write_bytes(path: Path, *parts: Buffer) -> None:
-    """Put ``parts`` at ``path`` in one step."""
-    with replacing(path) as file:
+def write_bytes(path: Path, *parts: Buffer, onto: Callable[[], Path] | None = None) -> None:
+    """Put ``parts`` at ``path`` in one step; ``onto`` as in ``replacing``."""
+    with replacing(path, onto) as file:
         for part in parts:
             file.write(part)
 

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
 from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.folder import claimed
+from safecl.engine.folder import claimed, state_kept
 from safecl.engine.progress import Progress
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
@@ -679,3 +679,17 @@ def test_a_loss_without_names_is_refused(go: Any, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(RanPAC, "tune", tune)
     with pytest.raises(TypeError, match="must give its terms by name"):
         go(tmp_path)
+
+
+def test_a_state_appears_when_what_it_waits_for_is_done_and_not_after_an_error(
+    make_backbone: Callable[..., Backbone], tmp_path: Path
+) -> None:
+    method = make_method(method_settings()["ranpac"](ridge=RidgeSettings(size=8)), make_backbone(depth=1))
+    file = tmp_path / "state/session_0001.safetensors"
+    file.parent.mkdir()
+    with pytest.raises(ValueError, match="no"), state_kept(tmp_path, method, 1, {}):
+        raise ValueError("no")
+    assert not list(file.parent.iterdir())
+    with state_kept(tmp_path, method, 1, {}):
+        assert not file.exists()
+    assert load_state(file)[1]["session"] == 1 and list(file.parent.iterdir()) == [file]

@@ -24,8 +24,10 @@ DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", to
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
 
 
-def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    write_bytes(path, *encode(tensors, facts))
+def save_state(
+    path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any], onto: Callable[[], Path] | None = None
+) -> None:
+    write_bytes(path, *encode(tensors, facts), onto=onto)
 
 
 def encode(tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> list[Buffer]:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,22 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def keep_state(folder: Path, method: Method, session: int, identity: Identity) -> None:
-    """Save the state after a session; only then is what it replaces deleted."""
-    file = folder / "state" / f"session_{session:04d}.safetensors"
+@contextlib.contextmanager
+def state_kept(folder: Path, method: Method, session: int, identity: Identity) -> Iterator[None]:
+    """Write the state after a session aside meanwhile; it appears at the end, and what it replaces is deleted.
+
+    The state must not change meanwhile. After an error nothing appears.
+    """
+    file, place = folder / "state" / f"session_{session:04d}.safetensors", Future[Path]()
     facts = {"session": session, "classes": method.classes, "identity": digest(identity)}
-    save_state(file, method.state_dict(), facts)
+    with ThreadPoolExecutor(1) as pool:
+        saved = pool.submit(save_state, file, method.state_dict(), facts, place.result)
+        try:
+            yield
+            place.set_result(file)
+        finally:
+            place.cancel()  # changes nothing once it is set
+        saved.result()
     tidy(folder, session)
 
 

@@ -26,7 +26,7 @@ from safecl.errors import Stopped
 from safecl.lines import counted
 from safecl.methods.method import Method
 from safecl.settings import flatten
-from safecl.streams.stream import Stream
+from safecl.streams.stream import Session, Stream
 
 # Of a session's numbers, what experiment trackers get.
 LOGGED = ("pooled", "seen", "task_mean", "forgetting", "seconds", "peak_memory", "bytes_kept")
@@ -81,9 +81,13 @@ def run(
         fit.steps = lines[-1]["steps"] if done else 0
         answers = None
         for number in range(done + 1, len(stream) + 1):
-            line, answers = _session(method, stream, number, fit, history)
-            processes.once(partial(_keep, folder, line, fit.losses, about))
-            processes.once(partial(folders.keep_state, folder, method, number, this))  # last: see ``_keep``
+            with contextlib.ExitStack() as kept:
+                notes = learn(method, session := stream.open(number), fit)
+                saving = folders.state_kept(folder, method, number, this)
+                processes.once(partial(kept.enter_context, saving))
+                line, answers = _tested(method, stream, session, notes, fit, history)
+                processes.once(partial(_keep, folder, line, fit.losses, about))
+                processes.once(kept.close)  # last: see ``_keep``
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
@@ -106,12 +110,11 @@ def _finish(folder: Path, method: Method, answers: Answers, stream: Stream, summ
     write_json(folder / "summary.json", summary)
 
 
-def _session(
-    method: Method, stream: Stream, number: int, fit: Trainer, history: History
+def _tested(
+    method: Method, stream: Stream, session: Session, notes: dict[str, Any], fit: Trainer, history: History
 ) -> tuple[dict[str, Any], Answers]:
-    """Learn one session and test; gives its line of the metrics and the answers to the test."""
-    notes = learn(method, session := stream.open(number), fit)
-    learned = time.monotonic()
+    """Test after a session, which took what ``notes`` say; gives its line of the metrics and the answers."""
+    number, learned = session.number, time.monotonic()
     answers, seen = _test(method, stream, number, fit), len(stream.brought(number))
     validation = [stream.validation(i) for i in stream.tested(number)]
     checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None

@@ -1,0 +1,222 @@
+"""How far one GPU goes: many pictures, many classes, many sessions, and large M.
+
+    python benchmarks/scale.py --pictures 1000000 --classes 10000 --sessions 100 train.epochs=1 train.later_epochs=1
+    python benchmarks/scale.py --pictures 0 --sizes 1000,10000,30000,100000        # M against accuracy, head alone
+
+Pictures are drawn on the device when they are asked for: a coarse pattern of the class under one of the picture's own,
+the same whenever it is drawn. The backbone has random weights, which changes no time; accuracies only compare sizes of
+M. A line for some sessions: seconds of learning and of its parts, the peak of memory. At the end what a state takes on
+disk, whether one that is read back gives the same logits, and the growth from the tenth session to the last.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from speed import Clock, Says, now
+from torch import Tensor
+
+from safecl.backbone.load import load_backbone
+from safecl.backbone.settings import BackboneSettings
+from safecl.engine.checkpoint import load_state
+from safecl.engine.device import choose_precision, make_accelerator
+from safecl.engine.device_loader import reads
+from safecl.engine.fit import Trainer
+from safecl.engine.folder import state_kept
+from safecl.engine.learn import learn
+from safecl.experiments.config import load
+from safecl.heads.ridge import RidgeHead
+from safecl.heads.settings import RidgeSettings
+from safecl.methods.catalog import make_method
+from safecl.methods.method import Method
+from safecl.ram import peak, reset_peak
+from safecl.streams.pictures.images import ArrayPictures, Selection, Transform
+from safecl.streams.stream import Session
+
+OWN = 65_521  # patterns of pictures
+HELD = 64  # pictures that a state which is read back answers to
+NEAR = 5  # sessions about the tenth, and before the last, that say how the cost grows
+
+
+class Drawn(ArrayPictures):
+    """Pictures by their numbers (N,), which a ``DrawnLoader`` draws; as arrays they are empty."""
+
+    def __init__(self, numbers: np.ndarray, labels: Sequence[int]) -> None:
+        self.numbers = numbers
+        super().__init__(np.zeros((len(numbers), 1, 1, 3), dtype=np.uint8), labels)
+
+
+class DrawnLoader:
+    """What ``DeviceLoader`` gives, of pictures that are drawn on the device."""
+
+    def __init__(self, pictures: Any, transform: Transform, device: torch.device, patterns: "Patterns") -> None:
+        self.pictures, self.transform, self.device, self.patterns = pictures, transform, device, patterns
+
+    def canvases(self, chunks: Sequence[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        for chunk in chunks:
+            yield self._draw(chunk, self.transform.resize), torch.ones(len(chunk), 3)
+
+    def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
+        size = size or reads(self.device)
+        for start in range(0, len(indices), size):
+            yield self._draw(indices[start : start + size], self.transform.size).float() / 255
+
+    def _draw(self, indices: Sequence[int], side: int) -> Tensor:
+        pictures, chosen = self.pictures, np.asarray(indices, dtype=np.int64)
+        labels = torch.tensor([pictures.labels[i] for i in chosen.tolist()])
+        while isinstance(pictures, Selection):
+            pictures, chosen = pictures.members[0], pictures.indices[chosen]
+        return self.patterns(torch.from_numpy(pictures.numbers[chosen]), labels, side)
+
+
+class Patterns:
+    """Coarse patterns of classes and of pictures, on the device."""
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.device = device
+        self.classes = torch.rand(classes, 3, 8, 8, generator=generator).to(device)
+        self.own = torch.rand(OWN, 3, 16, 16, generator=generator).to(device)
+
+    def __call__(self, numbers: Tensor, labels: Tensor, side: int) -> Tensor:
+        """Pictures (n, 3, side, side) of uint8."""
+        own = self.own[(numbers * 40_503 % OWN).to(self.device)]
+        both = F.interpolate(self.classes[labels.to(self.device)], size=16, mode="bilinear") + own
+        return F.interpolate(both, size=side, mode="bilinear").mul_(127.5).to(torch.uint8)
+
+
+class Drawing(Trainer):
+    """A trainer of drawn pictures."""
+
+    patterns: Patterns
+
+    def _open(self, session: Session) -> Any:
+        session.check_open()
+        return DrawnLoader(session.train, self.transform, self.processes.device, self.patterns)
+
+
+def made(options: argparse.Namespace, folder: Path | None = None) -> tuple[Method, Drawing]:
+    settings = load("safe", [f"pet={options.pet}", f"ridge.size={options.size}", *options.words])
+    accelerator = make_accelerator(settings.device)
+    backbone = load_backbone(BackboneSettings(name=options.backbone, weights="random"))
+    backbone.to(accelerator.device, choose_precision(settings.precision, accelerator.device))
+    method = make_method(settings.method, backbone)
+    fit = Drawing(accelerator, method, settings.train, Transform(backbone.size), 0, Says(), folder)
+    fit.patterns = Patterns(options.classes, accelerator.device)
+    return method, fit
+
+
+def session_of(options: argparse.Namespace, number: int) -> Session:
+    """Session ``number`` of as many classes as the others."""
+    each, per_class = options.classes // options.sessions, options.pictures // options.classes
+    classes = range((number - 1) * each, number * each)
+    numbers = np.arange(classes[0] * per_class, (classes[-1] + 1) * per_class)
+    return Session(number, str(number), tuple(classes), Drawn(numbers, np.repeat(classes, per_class).tolist()))
+
+
+def sessions(options: argparse.Namespace) -> dict[str, Any]:
+    """Learn them all; seconds and memory of each, the state on disk, and the growth."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, lines = Path(name), []
+        (folder / "state").mkdir()
+        method, fit = made(options, folder / "state")
+        place, began = fit.processes.device, time.monotonic()
+        clock = Clock(place)
+        with clock:
+            for number in range(1, options.sessions + 1):
+                reset_peak(place)
+                started = now(place)
+                learn(method, session_of(options, number), fit)
+                whole = now(place) - started
+                lines.append({"session": number, **clock.read(), "whole": whole, "peak": peak(place)})
+                if number in (1, 2) or number % max(options.sessions // 10, 1) == 0:
+                    print(json.dumps({k: round(v, 3) for k, v in lines[-1].items()}), flush=True)
+                if time.monotonic() - began > options.seconds:
+                    print(f"stopped after session {number} of {options.sessions}: {options.seconds} s are over")
+                    break
+        started = now(place)
+        with state_kept(folder, method, number, {}):
+            pass
+        saved, file = now(place) - started, next((folder / "state").glob("session_*"))
+        held = Drawn(np.arange(HELD) + options.pictures, [i % options.classes for i in range(HELD)])
+        images = next(DrawnLoader(held, fit.transform, place, fit.patterns).plain(range(HELD), HELD))
+        before, size, classes = method.logits(images), file.stat().st_size, len(method.classes)
+        del fit, method
+        tensors, facts = load_state(file)
+        again, _ = made(options)
+        again.restore(tensors, facts["classes"])
+        same = torch.equal(before, again.logits(images))
+    total = sum(line["whole"] for line in lines)
+    print(f"{len(lines)} sessions, {classes} classes: {total:.0f} s; state {size / 1e9:.2f} GB in {saved:.1f} s; read "
+          f"back, the logits are {'the same' if same else 'NOT the same'}")  # fmt: skip
+    growth = {}
+    if len(lines) > 10 + 2 * NEAR:
+        cost = [line["whole"] - line["heads"] for line in lines]
+        growth = {"tenth": float(np.mean(cost[10 - NEAR : 10])), "last": float(np.mean(cost[-NEAR:]))}
+        print(f"a session without its heads: {growth['tenth']:.2f} s before the tenth, {growth['last']:.2f} s at the "
+              f"end, {growth['last'] / growth['tenth']:.2f} times")  # fmt: skip
+    return {"sessions": lines, "growth": growth, "saved": saved, "bytes": size, "same": same}
+
+
+@torch.no_grad()
+def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One ridge head on the untuned backbone, by M: seconds, memory and accuracy on pictures held back."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    backbone = load_backbone(BackboneSettings(name=options.backbone, weights="random"))
+    backbone.to(device, choose_precision("auto", device))
+    classes, per_class = 1000, options.each
+    numbers, labels = torch.arange(classes * per_class), torch.arange(classes).repeat_interleave(per_class)
+    patterns, found = Patterns(classes, device), []
+    for some, theirs in zip(numbers.split(256), labels.split(256), strict=True):
+        found.append(backbone.features(patterns(some, theirs, backbone.size).float() / 255))
+    features, targets = torch.cat(found), labels.to(device)
+    held, rows = numbers % 5 == 0, []
+    for m in map(int, options.sizes.split(",")):
+        reset_peak(device)
+        head, started = RidgeHead(backbone.width, RidgeSettings(size=m), device=device), now(device)
+        head.add(features[~held], targets[~held])
+        added = now(device)
+        head.solve()
+        solved = now(device)
+        right = [head.logits(part).argmax(dim=1) for part in features[held].split(1024)]
+        accuracy = float((torch.cat(right) == targets[held]).float().mean())
+        rows.append(
+            {"M": m, "add": added - started, "solve": solved - added, "peak": peak(device), "accuracy": accuracy}
+        )
+        print(json.dumps(rows[-1]), flush=True)
+        del head
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=int, default=1_000_000, help="for training, of all sessions; 0: none")
+    parser.add_argument("--classes", type=int, default=10_000)
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--backbone", default="vit_base_patch16_224")
+    parser.add_argument("--pet", default="ssf")
+    parser.add_argument("--size", type=int, default=10_000, help="M of the sessions")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no session begins after so many")
+    parser.add_argument("--sizes", help="values of M, with commas, for one head alone")
+    parser.add_argument("--each", type=int, default=20, help="pictures per class for --sizes, of 1,000 classes")
+    parser.add_argument("--out", type=Path, help="the numbers as JSON")
+    parser.add_argument("words", nargs="*", help="key=value words for the run")
+    options = parser.parse_intermixed_args()
+    answer: dict[str, Any] = {}
+    if options.sizes:
+        answer["sizes"] = sizes(options)
+    if options.pictures:
+        answer |= sessions(options)
+    if options.out:
+        options.out.write_text(json.dumps(answer, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
