@@ -8,7 +8,7 @@ from sklearn.model_selection import LeaveOneGroupOut
 from torch import Tensor
 
 from safecl.heads import linear_map
-from safecl.heads.linear_map import RIDGES, LinearMap, choose_ridge, left_out_error
+from safecl.heads.linear_map import RIDGES, LinearMap, choose_ridge, left_out_errors
 from safecl.randomness import generator
 
 WIDTH = 8
@@ -63,7 +63,10 @@ def test_the_error_on_groups_that_are_left_out_is_that_of_fits_without_them(grou
         expected += float(np.square(model.predict(x[left]) - y[left].numpy()).sum())
     centred, target = x - x.mean(dim=0), y - y.mean(dim=0)
     values, vectors = torch.linalg.eigh(centred.T @ centred)
-    assert float(left_out_error(centred @ vectors, target, values + ridge, groups)) == pytest.approx(expected, rel=1e-5)
+    both = values + torch.tensor([[ridge], [7 * ridge]])
+    found = left_out_errors(centred @ vectors, target, both, groups)
+    assert float(found[0]) == pytest.approx(expected, rel=1e-5)
+    assert torch.allclose(found[1:], left_out_errors(centred @ vectors, target, both[1:], groups))
 
 
 def test_the_ridge_is_chosen_for_classes_that_are_not_there() -> None:

@@ -58,22 +58,21 @@ def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:
     values = values.clamp(min=0)
     if not values[-1] > 0 or len(torch.unique(classes)) < 2:
         return None
-    ridges = [ridge * float(values.mean()) for ridge in RIDGES]
-    best: float = min(ridges, key=lambda ridge: float(left_out_error(x @ vectors, y, values + ridge, classes)))
-    return best
+    ridges = values.mean() * torch.tensor(RIDGES).to(values)
+    errors = left_out_errors(x @ vectors, y, values + ridges[:, None], classes)
+    return float(ridges[errors.argmin()])
 
 
-def left_out_error(x: Tensor, y: Tensor, values: Tensor, groups: Tensor) -> Tensor:
-    """Squared error of a ridge regression with a constant on rows whose group (N,) is left out of the fit.
+def left_out_errors(x: Tensor, y: Tensor, values: Tensor, groups: Tensor) -> Tensor:
+    """Squared error of ridge regressions with a constant on rows whose group (N,) is left out of the fit: (r,).
 
-    ``x`` (N, d), ``y`` (N, k): centred, ``x`` in the eigenvectors of XᵀX; ``values`` (d,): its eigenvalues plus the
+    ``x`` (N, d), ``y`` (N, k): centred, ``x`` in the eigenvectors of XᵀX; ``values`` (r, d): its eigenvalues plus each
     ridge. With H = X diag(1 / values) Xᵀ + 1/N the errors of a group g are (I − H_gg)⁻¹ (y − Hy)_g.
     """
-    weighted = x / values
-    residual = y - weighted @ (x.T @ y)
-    found = []
-    for group in torch.unique(groups).tolist():
-        rows = (groups == group).nonzero()[:, 0]
-        rest = torch.eye(len(rows)).to(x) * (1 + 1e-9) - weighted[rows] @ x[rows].T - 1 / len(x)
-        found.append(torch.linalg.solve(rest, residual[rows]).square().sum())
-    return torch.stack(found).sum()
+    along, errors = x.T @ y, torch.zeros_like(values[:, 0])
+    for group in torch.unique(groups).tolist():  # of all ridges at once: small systems, of which each call waits
+        own = groups == group
+        some, weighted = x[own], x[own] / values[:, None]
+        rest = torch.eye(len(some)).to(x) * (1 + 1e-9) - weighted @ some.T - 1 / len(x)
+        errors += torch.linalg.solve(rest, y[own] - weighted @ along).square().sum(dim=(1, 2))
+    return errors
