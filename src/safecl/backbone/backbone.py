@@ -26,7 +26,7 @@ class Backbone:
 
     def __init__(self, vit: VisionTransformer, name: str, size: int, mean: PerChannel, std: PerChannel) -> None:
         use_layers(vit)
-        if not isinstance(vit.patch_embed, PatchEmbed):  # a stem of convolutions, which are faster in this layout
+        if type(vit.patch_embed) is not PatchEmbed:  # a stem of convolutions, which are faster in this layout
             vit.patch_embed.to(memory_format=torch.channels_last)
         self.vit = vit.eval().requires_grad_(False)
         self._ptm = shared_view(vit)

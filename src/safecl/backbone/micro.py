@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import timm
+from timm.layers.patch_embed import PatchEmbed
 from timm.models import register_model
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
@@ -48,31 +49,25 @@ class Residual(nn.Module):
         return F.gelu(x + self.conv2(F.gelu(self.conv1(x))))
 
 
-class ConvStem(nn.Module):
+class ConvStem(PatchEmbed):
     """Pictures (N, 3, S, S) → tokens (N, (S / stride)², d).
 
     One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual`` blocks; the channels
     double from ``width``. The last halving is the projection. The BatchNorm it is trained with is folded into the
-    convolutions. ``norm`` is the identity that timm's own embedding has, where a PET can be attached.
+    convolutions.
     """
 
     def __init__(
         self,
-        img_size: int | tuple[int, int] = SIZE,
         patch_size: int = 16,
         in_chans: int = 3,
         embed_dim: int = 192,
         width: int = 32,
         residual: Sequence[int] = (),
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        **_: Any,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        made: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.patch_size = (patch_size, patch_size)
-        self._measure(img_size)
+        super().__init__(patch_size=patch_size, in_chans=in_chans, embed_dim=embed_dim, **options)
+        made: dict[str, Any] = {key: options.get(key) for key in ("device", "dtype")}
         layers: list[nn.Module] = []
         inside, outside = in_chans, width
         for stage in range(patch_size.bit_length() - 2):
@@ -80,26 +75,11 @@ class ConvStem(nn.Module):
             layers += [Residual(outside, **made) for _ in range(residual[stage] if stage < len(residual) else 0)]
             inside, outside = outside, 2 * outside
         self.stem = nn.Sequential(*layers)
-        self.proj = nn.Conv2d(inside, embed_dim, 2, stride=2, bias=bias, **made)
-        self.norm = nn.Identity()
-
-    def _measure(self, img_size: int | tuple[int, int]) -> None:
-        self.img_size = (img_size, img_size) if isinstance(img_size, int) else (img_size[0], img_size[1])
-        self.grid_size = (self.img_size[0] // self.patch_size[0], self.img_size[1] // self.patch_size[1])
-        self.num_patches = self.grid_size[0] * self.grid_size[1]
+        self.proj = nn.Conv2d(inside, embed_dim, 2, stride=2, bias=self.proj.bias is not None, **made)
 
     def forward(self, x: Tensor) -> Tensor:
         tokens: Tensor = self.norm(self.proj(self.stem(x)).flatten(2).transpose(1, 2))
         return tokens
-
-    def feat_ratio(self, as_scalar: bool = True) -> int | tuple[int, int]:
-        """Pixels a token stands for along a side; read by timm."""
-        return max(self.patch_size) if as_scalar else self.patch_size
-
-    def set_input_size(self, img_size: int | tuple[int, int] | None = None, patch_size: None = None) -> None:
-        """Called by timm to change the picture size of an existing network; the stride is fixed."""
-        if img_size is not None:
-            self._measure(img_size)
 
 
 def safecl_micro(
