@@ -25,13 +25,13 @@ def test_the_offline_pet_is_the_moving_average_of_the_online_one(
     average = type(method).average
 
     def watched(self: Any) -> None:
-        passed.append(self.online.tuning())
+        passed.append(self.learner.tuning())
         average(self)
 
     monkeypatch.setattr(type(method), "average", watched)
     fit = tools.new_fit(method, stream, TrainSettings(epochs=5, batch_size=4, lr=0.05))
     tools.teach(method, stream, last=1, fit=fit)
-    assert not passed and tools.same(method.online.tuning(), method.offline.tuning())
+    assert not passed and tools.same(method.learner.tuning(), method.offline.tuning())
     expected = method.offline.tuning()
     tools.teach(method, stream, first=2, fit=fit)
     assert len(passed) == 5 * 2  # every step of both phases
@@ -39,7 +39,7 @@ def test_the_offline_pet_is_the_moving_average_of_the_online_one(
         expected = {key: 0.9 * mine + 0.1 * values[key] for key, mine in expected.items()}
     for key, value in method.offline.tuning().items():
         assert torch.allclose(value, expected[key], atol=1e-6)
-    assert not tools.same(method.online.tuning(), method.offline.tuning())
+    assert not tools.same(method.learner.tuning(), method.offline.tuning())
 
 
 def test_new_heads_are_calibrated_before_the_pet_moves(method: Any, make_stream: Any, tools: Any) -> None:
@@ -47,7 +47,7 @@ def test_new_heads_are_calibrated_before_the_pet_moves(method: Any, make_stream:
     fit, phases = tools.new_fit(method, stream, TrainSettings(epochs=5, batch_size=4, lr=0.05)), []
 
     def state() -> Any:
-        return method.online.tuning(), [w.detach().clone() for w in method.head.weights]
+        return method.learner.tuning(), [w.detach().clone() for w in method.head.weights]
 
     fit.on_fit = lambda *_: phases.append([state()])
     fit.after_fit = lambda *_: phases[-1].append(state())
@@ -68,7 +68,7 @@ def test_adam_continues_with_the_head_where_the_pet_joins(method: Any, make_stre
     fit.after_fit = lambda *_: steps.append({p: int(s["step"]) for p, s in fit._optimiser.torch.state.items()})
     tools.teach(method, stream, last=1)
     tools.teach(method, stream, first=2, fit=fit)
-    head, pet = method.head.weights[-1], next(method.online.parameters())
+    head, pet = method.head.weights[-1], next(method.learner.parameters())
     assert head in steps[0] and pet not in steps[0] and steps[0][head] == 3 * 2  # 3 of 5 epochs, 2 batches each
     assert steps[1][head] == 5 * 2 and steps[1][pet] == 2 * 2
 
@@ -83,7 +83,7 @@ def test_the_answer_is_the_larger_of_two_probabilities(
 ) -> None:
     tools.teach(method, make_stream(SESSIONS))
     online, offline = (
-        F.softmax(method.head(learner.features(images)), dim=1) for learner in (method.online, method.offline)
+        F.softmax(method.head(learner.features(images)), dim=1) for learner in (method.learner, method.offline)
     )
     with torch.no_grad():
         found = method.all_logits(images)

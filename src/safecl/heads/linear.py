@@ -3,14 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from safecl.heads.protocol import Trained
-from safecl.heads.tensors import without
+from safecl.heads.tensors import GrowingList, without
 
 
 class LinearHead(Trained, nn.Module):
@@ -24,7 +23,7 @@ class LinearHead(Trained, nn.Module):
     def __init__(self, width: int, cosine: float | None = None, uniform: bool = False) -> None:
         super().__init__()
         self.width, self.bias, self.cosine, self.uniform = width, cosine is None, cosine, uniform
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.weights, self.biases = GrowingList(), GrowingList()
         # Type and device of the blocks to come, which a head without any must know too.
         self.register_buffer("_like", torch.zeros(()), persistent=False)
 
@@ -85,7 +84,7 @@ class LinearHead(Trained, nn.Module):
             blocks: list[nn.Parameter] = list(getattr(self, name))
             rest = without(blocks[block].data, row)
             blocks[block : block + 1] = [nn.Parameter(rest, blocks[block].requires_grad)] if len(rest) else []
-            setattr(self, name, nn.ParameterList(blocks))
+            setattr(self, name, GrowingList(blocks))
 
     def train_only(self, blocks: Iterable[int]) -> None:
         """Let gradients reach these blocks alone; −1 is the latest."""
@@ -93,16 +92,3 @@ class LinearHead(Trained, nn.Module):
         for parameters in (self.weights, self.biases):
             for number, parameter in enumerate(parameters):
                 parameter.requires_grad_(number in chosen)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The blocks are part of the state, not of the constructor. A parameter of the same shape stays the same object.
-        for name in ("weights", "biases"):
-            old: list[nn.Parameter] = list(getattr(self, name))
-            new: list[nn.Parameter] = []
-            while (stored := state_dict.get(f"{prefix}{name}.{len(new)}")) is not None:
-                own = old[len(new)] if len(new) < len(old) else None
-                if own is None or own.shape != stored.shape:
-                    own = nn.Parameter(self._like.new_zeros(stored.shape), own is None or own.requires_grad)
-                new.append(own)
-            setattr(self, name, nn.ParameterList(new))
-        super()._load_from_state_dict(state_dict, prefix, *args)

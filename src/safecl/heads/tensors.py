@@ -4,6 +4,7 @@ A packed symmetric matrix has its lower rows, and its upper left corner in the p
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +43,15 @@ def put(module: nn.Module, name: str, values: Tensor) -> None:
     """Give a parameter or buffer of ``module`` other values, of any shape."""
     own = getattr(module, name)
     setattr(module, name, nn.Parameter(values, own.requires_grad) if isinstance(own, nn.Parameter) else values)
+
+
+class GrowingList(nn.ParameterList):
+    """Parameters of which a state may bring more than there are."""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        while (stored := state_dict.get(f"{prefix}{len(self)}")) is not None:
+            self.append(nn.Parameter(torch.zeros_like(stored)))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def without(rows: Tensor, index: int, dim: int = 0) -> Tensor:

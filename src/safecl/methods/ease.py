@@ -1,23 +1,22 @@
 """EASE: a PET for each session; class means in all subspaces, where missing ones are made from similar classes."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
 from safecl.heads.tensors import without
 from safecl.learner import Learner
-from safecl.methods.method import Fit, Method, Network
+from safecl.methods.method import Fit, Network, SessionLearners
 from safecl.methods.settings.ease import EaseSettings
 from safecl.randomness import derive
 from safecl.streams.stream import Session
 
 
-class EASE(Method):
+class EASE(SessionLearners):
     """A session's pictures go through its own and all earlier PETs; through later ones they cannot.
 
     ``sums`` (S, C, d) and ``counts`` (S, C) are those of the features of every class in every subspace, ``brought``
@@ -33,7 +32,6 @@ class EASE(Method):
 
     def __init__(self, backbone: Backbone, settings: EaseSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.learners: Any = nn.ModuleList()
         self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
         self.register_buffer("counts", torch.zeros(0, 0))
         self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
@@ -42,19 +40,14 @@ class EASE(Method):
         self._made: tuple[Tensor, Tensor] | None = None  # sums, and the prototypes from them
 
     def learn(self, session: Session, fit: Fit) -> None:
-        self.tune(self.grow(), self.settings.scale, session, fit, self.sessions)
-        networks: list[Network] = [*self.learners, *([self.backbone] if self.ptm is not None else [])]
-        targets, *features = fit.features(session, *networks)
+        new = Learner(self.backbone, self.settings.pet, derive(self.seed, "subspace", self.sessions))
+        self.learners.append(new)
+        self.tune(new, self.settings.scale, session, fit, self.sessions)
+        targets, *features = fit.features(session, *self.networks.values())
         if self.ptm is not None:
             self.ptm.observe(features.pop(), targets)
             self.ptm.imprint()
         self.observe(torch.stack(features), targets, self.current(session))
-
-    def grow(self) -> Learner:
-        """A new learner, the last of all."""
-        learner = Learner(self.backbone, self.settings.pet, derive(self.seed, "subspace", len(self.learners)))
-        self.learners.append(learner)
-        return learner
 
     def observe(self, features: Tensor, targets: Tensor, current: Tensor) -> None:
         """Add a session's features (S, N, d) in every subspace, with class indices (N,), and note its classes."""
@@ -78,13 +71,13 @@ class EASE(Method):
         own, others = self.brought.to(self.counts), (~self.brought).to(self.counts)
         return own / own.sum(dim=0) + self.settings.alpha * others / others.sum(dim=0).clamp(min=1)
 
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        found = {f"subspace {n}": learner.features(images) for n, learner in enumerate(self.learners)}
-        return found if self.ptm is None else {**found, "backbone": self.backbone.features(images)}
+    @property
+    def networks(self) -> dict[str, Network]:
+        return super().networks | ({} if self.ptm is None else {"backbone": self.backbone})
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_c = Σ_n w_nc cos(f_n, W_nc), and β cos under the PTM. Features of 0 say nothing."""
-        own = torch.stack([features[f"subspace {n}"] for n in range(len(self.learners))])
+        own = torch.stack([features[name] for name in super().networks])
         cosines = F.normalize(own, dim=2) @ F.normalize(self.prototypes, dim=2).transpose(1, 2)
         logits = (cosines * self.subspace_weights()[:, None]).sum(dim=0)
         if self.ptm is not None:
@@ -94,11 +87,6 @@ class EASE(Method):
     def drop_class(self, index: int) -> None:
         super().drop_class(index)
         self.sums, self.counts, self.brought = (without(x, index, 1) for x in (self.sums, self.counts, self.brought))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        while len(self.learners) < len(state_dict[f"{prefix}sums"]):
-            self.grow().freeze()
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def complete(means: Tensor, known: Tensor) -> Tensor:

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner
-from safecl.losses import local_cross_entropy
-from safecl.methods.method import Batch, Fit, Method
+from safecl.methods.method import Fit, Network, TunedMethod
 from safecl.methods.settings.lae import LaeSettings
 from safecl.streams.stream import Session
 
 
-class LAE(Method):
-    """Both PETs share one head. The average starts after the first session, and moves with every step from then on.
+class LAE(TunedMethod):
+    """``learner`` is the online one. Both share a head. The average starts after session 1, and moves with every step.
 
     In later sessions the head is trained alone first; the phase after it continues with the optimiser's state.
     """
@@ -27,39 +26,34 @@ class LAE(Method):
 
     def __init__(self, backbone: Backbone, settings: LaeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.online = Learner(backbone, settings.pet, seed)
         self.offline = Learner(backbone, settings.pet, seed).requires_grad_(False)
         self.head = LinearHead(backbone.width)
 
     def learn(self, session: Session, fit: Fit) -> None:
         recipe, loss = replace(fit.recipe(), continues=True), partial(self.loss, self.begin(self.head, session))
         if not self.sessions:
-            fit("lae", nn.ModuleList([self.online, self.head]), session, loss)
-            self.offline.load_state_dict(self.online.state_dict())
+            fit("lae", nn.ModuleList([self.learner, self.head]), session, loss)
+            self.offline.load_state_dict(self.learner.state_dict())
             return
         alone = min(round(self.settings.frozen * recipe.epochs), recipe.epochs - 1)
         if alone:
-            self.online.requires_grad_(False)
+            self.learner.requires_grad_(False)
             first = replace(recipe, epochs=alone)
             fit("head", nn.ModuleList([self.offline, self.head]), session, loss, recipe=first, after_step=self.average)
-            self.online.requires_grad_(True)
+            self.learner.requires_grad_(True)
         rest = replace(recipe, epochs=recipe.epochs - alone)
-        everything = nn.ModuleList([self.online, self.offline, self.head])
+        everything = nn.ModuleList([self.learner, self.offline, self.head])
         fit("lae", everything, session, loss, recipe=rest, after_step=self.average)
-
-    def loss(self, current: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy over the classes of this session, ``current`` (sorted), alone."""
-        logits = self.head(batch.features(self.online))
-        return {"cls": local_cross_entropy(logits, batch.targets, current)}
 
     @torch.no_grad()
     def average(self) -> None:
         """offline ← decay · offline + (1 − decay) · online."""
-        for mine, theirs in zip(self.offline.parameters(), self.online.parameters(), strict=True):
+        for mine, theirs in zip(self.offline.parameters(), self.learner.parameters(), strict=True):
             mine.lerp_(theirs, 1 - self.settings.decay)
 
-    def embed(self, images: Tensor) -> dict[str, Tensor]:
-        return {"online": self.online.features(images), "offline": self.offline.features(images)}
+    @property
+    def networks(self) -> dict[str, Network]:
+        return {"online": self.learner, "offline": self.offline}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The logarithm of the larger probability of each class."""

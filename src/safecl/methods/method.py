@@ -47,13 +47,7 @@ Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it.
-
-    ``epochs``, ``batch_size``, ``optimiser``, ``lr``, ``weight_decay``; ``momentum`` of SGD. ``schedule``: of the rate,
-    which changes ``every`` step or epoch; a cosine reaches 0 after ``horizon`` epochs; "steps" multiplies by ``decay``
-    before the ``milestones``. ``clip``: largest norm of the gradient. ``graph``, ``guard``: allow a CUDA graph, and
-    ``train.guard``. ``continues``: with the optimiser's state of the phase before.
-    """
+    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it."""
 
     epochs: int = 20
     batch_size: int = 48
@@ -313,6 +307,25 @@ class Method(nn.Module, ABC):
         kept = {tensor.data_ptr(): tensor.nbytes for tensor in self.state_dict().values()}
         learnable = sum(parameter.numel() for parameter in self.parameters())
         return {"learnable": learnable, "bytes_kept": sum(kept.values())}
+
+
+class SessionLearners(Method):
+    """A method that tunes a learner of its own in every session."""
+
+    settings: Any
+
+    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
+        super().__init__(backbone, settings, seed)
+        self.learners: Any = nn.ModuleList()
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        return {f"session {n}": learner for n, learner in enumerate(self.learners)}
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        while len(self.learners) < int(state_dict[f"{prefix}_extra_state"]):  # as many as sessions
+            self.learners.append(Learner(self.backbone, self.settings.pet).requires_grad_(False))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class TunedMethod(Method):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from safecl.backbone.backbone import Backbone
 from safecl.heads.linear import LinearHead
 from safecl.heads.protocol import Trained
+from safecl.heads.tensors import GrowingList
 from safecl.learner import Learner
 from safecl.losses import local_cross_entropy
 from safecl.methods.method import Batch, Fit, Judged, Method
@@ -62,18 +63,13 @@ class PromptMethod(Method):
         return {self.name: self.head(features["prompted"])}
 
 
-class GrowingParameters(Trained, nn.ParameterList):
-    """A list that gets a new entry per session, which alone is trained. A state makes room for its own entries."""
+class GrowingParameters(Trained, GrowingList):
+    """A list that gets a new entry per session, which alone is trained."""
 
     def grow(self, values: Tensor) -> None:
         """Append ``values``, trainable, and freeze those before."""
         self.requires_grad_(False)
         self.append(nn.Parameter(values))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        while (stored := state_dict.get(f"{prefix}{len(self)}")) is not None:
-            self.grow(stored.new_zeros(stored.shape))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class KeyedPrompts(Trained, nn.Module):

@@ -73,10 +73,9 @@ class SiPrompts(PromptMethod):
         return self.network.features(images, prompts=self.prompts[-1])
 
     def nearest(self, bare: Tensor) -> Tensor:
-        """The session whose centres hold the one nearest to the features ``bare`` (N, d) of the backbone: (N,)."""
+        """The session whose centres hold the nearest, in L1, to the features ``bare`` (N, d) of the backbone: (N,)."""
         features = F.normalize(bare, dim=1)
-        power = {"l1": 1.0, "l2": 2.0}[self.settings.distance]
-        distances: Tensor = torch.linalg.vector_norm(features[:, None, None] - self.centres, power, dim=3)
+        distances: Tensor = torch.linalg.vector_norm(features[:, None, None] - self.centres, 1, dim=3)
         return distances.amin(dim=2).argmin(dim=1)
 
     def embed(self, images: Tensor) -> dict[str, Tensor]:

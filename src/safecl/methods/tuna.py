@@ -13,20 +13,17 @@ from safecl.heads.gaussians import ClassGaussians
 from safecl.heads.linear import LinearHead
 from safecl.learner import Learner, Tuning
 from safecl.losses import local_cosface
-from safecl.methods.method import Batch, Fit, Loss, Method, Network
+from safecl.methods.method import Batch, Fit, Loss, SessionLearners
 from safecl.methods.settings.tuna import TunaSettings
 from safecl.methods.slca import align
 from safecl.streams.stream import Session
 
 
-class SpecialistMethod(Method):
-    """A learner for each session, and one head, retrained on Gaussians: of a class under its own sessions' learners."""
-
-    settings: Any
+class SpecialistMethod(SessionLearners):
+    """One head, retrained on Gaussians: of a class under its own sessions' learners."""
 
     def __init__(self, backbone: Backbone, settings: Any, seed: int, head: LinearHead) -> None:
         super().__init__(backbone, settings, seed)
-        self.learners: Any = nn.ModuleList()
         self.head, self.gaussians = head, ClassGaussians(backbone.width)
 
     def grow(self) -> Learner:
@@ -50,18 +47,9 @@ class SpecialistMethod(Method):
         tunings = [learner.tuning() for learner in self.learners]
         return {name: how(torch.stack([each[name] for each in tunings])) for name in (*tunings, {})[0]}
 
-    @property
-    def networks(self) -> dict[str, Network]:
-        return {f"session {n}": learner for n, learner in enumerate(self.learners)}
-
     def chosen(self, each: list[Tensor], sessions: Tensor) -> Tensor:
         """Of the logits (N, C) under ``each`` learner those of ``sessions`` (N,): (N, C)."""
         return torch.stack(each).gather(0, sessions[None, :, None].expand(1, *each[0].shape))[0]
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        while len(self.learners) < int(state_dict[f"{prefix}_extra_state"]):  # as many as sessions
-            self.grow().freeze()
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class TUNA(SpecialistMethod):

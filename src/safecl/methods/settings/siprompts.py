@@ -16,4 +16,3 @@ class SipromptsSettings(MethodSettings):
     name: Literal["siprompts"] = "siprompts"
     length: PositiveInt = Field(10, description="tokens of a prompt")
     centres: PositiveInt = Field(5, description="k-means centres of a session")
-    distance: Literal["l1", "l2"] = Field("l1", description="by which the nearest centre is found (l1: released code)")
