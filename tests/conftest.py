@@ -215,6 +215,7 @@ TINY_MODEL = {
     "method.size": 60,
     "method.align_epochs": 1,
     "method.align_samples": 4,
+    "method.pilot": 0,
     "train.lr": 0.02,
 }
 

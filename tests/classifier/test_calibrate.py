@@ -148,7 +148,7 @@ MOVING = {
         ("safe", {**MOVING, "backbone.weights": "random"}, 1),  # six blocks: of two, no answer would be wrong
         ("ranpac", RIDGE, 1),
         ("simplecil", {}, 2),
-        ("aper", {}, 2),
+        pytest.param("aper", {}, 2, marks=pytest.mark.slow),
     ],
 )
 def test_after_five_sessions_a_model_says_of_itself_what_new_pictures_show(

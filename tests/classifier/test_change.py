@@ -162,7 +162,7 @@ def added_up(model: ContinualClassifier) -> dict[str, torch.Tensor]:
     return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "policy.errors")}
 
 
-@pytest.mark.parametrize(("memory", "keep"), [("statistics", 3), ("features", 0)])
+@pytest.mark.parametrize(("memory", "keep"), [pytest.param("statistics", 3, marks=pytest.mark.slow), ("features", 0)])
 def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
     memory: str, keep: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +171,7 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
     base = new_model(memory=memory, keep=keep)
     base.learn(*lesson("abcd"))
     base.save(tmp_path / "base.safecl")
-    halves = {"one": [("ef", 1), ("g", 2)], "other": [("ha", 3), ("ie", 4)]}
+    halves = {"one": [("ef", 1)], "other": [("ha", 3), ("ie", 4)]}
     models = {}
     for name, sessions in halves.items():
         model = ContinualClassifier.load(tmp_path / "base.safecl", device="cpu")
@@ -181,7 +181,7 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
     whole = ContinualClassifier.load(tmp_path / "base.safecl", device="cpu")
     for classes, seed in [*halves["other"], *halves["one"]]:
         whole.learn(*lesson(classes, seed=seed))
-    images = lesson("abcdefghi", seed=9)[0]
+    images = lesson("abcdefhi", seed=9)[0]
     a, b = (models[name]._fitted for name in halves)
     for pair in ((a, b), (b, a)):
         both = ContinualClassifier.of(merge(*pair, whole._backbone()), device="cpu")
@@ -189,11 +189,11 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
         wanted = added_up(whole)
         for name, found in added_up(both).items():
             assert wanted[name].any() and torch.allclose(found, wanted[name], atol=1e-4), name
-        assert not both._fitted.state.undo and both._fitted.method(whole._backbone()).sessions == 5
+        assert not both._fitted.state.undo and both._fitted.method(whole._backbone()).sessions == 4
         again = reopened(both, tmp_path / f"{both._fitted.classes[4]}.safecl")
         assert (again.predict_proba(images) == both.predict_proba(images)).all()
     again.learn(*lesson("j", seed=6))  # and it keeps learning
-    assert len(again.classes_) == 10
+    assert len(again.classes_) == 9
 
 
 @pytest.mark.parametrize("keep", [3, 0])

@@ -28,7 +28,8 @@ from safecl.runtime.answer import Answer
 
 MAKE = [
     "--backbone", "test_vit", "--epochs", "1", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.pilot=0", "-q", "--device", "cpu",
+    "--set", "method.ridge={size: 60, layers: 1, patches: false, mirror: false}",
+    "--set", "method.pilot=0", "-q", "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -354,13 +355,13 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path
 
 @pytest.mark.parametrize("statistics", ["following", "shared"])
 def test_a_finished_run_becomes_a_model_that_goes_on_learning_and_forgets(
-    statistics: str, say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+    statistics: str, say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, two_blocks: Path
 ) -> None:
     from safecl.experiments.launch import run
 
-    words = ["backbone.weights=random", "backbone.image_size=16", "ridge.size=60", "method.pilot=0",
-             "train.epochs=1", "device=cpu", "stream.cache=false",
-             f"method.answer.statistics={statistics}"]  # fmt: skip
+    words = [f"backbone.weights={two_blocks}", "backbone.image_size=16", "ridge.size=60", "ridge.layers=1",
+             "ridge.patches=false", "ridge.mirror=false", "method.pilot=0", "train.epochs=1", "device=cpu",
+             "stream.cache=false", f"method.answer.statistics={statistics}"]  # fmt: skip
     found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
     code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
     assert code == 0 and "knows 4 classes" in said, error

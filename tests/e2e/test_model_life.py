@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from safecl.classifier.store import ModelFile
 
 SCRIPT = Path(__file__).parent / "model_child.py"
 MAKE = [
-    "--backbone", "test_vit", "--epochs", "3", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
-    "--set", "method.ridge={size: 60}", "--set", "method.pilot=0",
+    "--backbone", "test_vit", "--epochs", "2", "--set", "backbone.weights=random", "--set", "backbone.image_size=16",
+    "--set", "method.ridge={size: 60, layers: 1, patches: false, mirror: false}", "--set", "method.pilot=0",
     "--set", "train.save_seconds=0.000001", "--set", "train.batch_size=4",
 ]  # fmt: skip
 
@@ -66,13 +67,13 @@ def test_a_model_lives_through_kills_and_changes(
     wanted = probabilities(tmp_path / "m.safecl", images)
     (tmp_path / "m.safecl").write_bytes(first)
     killed = 0
-    for _ in range(kills):
-        code, _ = server.run("learn", "two", "--model", "m.safecl", kill_after=dice.uniform(0, took))
+    while killed < kills:  # one that was faster than the clock does not count
+        code, _ = server.run("learn", "two", "--model", "m.safecl", kill_after=dice.uniform(0, 0.9 * took))
         killed += code < 0
         if (tmp_path / "m.safecl").read_bytes() != first:  # all of it was learned; again from the model before
             assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
             (tmp_path / "m.safecl").write_bytes(first)
-    assert killed and server.run("learn", "two", "--model", "m.safecl")[0] == 0
+    assert server.run("learn", "two", "--model", "m.safecl")[0] == 0
     assert (probabilities(tmp_path / "m.safecl", images) == wanted).all()
     (tmp_path / "a.safecl").write_bytes((tmp_path / "m.safecl").read_bytes())
     assert server.run("learn", "three", "--model", "m.safecl")[0] == 0
@@ -233,17 +234,15 @@ def test_a_stopped_session_goes_on_and_another_one_starts_anew(
 
 @pytest.fixture
 def pictures(tmp_path: Path, asset: Callable[[str], Path]) -> Path:
-    """Eight training and eight test pictures of six classes of CIFAR-100, in SPLIT/PART/CLASS."""
-    from safecl.streams.datasets.archive import open_source
-
-    source = open_source(asset("pictures/cifar100_50x10.zip"))
+    """Six training and six test pictures of six classes of CIFAR-100, in SPLIT/PART/CLASS."""
     parts = {"apple": "taught", "bus": "taught", "cloud": "taught", "fox": "taught", "rose": "later", "whale": "other"}
-    for member in sorted(name for name in source.names() if name.endswith(".png")):
-        split, label = member.split("/")[-3:-1]
-        target = tmp_path / split / parts.get(label, "") / label / Path(member).name
-        if label in parts and len(list(target.parent.glob("*"))) < 8:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read(member))
+    with zipfile.ZipFile(asset("pictures/cifar100_50x10.zip")) as archive:
+        for member in sorted(name for name in archive.namelist() if name.endswith(".png")):
+            split, label = member.split("/")[-3:-1]
+            target = tmp_path / split / parts.get(label, "") / label / Path(member).name
+            if label in parts and len(list(target.parent.glob("*"))) < 6:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(member))
     return tmp_path
 
 

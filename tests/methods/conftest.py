@@ -189,7 +189,11 @@ def tools() -> type[Tools]:
     return Tools
 
 
-@pytest.fixture(scope="session", params=VARIANTS)
+# Switches are part of everyday tests where a method is watched; elsewhere they are slow.
+EVERY = [pytest.param(name, marks=() if name in METHODS else pytest.mark.slow) for name in VARIANTS]
+
+
+@pytest.fixture(scope="session", params=EVERY)
 def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of every method."""
     return VARIANTS[request.param]

@@ -44,7 +44,9 @@ def taught(
     return method, changed
 
 
-@pytest.mark.parametrize("name", ["safe", "ranpac", "aper", "ease"])
+@pytest.mark.parametrize(
+    "name", ["safe", "ranpac", *(pytest.param(name, marks=pytest.mark.slow) for name in ("aper", "ease"))]
+)
 def test_a_rate_that_destroys_ends_no_worse_than_hardly_any_tuning(
     name: str, backbone: Backbone, make_stream: MakeStream, tools: Any
 ) -> None:
@@ -57,7 +59,7 @@ def test_a_rate_that_destroys_ends_no_worse_than_hardly_any_tuning(
     assert found[0] >= found[1] - 1e-6
 
 
-@pytest.mark.parametrize("name", ["safe", "ranpac"])
+@pytest.mark.parametrize("name", [pytest.param("safe", marks=pytest.mark.slow), "ranpac"])
 def test_without_the_guard_it_would_have(name: str, backbone: Backbone, make_stream: MakeStream, tools: Any) -> None:
     found = []
     for train in (DESTROYS.model_copy(update={"guard": False}), SPARES):

@@ -19,9 +19,22 @@ from safecl.experiments.reproduce.targets import TARGETS, read_scale, read_targe
 from safecl.experiments.sweep.plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
-SHORT = ["ridge.size=30", "train.epochs=1", "train.batch_size=8"]
+SHORT = [
+    "ridge.size=30",
+    "ridge.layers=1",
+    "ridge.patches=false",
+    "ridge.mirror=false",
+    "train.epochs=1",
+    "train.batch_size=8",
+]
 FEW = ["stream.classes=6", "stream.sessions=2", "stream.train=2", "stream.test=3"]
 FAST = [*FEW, *SHORT, *TINY_NETWORK]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shallow(two_blocks: Path) -> None:
+    """A third of the blocks, for there are many runs; a word that comes later counts."""
+    FAST.append(f"backbone.weights={two_blocks}")
 
 
 def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[str, str]:
