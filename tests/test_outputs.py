@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from PIL import Image
 
 from safecl.atomic import replacing, write_bytes
 from safecl.errors import SafeclError
@@ -233,20 +232,6 @@ def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(SafeclError, match=r"m.csv cannot be written \(it is write-protected\)"):
         write_output(tmp_path / "m.csv", CSV, "csv", True)
     assert os.listdir(tmp_path) == ["m.csv"] and (tmp_path / "m.csv").read_text() == '"a",b\n'
-
-
-def test_a_contact_sheet_replaces_a_picture_only(tmp_path: Path, make_stream: Callable[..., object]) -> None:
-    from safecl.streams.show import show
-
-    file = tmp_path / "session_01.png"
-    show(make_stream(["ab"]), tmp_path)  # type: ignore[arg-type]
-    show(make_stream(["ab"]), tmp_path)  # type: ignore[arg-type]
-    with Image.open(file) as image:
-        assert image.format == "PNG"
-    file.write_bytes(b"PK\x03\x04 a model")
-    with pytest.raises(SafeclError, match="is no png of safecl"):
-        show(make_stream(["ab"]), tmp_path)  # type: ignore[arg-type]
-    assert file.read_bytes() == b"PK\x03\x04 a model"
 
 
 def test_an_error_of_writing_without_a_number_is_told_in_its_words(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""``safecl data``: list, prepare, check, show."""
+"""``safecl data``: list, prepare, check."""
 
 import os
 import zipfile
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from safecl.cli.data import app
@@ -21,7 +20,7 @@ def test_list_names_every_stream(tmp_path: Path) -> None:
         assert name in result.output
 
 
-def test_prepare_check_and_show_on_the_command_line(tmp_path: Path, paint) -> None:
+def test_prepare_and_check_on_the_command_line(tmp_path: Path, paint) -> None:
     with zipfile.ZipFile(tmp_path / "mine.zip", "w") as archive:
         for i in range(12):
             part = "train" if i < 8 else "test"
@@ -31,10 +30,6 @@ def test_prepare_check_and_show_on_the_command_line(tmp_path: Path, paint) -> No
     assert result.exit_code == 0 and "VTAB is in" in result.output
     result = run.invoke(app, ["check", "VTAB", *root])
     assert result.exit_code == 0 and "warning: VTAB has 50 classes; here are 4" in result.output
-    with pytest.warns(UserWarning, match="here are 4"):
-        result = run.invoke(app, ["show", "vtab", "stream.step=2", "--out", str(tmp_path / "sheets"), *root])
-    assert result.exit_code == 0
-    assert [p.name for p in sorted((tmp_path / "sheets").iterdir())] == ["session_01.png", "session_02.png"]
 
 
 def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
@@ -42,16 +37,6 @@ def test_check_exits_with_one_where_there_is_a_problem(class_folder) -> None:
     (top / "ant" / "broken.jpg").write_text("x")
     result = run.invoke(app, ["check", f"folder:{top}"])
     assert result.exit_code == 1 and "broken.jpg" in result.output
-
-
-def test_show_draws_every_class_of_a_session(class_folder, tmp_path: Path) -> None:
-    top = class_folder(dict.fromkeys(("ant", "bee", "日本", "dog"), 5))
-    result = run.invoke(app, ["show", f"folder:{top}", "--out", str(tmp_path / "s"), "stream.step=2"])
-    assert result.exit_code == 0, result.exception
-    sheets = [Image.open(p) for p in sorted((tmp_path / "s").iterdir())]
-    assert len(sheets) == 2
-    for sheet in sheets:
-        assert sheet.mode == "RGB" and len(sheet.getcolors(10**6)) > 100
 
 
 def test_prepare_without_a_source_says_what_to_fetch(tmp_path: Path) -> None:
@@ -95,9 +80,8 @@ def test_a_word_that_sets_nothing_of_the_stream_is_one_sentence(word: str, sente
     assert isinstance(result.exception, SafeclError) and sentence in str(result.exception)
 
 
-@pytest.mark.parametrize("command", ["check", "show"])
-def test_a_root_is_refused_where_the_stream_is_no_named_dataset(command: str) -> None:
-    result = run.invoke(app, [command, "folder:x", "--root", "/nowhere"])
+def test_a_root_is_refused_where_the_stream_is_no_named_dataset() -> None:
+    result = run.invoke(app, ["check", "folder:x", "--root", "/nowhere"])
     assert isinstance(result.exception, SafeclError)
     assert str(result.exception).startswith("--root /nowhere means nothing to folder:x")
 

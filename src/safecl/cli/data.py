@@ -1,4 +1,4 @@
-"""``safecl data …``: list, prepare, check and show datasets."""
+"""``safecl data …``: list, prepare and check datasets."""
 
 import math
 import shutil
@@ -12,7 +12,7 @@ from safecl.cli.terminal import say
 NARROW = 64  # columns below which boxes and columns leave no room for words
 COLUMNS = shutil.get_terminal_size().columns
 HELP: Literal["rich"] | None = "rich" if COLUMNS >= NARROW else None
-app = typer.Typer(help="Datasets: list, prepare, check, show.", no_args_is_help=True, rich_markup_mode=HELP)
+app = typer.Typer(help="Datasets: list, prepare, check.", no_args_is_help=True, rich_markup_mode=HELP)
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
 Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, parquet:FILE, hf:NAME.")]
@@ -96,28 +96,6 @@ def check(
         for line in lines:
             say(sign + line)
     raise typer.Exit(1 if report.problems else 0)
-
-
-@app.command()
-def show(
-    name: Name,
-    words: Words = None,
-    out: Annotated[Path, typer.Option(help="Folder for the sheets.")] = Path("sheets"),
-    root: Root = None,
-    per_class: Annotated[int, typer.Option(min=1, help="Pictures of each class.")] = 8,
-) -> None:
-    """A contact sheet of each session as PNG.
-
-    Example:  safecl data show glyphs --out sheets   or   safecl data show folder:photos stream.step=10
-    """
-    settings = _settings(name, words, root)
-    from safecl.streams.catalog import open_stream
-    from safecl.streams.show import show as draw
-
-    if "cache" in type(settings).model_fields:
-        settings = settings.model_copy(update={"cache": False})
-    for path in draw(open_stream(settings), out, per_class=per_class):
-        say(str(path))
 
 
 def _settings(name: str, words: list[str] | None, root: Path | None) -> Any:

@@ -17,7 +17,7 @@ Unreadable: TypeAlias = Literal["refuse", "skip"]
 Duplicates: TypeAlias = Literal["refuse", "allow"]
 DATASETS = (
     *("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet"),  # of the paper
-    *("cars", "flowers102", "pets", "food101", "core50", "office-home"),
+    *("cars", "food101", "core50"),
 )
 FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
 

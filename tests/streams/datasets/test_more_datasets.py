@@ -3,16 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.io import savemat
 
 from safecl.errors import SafeclError
 from safecl.streams.catalog import check_stream
 from safecl.streams.datasets import DATASETS
 from safecl.streams.datasets.archive import open_source
 from safecl.streams.datasets.dataset import record
-from safecl.streams.datasets.prepare import prepare
 from safecl.streams.settings import DatasetSettings
 from tests.streams.datasets.test_datasets import miniature, opened, picture, processed, tarred, zipped
 
@@ -48,59 +45,6 @@ def test_food_is_split_by_its_lists(tmp_path: Path, miniature: Any) -> None:
         DATASETS["food101"].plan([open_source(tarred(tmp_path / "other.tar.gz", files))])
 
 
-def test_pets_are_split_by_their_lists_and_named_by_breed(tmp_path: Path, miniature: Any) -> None:
-    breeds = [f"Breed_{i:02d}" if i % 2 else f"great_dog_{i:02d}" for i in range(37)]
-    folder = tmp_path / "downloads"
-    folder.mkdir()
-    names = [f"{b}_{k}" for b in breeds for k in (1, 10, 100)]
-    images = {f"images/{name}.jpg": picture(i) for i, name in enumerate(names)}
-    tarred(folder / "images.tar.gz", images | {"images/Breed_01_9.mat": b"no picture"})
-    lists = {
-        f"annotations/{part}.txt": ("#Image\n" + "\n".join(f"{n} 1 1 1" for n in names if n.endswith(ends))).encode()
-        for part, ends in (("trainval", ("_1", "_100")), ("test", "_10"))
-    }
-    tarred(folder / "annotations.tar.gz", lists | {"annotations/trimaps/Breed_01_1.png": picture(1, "PNG")})
-    with pytest.raises(SafeclError, match=r"not the published images\.tar\.gz"):
-        miniature("pets", folder)
-    root = tmp_path / "root"
-    prepare(DATASETS["pets"], folder, root, any_md5=True)
-    stream = opened("pets", root)
-    assert sizes(stream) == [7, 10, 10, 10] and sorted(stream.labels) == sorted(breeds)
-    assert (len(stream.open(1).train), len(stream.test(1))) == (14, 7)
-
-
-def flowers(folder: Path) -> Path:
-    folder.mkdir()
-    labels = np.array([1 + i % 102 for i in range(306)])
-    tarred(folder / "102flowers.tgz", {f"jpg/image_{i + 1:05d}.jpg": picture(i) for i in range(306)})
-    savemat(folder / "imagelabels.mat", {"labels": labels[None].astype(np.uint8)}, do_compression=True)
-    numbers = np.arange(1, 307, dtype=np.uint16)[None]
-    sets = {"trnid": numbers[:, :102], "valid": numbers[:, 102:204], "tstid": numbers[:, 204:]}
-    savemat(folder / "setid.mat", sets)
-    return folder
-
-
-def test_flowers_learn_from_training_and_validation_sets(tmp_path: Path) -> None:
-    root, folder = tmp_path / "root", flowers(tmp_path / "downloads")
-    prepare(DATASETS["flowers102"], folder, root, any_md5=True)
-    stream = opened("flowers102", root)
-    assert sizes(stream) == [12] + [10] * 9 and sorted(stream.labels) == [f"{i:03d}" for i in range(1, 103)]
-    assert (len(stream.open(1).train), len(stream.test(1))) == (24, 12)
-    assert (root / "flowers102/test/005/image_00209.jpg").is_file()
-    (folder / "setid.mat").unlink()
-    with pytest.raises(SafeclError, match="missing: trnid, valid, tstid"):
-        prepare(DATASETS["flowers102"], folder, tmp_path / "other", any_md5=True)
-
-
-def test_a_broken_list_of_flowers_is_one_sentence(tmp_path: Path) -> None:
-    folder = flowers(tmp_path / "downloads")
-    whole = (folder / "setid.mat").read_bytes()
-    for data in (b"", b"x" * 300, whole[:400]):
-        (folder / "setid.mat").write_bytes(data)
-        with pytest.raises(SafeclError, match=r"setid\.mat.*(fetch it again|missing: valid, tstid)\.$"):
-            prepare(DATASETS["flowers102"], folder, tmp_path / "root", any_md5=True)
-
-
 def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path, miniature: Any) -> None:
     places = [f"s{i}" for i in range(1, 12)]
     files = {
@@ -119,17 +63,3 @@ def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path
     with pytest.raises(SafeclError, match="lacks the folders s11 of CORe50"):
         few = {name: data for name, data in files.items() if "/s11/" not in name}
         DATASETS["core50"].plan([open_source(zipped(tmp_path / "few.zip", few))])
-
-
-def test_office_home_has_a_drawn_split_in_each_of_four_domains(tmp_path: Path, miniature: Any) -> None:
-    files = {
-        f"OfficeHomeDataset_10072016/{domain}/{c}/{k:05d}.jpg": picture(50 * d + 10 * i + k)
-        for d, domain in enumerate(DATASETS["office-home"].domains)
-        for i, c in enumerate(("Alarm_Clock", "Bed"))
-        for k in range(5)
-    } | {"OfficeHomeDataset_10072016/ImageInfo.csv": b"a,b"}
-    root = miniature("office-home", zipped(tmp_path / "OfficeHomeDataset_10072016.zip", files))
-    stream = opened("office-home", root)
-    assert tuple(name for name, _ in stream.sessions) == ("Art", "Clipart", "Product", "Real World")
-    assert [(len(s.train), len(stream.test(s.number))) for s in stream] == [(8, 2)] * 4
-    assert "not the field's split" in stream.split

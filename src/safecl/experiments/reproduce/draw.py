@@ -12,6 +12,7 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from PIL import Image, ImageOps
 from sklearn.manifold import TSNE
 
 from safecl.experiments.reproduce.plan import Entry, Job
@@ -23,7 +24,7 @@ from safecl.report.colours import COLOURS, GRID, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream
-from safecl.streams.show import sheet
+from safecl.streams.stream import Session, positions
 
 OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
 PANE = 4.2  # of the overview
@@ -200,20 +201,29 @@ def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run]) -> Dr
 
 
 def _datasets(job: Job, streams: Mapping[str, Cell]) -> Drawing | None:
-    """A contact sheet of each stream, below its name."""
+    """Pictures of the first classes of each stream, below its name."""
     sheets = {}
     for label, cell in streams.items():
         stream = open_stream(cell.settings.stream, seed=cell.settings.seed)
-        sheets[job.streams[label].title] = sheet(stream.open(1), per_class=8, side=64, classes=4)
+        sheets[job.streams[label].title] = _sheet(stream.open(1))
     if not sheets:
         return None
     across = min(2, len(sheets))
     with canvas((6.2 * across, 3.5 * math.ceil(len(sheets) / across)), len(sheets), across) as (figure, every):
         for axes, (name, drawn) in zip(every, sheets.items(), strict=True):
-            axes.imshow(np.asarray(drawn))
+            axes.imshow(drawn)
             axes.set_title(name)
             axes.axis("off")
     return Drawing(figure, f"{job.target.caption} Shown: {', '.join(sheets)}.")
+
+
+def _sheet(session: Session, classes: int = 4, each: int = 8, side: int = 64) -> Image.Image:
+    """A row of pictures of each of the first classes."""
+    sheet, where = Image.new("RGB", (each * side, classes * side), "white"), positions(session.train.labels)
+    for row, label in enumerate(session.classes[:classes]):
+        for column, index in enumerate(where.get(label, [])[:each]):
+            sheet.paste(ImageOps.fit(session.train.decode(index), (side, side)), (column * side, row * side))
+    return sheet
 
 
 def _overview() -> Figure:

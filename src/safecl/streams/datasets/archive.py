@@ -68,13 +68,6 @@ class Source(ABC):
                 return stream.read()
         raise SafeclError(f"{self.path} has no file {name}.")
 
-    def check(self) -> None:
-        """Read every file to its end: an archive that is not whole, or whose checksums do not fit, is refused."""
-        with whole(self.path):
-            for _, stream in self.open_all(set(self.sizes)):
-                while stream.read(1 << 20):
-                    pass
-
     def extract(self, moves: dict[str, str], target: Path) -> None:
         """Write each file to its place below ``target``; one that is complete stays, so this can be resumed."""
         places = {name: target / to for name, to in moves.items()}
@@ -125,7 +118,7 @@ def whole(path: Path) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise SafeclError(f"The archive {path} is damaged ({error}); fetch it again.") from None
+        raise SafeclError(f"The archive {path} is damaged ({error}); remove it and fetch it again.") from None
 
 
 def open_source(path: Path) -> Source:

@@ -41,7 +41,6 @@ class Dataset:
     name: str
     title: str
     folder: str
-    home: str
     classes: int
     counts: dict[str, tuple[int, int]]
     first: int
@@ -51,7 +50,6 @@ class Dataset:
     archives: tuple[Archive, ...] = ()
     plan: Callable[[Sequence[Source]], Plan] = processed
     reader: Callable[[Path], Any] | None = None
-    pitfalls: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     tested_with: str | None = None
     shuffled: bool = True

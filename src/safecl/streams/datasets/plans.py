@@ -1,10 +1,9 @@
 """Which file of a published dataset goes where in ``train|test/[domain/]class/picture``, and what split that makes."""
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,7 +20,6 @@ SPLITS = {
 SPLIT_SEED = 1993
 CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
 CORE50_TESTED = ("s3", "s7", "s10")
-OFFICE_HOME_DOMAINS = ("Art", "Clipart", "Product", "Real World")  # the order of the sessions
 DOMAINNET_DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
 
@@ -77,40 +75,6 @@ def food101(sources: Sequence[Source]) -> Plan:
     return by_lists(sources, {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines})
 
 
-def pets(sources: Sequence[Source]) -> Plan:
-    """Two archives: pictures ``breed_number.jpg``, and the lists ``trainval.txt`` and ``test.txt`` of their names."""
-    lists = contents(sources, "trainval.txt", "test.txt")
-    if len(lists) < 2:
-        needed = "one folder with images.tar.gz and annotations.tar.gz"
-        raise SafeclError(f"Oxford-IIIT Pets is prepared from {needed}; trainval.txt or test.txt is missing.")
-    places = {}
-    for name, part in (("trainval.txt", "train"), ("test.txt", "test")):
-        for stem in (line.split()[0] for line in _lines(lists[name]) if not line.startswith("#")):
-            places[f"{stem}.jpg"] = f"{part}/{stem.rpartition('_')[0]}/{stem}.jpg"
-    return by_lists(sources, places)
-
-
-def flowers102(sources: Sequence[Source]) -> Plan:
-    """The archive of pictures, the labels and the sets; a class is the number of its label, with three digits."""
-    from scipy.io import loadmat
-
-    arrays: dict[str, Any] = {}
-    for name, data in contents(sources, "imagelabels.mat", "setid.mat").items():
-        try:
-            arrays |= loadmat(io.BytesIO(data))
-        except Exception as error:  # scipy's reader raises almost anything on broken data
-            raise SafeclError(f"{name} cannot be read as a MATLAB file ({error}); fetch it again.") from None
-    parts = {"trnid": "train", "valid": "train", "tstid": "test"}
-    missing = [name for name in ("labels", *parts) if name not in arrays]
-    if missing:
-        needed = "one folder with 102flowers.tgz, imagelabels.mat and setid.mat"
-        raise SafeclError(f"Flowers-102 is prepared from {needed}; missing: {', '.join(missing)}.")
-    labels = arrays["labels"].ravel()
-    numbers = [(int(number), part) for array, part in parts.items() for number in arrays[array].ravel()]
-    files = {number: f"image_{number:05d}.jpg" for number, _ in numbers}
-    return by_lists(sources, {files[n]: f"{part}/{labels[n - 1]:03d}/{files[n]}" for n, part in numbers})
-
-
 def domainnet(sources: Sequence[Source]) -> Plan:
     """Six zips of ``domain/class/picture``, and for each domain two lists of ``domain/class/picture label``."""
     files = {f"{domain}_{part}.txt": part for domain in DOMAINNET_DOMAINS for part in ("train", "test")}
@@ -131,26 +95,10 @@ def core50(sources: Sequence[Source]) -> Plan:
             return None
         return "/".join(["test" if place[0] in CORE50_TESTED else "train", *place])
 
-    return with_domains(Plan(OFFICIAL, moved(sources, to)), CORE50_DOMAINS + CORE50_TESTED, "CORe50")
-
-
-def office_home(sources: Sequence[Source]) -> Plan:
-    """``…/domain/class/picture``; there is no split, so one is drawn in every domain."""
-    moves: Moves = []
-    for source in sources:
-        names, found = pictures_of(source.names()), dict[str, str]()
-        for domain in OFFICE_HOME_DOMAINS:
-            drawn = seeded_moves(name for name in names if PurePosixPath(name).parts[-3:-2] == (domain,))
-            found |= {name: to.replace("/", f"/{domain}/", 1) for name, to in drawn.items()}
-        moves.append((source, found))
-    return with_domains(Plan(SEEDED, moves), OFFICE_HOME_DOMAINS, "Office-Home")
-
-
-def with_domains(plan: Plan, domains: Sequence[str], title: str) -> Plan:
-    """The plan, if it has pictures of every domain."""
+    plan = Plan(OFFICIAL, moved(sources, to))
     there = {to.split("/")[1] for _, found in plan.moves for to in found.values()}
-    if missing := [domain for domain in domains if domain not in there]:
-        raise SafeclError(f"{plan.moves[0][0].path} lacks the folders {', '.join(missing)} of {title}.")
+    if missing := [place for place in CORE50_DOMAINS + CORE50_TESTED if place not in there]:
+        raise SafeclError(f"{sources[0].path} lacks the folders {', '.join(missing)} of CORe50.")
     return plan
 
 
