@@ -15,6 +15,7 @@ from safecl.experiments.config import given_text, load
 from safecl.learner import Learner
 from safecl.methods.catalog import make_method, method_settings
 from safecl.pet.settings import pet_settings
+from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Stream
 
 
@@ -51,6 +52,17 @@ def test_a_stream_of_a_program_is_read_at_the_size_of_the_backbone(arrays: Any, 
     assert result.summary["sessions"] == 2 and stream.transform.size == 224
     with pytest.raises(SafeclError, match="python"):  # no file can name the pictures of a program
         load(str(tmp_path / "resolved.yaml"))
+
+
+def test_a_stream_opened_for_inputs_of_another_size_is_refused(arrays: Any, tmp_path: Path) -> None:
+    words = ["backbone=test_vit", "backbone.weights=random", "backbone.image_size=32", "device=cpu"]
+    given = safecl.from_arrays(*arrays, transform=Transform(size=64))
+    for stream in (safecl.open_stream("glyphs", size=64, classes=2, sessions=1, train=1, test=1), given):
+        with pytest.raises(SafeclError, match="is for inputs of 64 × 64 pixels, and the backbone takes 32 × 32"):
+            safecl.run("simplecil", *words, stream=stream, folder=tmp_path / "run", show="quiet")
+    assert not (tmp_path / "run").exists()
+    same = safecl.open_stream("glyphs", size=32, classes=2, sessions=1, train=2, test=1)
+    assert safecl.run("simplecil", *words, stream=same, folder=tmp_path / "run", show="quiet").summary["sessions"] == 1
 
 
 @pytest.mark.parametrize("words", [["stream.step=2"], ["stream=glyphs"]])

@@ -35,8 +35,8 @@ def open_stream(
 ) -> Stream:
     """The ``stream`` of these settings, or of a short form with ``options``: ``open_stream("folder:photos", step=10)``.
 
-    ``size``: side of the inputs. ``seed``: of the pictures held out for validation, of the class order and the test
-    split where these follow it, and of all pictures of glyphs.
+    ``size``: side of the inputs, in a run the backbone's. ``seed``: of the pictures held out for validation, of the
+    class order and the test split where these follow it, and of all pictures of glyphs.
     ``data``: its pictures, where they were read before. ``options``: the keys of the settings of this kind of stream.
     """
     if isinstance(stream, str):
@@ -47,7 +47,9 @@ def open_stream(
         raise SafeclError(f"The side of the inputs must be 1 or more, not {size}.")
     if stream.kind == "glyphs":
         drawn = stream.model_dump(exclude={"kind", "protocol"})
-        return glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
+        made = glyphs(stream.protocol or "class", **drawn, seed=seed, size=size)
+        made.sized = size is not None
+        return made
     stream = seeded(stream, seed)
     dataset = DATASETS[stream.name] if stream.kind == "dataset" else None
     keys = stream.model_dump(include={"protocol", "first", "step", "order", "order_seed", "domains", "held_out"})
@@ -59,7 +61,9 @@ def open_stream(
             keys["order_seed"] = None
     transform = transform_of(stream, size)
     found = with_cache(read(stream) if data is None else data, transform, stream.cache)
-    return make_stream(found, transform=transform, seed=seed, **keys)
+    made = make_stream(found, transform=transform, seed=seed, **keys)
+    made.sized = size is not None
+    return made
 
 
 def seeded(stream: S, seed: int) -> S:

@@ -84,6 +84,7 @@ class Stream:
         if not parts:
             raise SafeclError(f"The stream {name!r} has no sessions: there are no pictures to learn from.")
         self.name, self.protocol, self.transform = name, protocol, transform or Transform()
+        self.sized = self.transform.size != Transform.size  # whether somebody has said for which size of inputs
         self.split = split  # which split of the data the test numbers are on, in words
         self._parts, self._held_out, self._seed, self._joint = list(parts), held_out, seed, False
         self._current: Session | None = None
@@ -95,10 +96,15 @@ class Stream:
         return same
 
     def copy(self, size: int | None = None) -> "Stream":
-        """The same stream from its start; ``size``: for inputs of this side."""
+        """The same stream from its start; ``size``: for inputs of this side, which the backbone takes."""
         same = copy.copy(self)
         same._current = None
         if size is not None:
+            if self.sized and size != (own := self.transform.size):
+                why = f"is for inputs of {own} × {own} pixels, and the backbone takes {size} × {size}"
+                raise SafeclError(
+                    f"The stream {self.name!r} {why}; open it without a size, or set backbone.image_size."
+                )
             same.transform = replace(self.transform, size=size)
         return same
 
