@@ -27,7 +27,7 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
     }
     assert names["svg"] == names["png"] and names["csv"] == names["tex"]
     assert {"accuracy", "bars-safe", "matrix-safe", "weights-safe"} <= names["svg"]
-    assert {"loss-safe-fast", "confusion-safe", "loss-ranpac-ranpac"} <= names["svg"]
+    assert {"loss-safe-fast", "loss-ranpac-ranpac"} <= names["svg"]
     assert {"at-the-end", "after-each-session-in-percent", "costs", "decisions-safe", "time-safe"} <= names["csv"]
     for path in written:
         if path.suffix == ".png":

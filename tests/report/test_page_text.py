@@ -127,14 +127,13 @@ def test_without_a_test_picture_there_are_dashes_and_the_reason(make_run: Any, p
     (folder / "metrics.jsonl").write_text(json.dumps(line))
     (folder / "predictions.jsonl").write_text("")
     text = page([folder]).text
-    assert "No test picture, so no accuracy." in text and "none can be held out" in text
+    assert "No test picture, so no accuracy." in text
     assert "0.0 %" not in text.partition("Time and memory")[0].partition("What the method decided")[0]
 
 
 def test_confused_classes_are_shown_with_their_mistakes(make_run: Any, page: Any) -> None:
     seen = page([make_run(sessions=2)])
     assert "Where it goes wrong" in seen.text
-    assert "Classes that are confused most often" in seen.text
     assert seen.tags["img"] == 8 + 3
     table = seen.text[seen.text.index("Accuracy by class") :]
     assert table.index("70.0 ± 13.6 %") < table.index("100.0 ± 8.0 %")  # the worst first
@@ -310,10 +309,10 @@ def test_without_a_test_picture_no_empty_figure_is_drawn(make_run: Any, page: An
     seen = page([without_tests(make_run(sessions=2, examples=0))])
     for section in ("Accuracy as it learns", "What is left of each session", "Every session", "At the end"):
         assert section not in seen.text
-    assert "have the method's own accuracy" not in seen.text and "none can be held out" in seen.text
+    assert "have the method's own accuracy" not in seen.text
     beside = page([without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)])
-    # Two curves, bars, matrix and confusions of the other run; losses (of two phases and one).
-    assert beside.tags["svg"] == 2 + 3 + (2 + 1)
+    # Two curves, bars and matrix of the other run; losses (of two phases and one).
+    assert beside.tags["svg"] == 2 + 2 + (2 + 1)
 
 
 def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None:
@@ -321,8 +320,7 @@ def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None
     facts = json.loads((folders[2] / "facts.json").read_text())
     edit(folders[2] / "facts.json", stream={**facts["stream"], "name": "photos"})
     seen = page(folders)
-    safe, other = (accuracy_of(folders[i], "safe") for i in (0, 2))
-    assert f"3 runs on 2 streams. Best on glyphs: SAFE, {safe}; on photos: SAFE, {other}." in seen.text
+    assert "3 runs on 2 streams." in seen.text
     assert "told apart at once" not in seen.text and "learned one by one" not in seen.text
     at_the_end = tables.at_the_end(all_series([read_run(folder) for folder in folders]))
     assert [row[0].text for row in at_the_end.rows if row[1].best] == ["SAFE (stream glyphs)"]

@@ -10,7 +10,7 @@ from safecl.cli.info import typed
 from safecl.cli.terminal import print_facts
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
-from safecl.report import sentences, tables, words
+from safecl.report import tables, words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import all_series, run_names
 from safecl.report.table import make_table, print_table
@@ -34,16 +34,15 @@ def list_runs(root: Path, console: Console) -> None:
                 said.append(f"{name} failed: {run.failed}")
         except SafeclError as error:
             started = (folder / "facts.json").exists()
-            rows.append([name, *[words.NONE] * 10, "damaged" if started else "not begun"])
+            rows.append([name, *[words.NONE] * 9, "damaged" if started else "not begun"])
             if started:
                 said.append(f"{name} is damaged: {error}")
     texts = ("method", "preset", "stream", "PET")
-    heads = ["run", *texts, "seed", "sessions", "final", "learned", "average", "time", "state"]
-    drop = ["sessions", "preset", "method", "learned", "average", "stream", "time", "PET", "seed"]
+    heads = ["run", *texts, "seed", "sessions", "final", "average", "time", "state"]
+    drop = ["sessions", "preset", "method", "average", "stream", "time", "PET", "seed"]
     table = make_table(f"Runs in {root}", heads, rows, words=(*texts, "state")).filled()
-    meanings = {"final": "accuracy on all test pictures, ± its standard error", "average": "the mean over sessions"}
-    meanings["learned"] = "on the domains learned so far"  # of domain-incremental runs, which are tested on all
-    print_table(console, table, drop=drop, meanings=meanings)
+    caption = "final: accuracy on all test pictures, ± its standard error; average: the mean over sessions"
+    print_table(console, table, drop=drop, caption=caption)
     for sentence in said:
         print_sentence(console, sentence)
 
@@ -74,8 +73,6 @@ def show_run(folder: Path, console: Console) -> None:
         decided, costs = tables.decisions(run, "What was decided"), tables.costs(run, "Time and memory")
         for table in filter(None, (*tables.accuracy_tables(series), decided, costs)):
             print_table(console, table)
-        for sentence in sentences.caveats([run]):
-            print_sentence(console, sentence)
 
 
 def compare_runs(folders: Sequence[Path], console: Console) -> None:
@@ -83,8 +80,6 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
     runs = [read_run(folder) for folder in folders]
     for table in tables.accuracy_tables(all_series(runs)):
         print_table(console, table)
-    for sentence in sentences.caveats(runs):
-        print_sentence(console, sentence)
     names = run_names(runs)
     configs = [flatten(yaml.safe_load(run.config) or {}) for run in runs]
     settings = [{key: typed(value) or words.NONE for key, value in config.items()} for config in configs]
@@ -102,8 +97,7 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
 
 def _row(run: Run) -> list[str]:
     facts, main = run.facts, next(one for one in all_series([run]) if one.main)
-    learned = words.percent(main.final_seen) if facts.stream.protocol == "domain" else words.NONE
     about = [run_names([run])[0], facts.preset or words.NONE, facts.stream.name, facts.pet or "none", str(facts.seed)]
     about.append(f"{run.done}/{run.total}")
     final, average = words.accuracy(main.final, run.tested), words.percent(main.average)
-    return [*about, final, learned, average, words.duration(run.seconds), run.state]
+    return [*about, final, average, words.duration(main.time), run.state]

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report import sentences, words
-from safecl.report.answers import Confusion, Weight
+from safecl.report.answers import Weight
 from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour
 from safecl.report.drawing import percent_axis, session_axis
 from safecl.report.runs import Run, kind_of_phase
@@ -37,8 +37,13 @@ def accuracy_curves(axes: Axes, series: Sequence[Series]) -> str:
             axes.fill_between(places, least, most, color=one.colour.light, alpha=0.16, linewidth=0)
         width, marker, dashes = (2.6, 6.5, "-") if one.main else (1.2, 4.0, (0, (5, 2)))
         _line(axes, one.pooled, one.colour, one.name, linewidth=width, markersize=marker, linestyle=dashes)
-    _accuracy_axes(axes, lowest, max((one.run.total for one in series), default=1))
-    told = [f"{one.name}: {_percentages(one.pooled) or 'nothing yet'}" for one in series]
+    sessions = max((one.run.total for one in series), default=1)
+    percent_axis(axes, bottom=0.0 if lowest < 0.4 else math.floor(lowest * 10 - 1) / 10)
+    session_axis(axes, sessions)
+    axes.set_xlim(0.8, sessions + 0.2)
+    axes.set_xlabel("sessions learned")
+    curves = {one.name: ", ".join(f"{100 * value:.1f}" for _, value in one.pooled) for one in series}
+    told = [f"{name}: {values or 'nothing yet'}" for name, values in curves.items()]
     return f"Accuracy in percent on {sentences.tested(series)}, after each session. {'. '.join(told)}."
 
 
@@ -84,21 +89,6 @@ def matrix(axes: Axes, one: Series) -> str:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     return "accuracy on each session's test pictures (columns) after each session (rows), in percent"
-
-
-def confusion_matrix(axes: Axes, found: Confusion) -> str:
-    """Rows: the class of a picture; columns: what it was answered with. Right answers are outlined."""
-    told = []
-    for i, row in enumerate(found.counts):
-        for j, times in enumerate(row):
-            strength = 0.06 + 0.94 * (times / found.tested[i]) ** 0.7 if times else 0.03
-            _cell(axes, j, i, strength, str(times) if times else "", outlined=i == j)
-            told += [f"{found.labels[i]} as {found.labels[j]} {times}"] if times and i != j else []
-    names = [words.short(label, NAME) for label in found.labels]
-    _cell_axes(axes, 0, len(names) - 1, "answered with", "picture of")
-    axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
-    axes.set_yticks(range(len(names)), names)
-    return f"answers among the classes that are confused most often. {', '.join(told)}"
 
 
 def weight_bars(axes: Axes, found: Sequence[Weight]) -> str:
@@ -177,17 +167,6 @@ def _line(axes: Axes, points: Points, colour: Colour, label: str | None, **how: 
     axes.plot([x for x, _ in points], [y for _, y in points], color=colour.light, label=label, clip_on=False, **how)
 
 
-def _percentages(points: Points) -> str:
-    return ", ".join(f"{100 * value:.1f}" for _, value in points)
-
-
-def _accuracy_axes(axes: Axes, lowest: float, sessions: int) -> None:
-    percent_axis(axes, bottom=0.0 if lowest < 0.4 else math.floor(lowest * 10 - 1) / 10)
-    session_axis(axes, sessions)
-    axes.set_xlim(0.8, sessions + 0.2)
-    axes.set_xlabel("sessions learned")
-
-
 def _session_mark(axes: Axes, place: float, session: int) -> None:
     """A vertical line where a session starts, with its number."""
     axes.axvline(place, color=GRID, linewidth=1)
@@ -195,11 +174,9 @@ def _session_mark(axes: Axes, place: float, session: int) -> None:
     axes.annotate(str(session), (place, 1), xycoords=("data", "axes fraction"), color=INK, **how)
 
 
-def _cell(axes: Axes, column: int, row: int, strength: float, text: str, outlined: bool = False) -> None:
+def _cell(axes: Axes, column: int, row: int, strength: float, text: str) -> None:
     corner, side = (column - 0.47, row - 0.47), 0.94
     axes.add_patch(Rectangle(corner, side, side, facecolor=HEAT, alpha=strength, linewidth=0))
-    if outlined:
-        axes.add_patch(Rectangle(corner, side, side, facecolor="none", edgecolor=HEAT, linewidth=1))
     colour = ON_STRONG if strength > 0.65 else ON_WEAK
     axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=10)
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from safecl.errors import SafeclError
 from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
-from safecl.report.answers import confusion
+from safecl.report.answers import pairs
 from safecl.report.colours import variable
 from safecl.report.drawing import saved
 from safecl.report.runs import Run, read_run
@@ -51,7 +51,7 @@ def write_page(
             for kind, make in tables.OF_A_RUN.items()
         },
         pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
-        flawless=[name for run, name in detailed if run.predictions and not confusion(run)],
+        flawless=[name for run, name in detailed if run.predictions and not pairs(run)],
         cards=gallery.cards([one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]),
         kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safecl.report import figures
-from safecl.report.answers import confusion, weights
+from safecl.report.answers import weights
 from safecl.report.colours import PALETTE, Colour, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
@@ -121,14 +121,11 @@ def all_panels(choice: Choice) -> dict[str, list[Panel]]:
 
 
 def _of_runs(named: Named) -> dict[str, list[Panel]]:
-    found: dict[str, list[Panel]] = {"weights": [], "confusions": [], "losses": []}
+    found: dict[str, list[Panel]] = {"weights": [], "losses": []}
     for run, name in named:
         if weighed := weights(run):
             size = (PANEL if len(weighed) <= MAX_BARS else WIDE)[0], PANEL[1]
             found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed), size))
-        if confused := confusion(run):
-            draw = partial(figures.confusion_matrix, found=confused)
-            found["confusions"].append(Panel(name, f"confusion {name}", draw, SQUARE))
         for phase in figures.phases(run):
             legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"
             draw = partial(figures.loss_curves, run=run, phase=phase)

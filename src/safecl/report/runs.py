@@ -201,10 +201,6 @@ class Run:
     def domain(self) -> bool:
         return self.facts.stream.protocol == "domain"
 
-    @property
-    def seconds(self) -> float:
-        return sum(line.seconds.get("total") or 0.0 for line in self.metrics)
-
     def loss_parts(self) -> list[list[Loss]]:
         """The logged steps, one list for each phase of each session, in the order of training."""
         parts: dict[tuple[int, str], list[Loss]] = {}

@@ -8,17 +8,18 @@ from safecl.report import words
 from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, all_series, by_stream, display, run_names, stream_key
 
-MAX_NAMED = 3  # runs or streams that a headline names
-MIN_TESTED = 5  # test pictures per class below which an accuracy is rough
+MAX_NAMED = 3  # runs that a headline names
 
 
 def spread(one: Series, kind: str = "final") -> float | None:
-    """Of an accuracy, "final" or "final_seen": over seeds their standard deviation, of one run its standard error."""
-    value, deviation = getattr(one, kind), one.deviation(kind)
-    last, learned = one.run.last, one.run.done if kind == "final_seen" and one.run.domain else None
-    pictures = sum(last.test_counts[:learned]) if last else 0
-    known = deviation is None and value is not None and pictures
-    return words.standard_error(value, pictures) if known else deviation
+    """Of an accuracy at the end: over seeds their standard deviation, of one run its standard error."""
+    value, deviation, last = getattr(one, kind), one.deviation(kind), one.run.last
+    if deviation is not None or value is None or last is None:
+        return deviation
+    counts = last.test_counts[: one.run.done if kind == "final_seen" and one.run.domain else None]
+    if kind == "final_validation":
+        counts = last.validation.counts if last.validation else []
+    return words.standard_error(value, sum(counts)) if sum(counts) else None
 
 
 def plus_minus(one: Series, kind: str) -> str:
@@ -30,14 +31,6 @@ def measured(one: Series, kind: str = "final") -> str:
     """An accuracy with its spread: "78.2 ± 1.8 %"."""
     value, error = getattr(one, kind), plus_minus(one, kind)
     return f"{100 * value:.1f}{NBSP}{error}{NBSP}%" if value is not None and error else words.NONE
-
-
-def validated(one: Series) -> str:
-    """The newest accuracy on held-out training pictures: mean over seeds, or of one run with its standard error."""
-    held = one.run.last.validation if one.run.last else None
-    if len(one.runs) > 1:
-        return words.percent(one.final_validation)
-    return words.NONE if held is None else words.accuracy(one.final_validation, sum(held.counts))
 
 
 def seeds(series: Sequence[Series]) -> str:
@@ -54,15 +47,8 @@ def headline(series: Sequence[Series]) -> str:
     if not known:
         done = any(one.run.done for one in series)
         return "No test picture, so no accuracy." if done else "No session is finished yet."
-    streams = by_stream(known)
-    if len(streams) > 1:
-        start = runs_on_streams([run for one in series if one.main for run in one.runs])
-        parts = []
-        for (name, *_), ones in streams.items():
-            shared = sum(other == name for other, *_ in streams) > 1
-            more = f" in {words.plural(ones[0].run.total, 'session')}" if shared else ""
-            parts.append(f"on {name}{more}: {_best(ones)}")
-        return f"{start}. Best {'; '.join(parts)}." if len(parts) <= MAX_NAMED else f"{start}."
+    if len(by_stream(known)) > 1:
+        return f"{runs_on_streams([run for one in series if one.main for run in one.runs])}."
     over = seeds(known)
     if len(known) > MAX_NAMED:
         kind = f"{words.plural(len(known), 'configuration')}, {over} each" if over else words.plural(len(known), "run")
@@ -91,20 +77,6 @@ def _best(series: Sequence[Series]) -> str:
     return f"{named}, {words.percent(best)}"
 
 
-def caveats(runs: Sequence[Run]) -> list[str]:
-    """What to know before these numbers are believed."""
-    found = []
-    learned = [(run, run.last.classes_seen) for run in runs if run.last]
-    if any(not run.tested for run, _ in learned):
-        found.append("There is no accuracy without a test picture: with one picture per class, none can be held out.")
-    if any(0 < run.tested < MIN_TESTED * classes for run, classes in learned):
-        fewest = min(run.tested for run, _ in learned if run.tested)
-        found.append(f"Only {words.plural(fewest, 'test picture')}: differences within ± may be chance.")
-    if any(classes == 1 for _, classes in learned):
-        found.append("With a single class every answer is right.")
-    return found
-
-
 def result(one: Series) -> str:
     """The end of a run in one line, for one output."""
     run = one.run
@@ -119,9 +91,8 @@ def result(one: Series) -> str:
 
 
 def results(folder: Path) -> list[str]:
-    """The end of a run, one line per output, and what to know about its numbers."""
-    run = read_run(folder)
-    return [*(result(one) for one in all_series([run])), *caveats([run])]
+    """The end of a run, one line per output."""
+    return [result(one) for one in all_series([read_run(folder)])]
 
 
 def same(main: Series, twins: Sequence[Series]) -> str:

@@ -29,6 +29,23 @@ class Curve:
         return result
 
 
+class Last:
+    """The number of a curve after the newest session."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+
+    def __get__(self, one: "Series", owner: object = None) -> float | None:
+        return dict(self.curve.__get__(one)).get(one.run.done)
+
+
+class Average(Last):
+    """The mean of a curve over sessions."""
+
+    def __get__(self, one: "Series", owner: object = None) -> float | None:
+        return mean(value for _, value in self.curve.__get__(one))
+
+
 @dataclass(frozen=True)
 class Series:
     """One output of runs that differ in their seed alone: every number is the mean over those that have begun.
@@ -51,40 +68,14 @@ class Series:
     fwt = Curve(lambda line, output: (line.fwt or {}).get(output))
     seconds = Curve(lambda line, _: line.seconds.get("total"))
 
+    final, final_seen, final_validation = Last(pooled), Last(seen), Last(validation)
+    average, average_seen, average_validation = Average(pooled), Average(seen), Average(validation)
+    forgetting = Last(lost)  # mean drop from the best accuracy of each earlier session; undefined after the first
+
     @property
     def run(self) -> Run:
         """The least advanced of those that have begun, so that there is a mean after each of its sessions."""
         return min(self.runs, key=lambda run: run.done or run.total + 1)
-
-    @property
-    def final(self) -> float | None:
-        return dict(self.pooled).get(self.run.done)
-
-    @property
-    def final_seen(self) -> float | None:
-        return dict(self.seen).get(self.run.done)
-
-    @property
-    def average(self) -> float | None:
-        """The mean over sessions."""
-        return mean(value for _, value in self.pooled)
-
-    @property
-    def average_seen(self) -> float | None:
-        return mean(value for _, value in self.seen)
-
-    @property
-    def forgetting(self) -> float | None:
-        """Mean drop from the best accuracy of each earlier session; undefined after the first."""
-        return dict(self.lost).get(self.run.done)
-
-    @property
-    def final_validation(self) -> float | None:
-        return dict(self.validation).get(self.run.done)
-
-    @property
-    def average_validation(self) -> float | None:
-        return mean(value for _, value in self.validation)
 
     @property
     def time(self) -> float:

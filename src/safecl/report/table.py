@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -146,13 +146,11 @@ def print_table(
     leads: int = 1,
     drop: Sequence[str] = (),
     caption: str = "",
-    meanings: Mapping[str, str] | None = None,
 ) -> None:
     """Print a table as wide as the console at most.
 
     Columns of ``drop`` are omitted where it is too narrow, the last one first, and named below. If that is not enough,
-    the columns are printed in several tables, each with the first ``leads`` columns. ``meanings``: of columns, by their
-    heads, for those that are shown.
+    the columns are printed in several tables, each with the first ``leads`` columns.
     """
     single = len([name for name, _ in table.groups if name]) == 1
     heads = [spelt(column.name if single else column.full, console.encoding) for column in table.columns]
@@ -191,10 +189,8 @@ def print_table(
             drawn.add_row(*(row[i] for i in part))
         console.print(drawn)
         console.print()
-    there = {*heads} - {*omitted}
-    explained = [f"{head}: {meaning}" for head, meaning in (meanings or {}).items() if head in there]
     notes = [f"Not shown at this width: {', '.join(omitted)}."] if omitted else []
-    for sentence in filter(None, (*notes, "; ".join(explained), caption)):
+    for sentence in filter(None, (*notes, caption)):
         print_sentence(console, sentence, "dim")
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from safecl.report import sentences, words
 from safecl.report.answers import said
 from safecl.report.runs import Metrics, Run, kind_of_phase
-from safecl.report.series import Series, by_stream, display, run_names, stream_key
-from safecl.report.table import Cell, Column, Table, make_table, numbers
+from safecl.report.series import Series, by_stream, stream_key
+from safecl.report.table import Cell, Table, make_table, numbers
 from safecl.settings import flatten
 
-MAX_BESIDE = 3  # runs that stand beside each other in a table by session; more of them stand below each other
+MAX_WITH_PARTS = 3  # runs in a table by session whose parts have rows, too
 # What a method notes of its decisions: the head of the column, and a word for yes and one for no.
 DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
@@ -37,16 +37,19 @@ def at_the_end(series: Sequence[Series]) -> Table:
     for one, domain in zip(series, domains, strict=True):
         rivals = streams.get(stream_key(one.run), [])
         best = one.main and len(rivals) > 1 and one.final == max(rival.final or 0.0 for rival in rivals)
-        cells = [Cell(one.name), Cell(sentences.measured(one), best, value=one.final, spread=sentences.spread(one))]
+        cells = [Cell(one.name), _measured(one, "final", best)]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
         cells += numbers(words.points, *(dict(curve).get(one.run.done) for curve in (one.lost, one.bwt, one.fwt)))
-        cells.append(Cell(sentences.validated(one), value=one.final_validation))
-        rows.append([*cells, Cell(one.run.facts.preset or words.NONE)])
+        rows.append([*cells, _measured(one, "final_validation"), Cell(one.run.facts.preset or words.NONE)])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
     heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
     return make_table("At the end", heads, rows, ["Preset"]).filled()
+
+
+def _measured(one: Series, kind: str, best: bool = False) -> Cell:
+    return Cell(sentences.measured(one, kind), best, value=getattr(one, kind), spread=sentences.spread(one, kind))
 
 
 def after_each_session(series: Sequence[Series]) -> list[Table]:
@@ -54,51 +57,33 @@ def after_each_session(series: Sequence[Series]) -> list[Table]:
     result, streams = [], by_stream(series)
     for key, ones in streams.items():
         title = f"After each session, in percent{f' ({key[0]})' if len(streams) > 1 else ''}"
-        many = sum(one.main for one in ones) > MAX_BESIDE
-        make = _session_columns if many else _sessions
+        mains = [one for one in ones if one.main]
+        ones = mains if len(mains) > MAX_WITH_PARTS else ones
         if key[1] == "domain":
-            result.append(make(f"{title}: on the domains learned so far", ones, "seen"))
+            result.append(_sessions(f"{title}: on the domains learned so far", ones, "seen"))
             title += ": on all domains, also those to come"
-        result.append(make(title, ones, "pooled"))
+        result.append(_sessions(title, ones, "pooled"))
         if any(one.validation for one in ones):
-            result.append(make(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
+            result.append(_sessions(f"{title.partition(':')[0]}: on held-out training pictures", ones, "validation"))
     return result
 
 
-def _session_columns(title: str, series: Sequence[Series], kind: str) -> Table:
-    """A row for each run, its own answer alone; a column for each session."""
-    mains = [one for one in series if one.main]
-    sessions = sorted({line.session for one in mains for line in one.run.metrics})
-    curves = {one.name: dict(getattr(one, kind)) for one in mains}
-    rows = [[Cell(name), *numbers(words.bare_percent, *map(curve.get, sessions))] for name, curve in curves.items()]
-    return make_table(title, ["Session", *map(str, sessions)], rows)
-
-
 def _sessions(title: str, series: Sequence[Series], kind: str) -> Table:
-    """``kind`` of accuracy: pooled, seen or validation."""
-    runs = list({id(one.run): one.run for one in series}.values())
-    measured = {line.session: line for run in runs for line in run.metrics}
-    measured = dict(sorted(measured.items()))
-    found = {id(one): dict(getattr(one, kind)) for one in series}
-    columns = [Column("Session", words=True), Column("Classes")]
-    cells = [[Cell(f"{i} · {line.name}" if line.name else str(i)) for i, line in measured.items()]]
-    cells.append([Cell(str(line.classes_seen)) for line in measured.values()])
-    for run, name in zip(runs, run_names(runs), strict=True):  # told apart within this table
-        # The parts first, then what the method makes of them.
-        block = sorted((one for one in series if one.run is run), key=lambda one: one.main)
-        for one in block:
-            whole = name.partition(" (")[0] if len(block) > 1 else "accuracy"
-            columns.append(Column(whole if one.main else display(one.output), name))
-            rivals = [found[id(other)] for other in series if other.main] if one.main and len(runs) > 1 else []
-            cells.append([])
-            for i in measured:
-                value, best = found[id(one)].get(i), max((rival[i] for rival in rivals if i in rival), default=None)
-                cells[-1].append(Cell(words.bare_percent(value), value is not None and value == best, value=value))
-        if kind != "validation":
-            columns += [Column("forgot", name), Column("time", name)]
-            cells.append(numbers(words.points, *map(dict(block[-1].lost).get, measured)))
-            cells.append(numbers(words.duration, *map(dict(block[-1].seconds).get, measured)))
-    return Table(title, columns, [list(row) for row in zip(*cells, strict=True)])
+    """A row for each output, a column for each session; ``kind`` of accuracy: pooled, seen or validation."""
+    lines = {line.session: line for one in series for line in one.run.metrics}
+    curves = [dict(getattr(one, kind)) for one in series]
+    mains = [curve for one, curve in zip(series, curves, strict=True) if one.main]
+    rows = []
+    for one, curve in zip(series, curves, strict=True):
+        cells = [Cell(one.name)]
+        for session in sorted(lines):
+            value, most = curve.get(session), max((each[session] for each in mains if session in each), default=None)
+            best = one.main and len(mains) > 1 and value is not None and value == most
+            cells.append(Cell(words.bare_percent(value), best, value=value))
+        rows.append(cells)
+    named = series[0].run.facts.stream.protocol != "class"  # by their domains
+    heads = [f"{i} · {line.name}" if named else str(i) for i, line in sorted(lines.items())]
+    return make_table(title, ["Session", *heads], rows)
 
 
 def decisions(run: Run, name: str) -> Table | None:

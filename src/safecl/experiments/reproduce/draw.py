@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 from PIL import Image, ImageOps
 from sklearn.manifold import TSNE
 
@@ -19,16 +19,16 @@ from safecl.experiments.reproduce.plan import Entry, Job
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
-from safecl.report.answers import weights
+from safecl.report.answers import Weight, weights
 from safecl.report.colours import COLOURS, GRID, INK, PALETTE
 from safecl.report.drawing import canvas
+from safecl.report.figures import weight_bars
 from safecl.report.runs import Run
 from safecl.streams.catalog import open_stream
 from safecl.streams.stream import Session, positions
 
 OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
 PANE = 4.2  # of the overview
-SMOOTHED = 5  # classes in the moving average of the weights
 
 
 class Drawing(NamedTuple):
@@ -147,29 +147,15 @@ def _advantage(when: str, who: str, one: list[list[float]], other: list[list[flo
 
 
 def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -> Drawing:
-    """The mean weight of each learner by class, in the order of learning; the vertical lines part the sessions."""
-    found = [weights(runs[cell.name]) for cell in entry.runs if cell.name in runs]
-    fast = np.mean([[one.fast for one in seed] for seed in found], axis=0)
-    means, sessions = {"slow": 1 - fast, "fast": fast}, np.array([one.session for one in found[0]])
-    early = sessions <= _first_late(max(sessions), late)
-    told = [
-        f"mean weight of the fast learner on {when} classes: {means['fast'][places].mean():.3f}"
-        for when, places in (("early", early), ("late", ~early))
-        if places.any()
-    ]
+    """The mean weight of the fast learner by class, in the order of learning, which differs with the seed."""
+    found = zip(*(weights(runs[cell.name]) for cell in entry.runs if cell.name in runs), strict=True)
+    means = [Weight(str(i), ones[0].session, mean(one.fast for one in ones)) for i, ones in enumerate(found, start=1)]
+    first = _first_late(means[-1].session, late)
+    parts = {"early": [one.fast for one in means if one.session <= first]}
+    parts["late"] = [one.fast for one in means if one.session > first]
+    told = [f"mean weight of the fast learner on {when} classes: {mean(v):.3f}" for when, v in parts.items() if v]
     with canvas((9.0, 3.8)) as (figure, (axes,)):
-        for start in np.flatnonzero(np.diff(sessions)) + 1:
-            axes.axvline(start - 0.5, color=GRID, linewidth=1)
-        for name, values in means.items():
-            colour, half = COLOURS[name].light, SMOOTHED // 2
-            smooth = [values[max(0, i - half) : i + half + 1].mean() for i in range(len(values))]
-            axes.plot(values, color=colour, linewidth=1, alpha=0.45)
-            axes.plot(smooth, color=colour, linewidth=2.4, label=f"{name} learner")
-        axes.axhline(0.5, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        axes.set(xlabel="class, in the order of learning", ylabel="mean aggregation weight")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.margins(x=0.01)
-        axes.legend(ncols=2)
+        weight_bars(axes, means)
     return Drawing(figure, f"{caption} {'; '.join(told)}.", tuple(told))
 
 
