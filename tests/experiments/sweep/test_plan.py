@@ -62,13 +62,6 @@ def test_rows_alone_are_a_sweep(plan: Any) -> None:
     assert titles(plan(runs=[{"seed": 1}, {"seed": 2}])) == ["seed=1", "seed=2"]
 
 
-def test_what_is_excluded_is_told_by_what_was_written_or_by_what_it_became(plan: Any) -> None:
-    grid = {"preset": ["safe", "ranpac", "aper"], "pet": ["ssf", "nonsense"], "seed": [0, 1]}
-    found = plan(grid=grid, exclude=[{"pet": "nonsense"}, {"method": ["ranpac", "aper"], "seed": 1}])
-    assert titles(found) == ["preset=safe pet=ssf seed=0", "preset=safe pet=ssf seed=1", "preset=ranpac pet=ssf seed=0",
-                             "preset=aper pet=ssf seed=0"]  # fmt: skip
-
-
 def test_words_replace_the_values_of_the_grid_or_go_over_the_base(plan: Any) -> None:
     parts = {"base": {"train.epochs": 9}, "grid": {"preset": ["safe", "ranpac"], "seed": [0, 1, 2]}}
     found = plan("seed=[5]", "preset=safe", "train.epochs=1", **parts, runs=[{"preset": "aper"}])
@@ -117,7 +110,6 @@ def test_runs_that_differ_in_the_seed_alone_are_one_configuration(plan: Any) -> 
         ({"grid": [1]}, "grid in .* must be keys and values"),
         ({"runs": {"seed": 1}}, "runs in .* must be a list of keys and values"),
         ({"base": {"seed": 1}}, "has no runs; give it a grid"),
-        ({"grid": {"seed": [1]}, "exclude": [{"seed": 1}]}, "all of them are excluded"),
         ({"base": {"ridge.size": 5}, "grid": {"preset": ["simplecil"]}}, "ridge.size means nothing to any run"),
         ({"grid": {"preset": ["sfae"]}}, "preset=sfae: There is no preset 'sfae'; did you mean 'safe'"),
     ],

@@ -27,7 +27,7 @@ def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.Ca
         "state": "done", "sentence": "",
     }  # fmt: skip
     assert "Session 2 of 2" in (tmp_path / "run" / LOG).read_text() and capsys.readouterr().out == ""
-    assert (tmp_path / "run" / "given.yaml").read_text() == "# given\n"
+    assert (tmp_path / "run" / "given.yaml").read_text() == "# safecl sweep x\n# given\n"
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from safecl.experiments.config import RunSettings, given_text, load, presets, re
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 
-PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list, "exclude": list}
+PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
 METHOD = {"preset", "method", "method.name"}  # keys that choose the method
 MAX_NAMED = 3  # runs in a sentence
@@ -61,7 +61,7 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
     parts = _read(source)
     variants, base = parts["base"].pop(VARIANTS, []), flat(parts["base"])
     grid = {key: _values(key, value, source) for key, value in flat(parts["grid"]).items()}
-    rows, exclude = ([flat(row) for row in parts[part]] for part in ("runs", "exclude"))
+    rows = [flat(row) for row in parts["runs"]]
     for key, value in flat(parse_words(words)).items():
         if key in grid:
             grid[key] = _values(key, value if isinstance(value, list) else [value], source)
@@ -70,23 +70,18 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
             base[key] = value
             rows = [{**row, key: value} if key in row else row for row in rows]
     every = _expand(grid, rows)
-    check_keys([base, grid, *every, *exclude], source)
+    check_keys([base, grid, *every], source)
     if not every:
         raise SafeclError(f"The sweep {source} has no runs; give it a grid, like seed: [0, 1, 2].")
     cells: dict[str, Cell] = {}
     wrong: dict[str, list[str]] = {}
     used: set[str] = set()
-    count = 0
     for varied in every:
-        if any(_fits(row, {**base, **varied}) for row in exclude):
-            continue
-        count += 1
         try:
             cell = resolve_cell(base, variants, varied, used)
-            excluded = any(_fits(row, {**base, **varied, **spelt_settings(cell.settings)}) for row in exclude)
-            if excluded or (EVERY in grid.get("preset", ()) and not supported(cell.settings)):
-                continue
             if not supported(cell.settings):
+                if EVERY in grid.get("preset", ()):
+                    continue
                 method, protocol = cell.settings.method, cell.settings.stream.protocol or "class"
                 forms = f"stream.protocol={method.protocols[0]} or another method"
                 raise SafeclError(f"{method.title} has no {protocol}-incremental form; choose {forms}.")
@@ -97,10 +92,8 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
             wrong.setdefault(str(error), []).append(_title(varied))
     if wrong:
         lines = "".join(f"\n  {named(titles)}: {sentence}" for sentence, titles in wrong.items())
-        bad = f"{sum(map(len, wrong.values()))} of {count} runs of the sweep {source}"
+        bad = f"{sum(map(len, wrong.values()))} of {len(every)} runs of the sweep {source}"
         raise SafeclError(f"{bad} are wrong, and none was started:{lines}")
-    if not cells:
-        raise SafeclError(f"The sweep {source} has no runs: all of them are excluded.")
     idle = sorted({*base, *(key for varied in every for key in varied)} - used - METHOD)
     if idle:
         raise SafeclError(f"{', '.join(idle)} means nothing to any run of the sweep {source}; take it out.")
@@ -174,12 +167,6 @@ def supported(settings: RunSettings) -> bool:
     """Whether the method takes the protocol of the stream, as far as the settings tell."""
     protocol = settings.stream.protocol or ("class" if settings.stream.kind == "glyphs" else None)
     return protocol is None or protocol in settings.method.protocols
-
-
-def _fits(row: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether a run has the values of a row of ``exclude``."""
-    lists = {key: value if isinstance(value, list) else [value] for key, value in row.items()}
-    return all(key in found and str(found[key]) in map(str, values) for key, values in lists.items())
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:

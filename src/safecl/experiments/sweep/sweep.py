@@ -5,7 +5,7 @@ Meanwhile a person sees a line for all of it and one per run at work, or plain l
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
@@ -33,7 +33,6 @@ On: TypeAlias = Literal["local", "ray"]
 Executor: TypeAlias = Local | OnRay  # where runs are computed
 RETRIES = 3  # of a run whose process dies
 POLL = 0.2  # seconds between two looks at the workers
-Running: TypeAlias = Mapping[str, tuple[str, float, float]]  # by title: its place, its share, its seconds so far
 
 
 class How(TypedDict, total=False):
@@ -111,15 +110,14 @@ class Loop:
                 self._start()
                 for cell, outcome in self.executor.finished():
                     self._ended(cell, outcome)
-                self.board.show(self._standing())
+                self.board.show(self.standing())
                 time.sleep(poll)
         return self.failed
 
     def _start(self) -> None:
         while self.queue and self.executor.room(self.queue[0]):
             cell = self.queue.popleft()
-            given = f"# {self.command}\n{cell.given}" if self.command else cell.given
-            job = Job(cell.settings.model_dump(mode="json"), given, self.command, self.executor.threads)
+            job = Job(cell.settings.model_dump(mode="json"), cell.given, self.command, self.executor.threads)
             self.executor.start(cell, self.folder / cell.name, job)
             self.running[cell.name] = cell, time.monotonic()
 
@@ -154,11 +152,24 @@ class Loop:
             self.executor.stop(at_once=True)
         raise Stopped
 
-    def _standing(self) -> str:
-        now, jobs, running = time.monotonic(), self.executor.jobs, dict[str, tuple[str, float, float]]()
+    def standing(self) -> str:
+        """A line for the whole sweep, and one per run at work: its place, and its seconds so far."""
+        now, lines, lengths = time.monotonic(), [], self.took[:]
         for name, (cell, began) in self.running.items():
-            running[cell.title] = *read_place(self.folder / name), now - began
-        return standing(self.total, self.done, len(self.failed), running, len(self.queue), self.took, jobs)
+            place, share = read_place(self.folder / name)
+            lengths += [(now - began) / share] if share > 0.05 else []
+            lines.append(f"{cell.title}: {place}, {clock(now - began)}")
+        wrong, left = f", {len(self.failed)} failed" if self.failed else "", clock(self._left(lengths, now))
+        whole = f"{self.done} of {self.total} runs done{wrong}, {len(lines)} at work, left {left}"
+        return "\n".join([whole, *lines])
+
+    def _left(self, lengths: Sequence[float], now: float) -> float | None:
+        """Seconds until the end, from those that runs take: of finished ones, and of how far those at work are."""
+        if not lengths:
+            return None
+        mean = sum(lengths) / len(lengths)
+        ahead = [max(mean - (now - began), 0.0) for _, began in self.running.values()] + [mean] * len(self.queue)
+        return max(sum(ahead) / max(min(self.executor.jobs, len(ahead)), 1), max(ahead, default=0.0))
 
 
 def read_place(folder: Path) -> tuple[str, float]:
@@ -169,25 +180,6 @@ def read_place(folder: Path) -> tuple[str, float]:
     total, metrics = len(facts["stream"]["sessions"]), folder / "metrics.jsonl"
     done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
     return f"session {min(done + 1, total)} of {total}", done / total
-
-
-def time_left(running: Running, waiting: int, took: Sequence[float], jobs: int) -> float | None:
-    """Seconds until the end: from those of the runs that are finished, or from how far those at work are."""
-    lengths = [*took, *(seconds / share for _, share, seconds in running.values() if share > 0.05)]
-    if not lengths:
-        return None
-    mean = sum(lengths) / len(lengths)
-    ahead = [max(mean - seconds, 0.0) for *_, seconds in running.values()] + [mean] * waiting
-    return max(sum(ahead) / max(min(jobs, len(ahead)), 1), max(ahead, default=0.0))
-
-
-def standing(
-    total: int, done: int, failed: int, running: Running, waiting: int, took: Sequence[float], jobs: int
-) -> str:
-    """A line for the whole sweep, and one per run at work."""
-    wrong, left = f", {failed} failed" if failed else "", clock(time_left(running, waiting, took, jobs))
-    whole = f"{done} of {total} runs done{wrong}, {len(running)} at work, left {left}"
-    return "\n".join([whole, *(f"{title}: {at}, {clock(seconds)}" for title, (at, _, seconds) in running.items())])
 
 
 class Board:

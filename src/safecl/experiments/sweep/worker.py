@@ -65,7 +65,7 @@ def _attempt(folder: Path, job: Job) -> Outcome:
         from safecl.experiments.launch import launch
 
         torch.set_num_threads(job.threads)
-        launch(validate(job.settings), folder, Plain(), facts={"command": job.command}, given=job.given)
+        launch(validate(job.settings), folder, Plain(), command=job.command, given=job.given)
     except Busy:
         return Outcome("busy")
     except (Stopped, KeyboardInterrupt):
