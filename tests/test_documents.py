@@ -40,7 +40,7 @@ def test_the_readme_and_the_page_of_methods_name_every_method_and_preset() -> No
     rows = readme[readme.index("| preset |") :].split("\n\n")[0].splitlines()[2:]
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
     assert named <= set(presets()) and set(method_settings()) <= named
-    assert [name for name in presets() if f"`{name}`" not in page and name not in ("demo", "default")] == []
+    assert [name for name in presets() if f"`{name}`" not in page and name != "demo"] == []
     titles = [kind.title for kind in method_settings().values()]
     assert [title for title in titles if f"**{title}**" not in page] == []
 

@@ -213,7 +213,6 @@ REFUSED = [
     ("inspect other.safecl --page frozen.safecl", "is no page of safecl"),
     ("inspect other.safecl --page mine.html", "is no page of safecl"),
     ("report run --page m.safecl", "is no page of safecl"),
-    ("compare run run --page m.safecl", "is no page of safecl"),
     ("freeze other.safecl -o m.safecl", "is there already and can learn"),
     ("freeze other.safecl -o text.safecl", "is no model"),
     ("merge other.safecl frozen.safecl -o m.safecl", "is there already and can learn"),
@@ -239,7 +238,7 @@ def test_force_replaces_and_a_page_replaces_a_page_without_it(
 ) -> None:
     write_run(here / "run")
     for words in ("inspect m.safecl --page p.html", "eval one -m m.safecl --page p.html --device cpu",
-                  "report run --page p.html", "compare run run --page p.html",
+                  "report run --page p.html",
                   "freeze m.safecl -o frozen.safecl", "merge m.safecl other.safecl -o frozen.safecl",
                   "merge m.safecl other.safecl -o frozen.safecl --force", "freeze m.safecl -o frozen.safecl --force",
                   "inspect m.safecl --page frozen.safecl --force"):  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safecl.configure.sentences import keys
 from safecl.errors import SafeclError
-from safecl.experiments.config import ALIASES, RunSettings, load, presets, validate
+from safecl.experiments.config import RunSettings, load, presets, validate
 from safecl.methods.catalog import method_settings
 
 
@@ -28,12 +28,12 @@ def sentence(source: str, *words: str) -> str:
 
 def test_every_preset_is_valid() -> None:
     assert {"safe", "paper", "published", "ranpac", "finetune"} <= set(presets())
-    for name in [*presets(), *ALIASES]:
+    for name in presets():
         assert load(name, []).method.name in method_settings()
 
 
 def test_default_is_safe_with_our_defaults() -> None:
-    assert load("default", []) == load("safe", []) == RunSettings(preset="safe")
+    assert load("safe", []) == RunSettings(preset="safe")
 
 
 @pytest.mark.parametrize("name", presets())

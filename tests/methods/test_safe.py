@@ -556,7 +556,7 @@ def test_concat_is_one_ridge_regression_on_both_features(
 # -- presets --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["paper", "published", "default"])
+@pytest.mark.parametrize("preset", ["paper", "published", "safe"])
 @pytest.mark.parametrize("sessions", [[["a", "b"], ["c"]], [["a", "b"], ["a", "b"]]], ids=["class", "domain"])
 def test_the_presets_learn_two_sessions(
     preset: str, sessions: list[list[str]], backbone: Backbone, make_stream: MakeStream, images: Tensor, tools: Any

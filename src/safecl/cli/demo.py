@@ -33,8 +33,7 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     loaded = [load("demo", own).model_copy(update={"preset": "demo"}) for own in chosen]  # a wrong word stops all three
     for place, own, settings in zip(folders, chosen, loaded, strict=True):
         progress.say(f"{settings.method.title}, backbone {settings.backbone.name}, PET {settings.pet}")
-        given = f"# {command}\n{given_text('demo', own)}"
-        launch(settings, place, progress, facts={"command": command}, given=given, fresh=fresh)
+        launch(settings, place, progress, command=command, given=given_text("demo", own), fresh=fresh)
     page = write_page(folders, folder / "index.html", "safecl demo")
     for table in tables.after_each_session(all_series(read_runs(folders))):
         print_table(console, table, leads=2)

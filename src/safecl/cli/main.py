@@ -17,7 +17,7 @@ from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
 from safecl.cli.reproduce import reproduce
 from safecl.cli.sweep import Folder, sweep
-from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, say
+from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
@@ -110,8 +110,8 @@ def run(
     options += [word for tracker in track or [] for word in ("--track", tracker)]
     command = shlex.join(["safecl", "run", config, *(words or []), *options])
     progress = make_progress("quiet" if quiet else "auto", verbose)
-    given = f"# {command}\n{given_text(config, words or [])}"
-    launch(settings, place, progress, facts={"command": command}, given=given, trackers=track or [], fresh=fresh)
+    given = given_text(config, words or [])
+    launch(settings, place, progress, command=command, given=given, trackers=track or [], fresh=fresh)
     if first:
         from safecl.report.page import write_page
         from safecl.report.sentences import results
@@ -170,21 +170,14 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
 @app.command()
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
-    page: Annotated[Path | None, typer.Option(help="Also draw them into this page.")] = None,
-    force: Force = False,
 ) -> None:
-    """Put runs side by side: their numbers, and the settings in which they differ.
+    """Put runs side by side: their numbers, and the settings in which they differ. safecl report draws them.
 
-    Example:  safecl compare runs/demo/safe runs/demo/ranpac --page compare.html
+    Example:  safecl compare runs/demo/safe runs/demo/ranpac
     """
     from safecl.cli.runs import compare_runs
 
-    check_page(page, force)
     compare_runs(folders, make_console())
-    if page is not None:
-        from safecl.report.page import write_page
-
-        say(str(write_page(folders, page, "Runs compared", force=force)))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from safecl.report.table import make_table, print_table
 
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
-    from safecl.experiments.reproduce.reproduce import Made, Reproduction
+    from safecl.experiments.reproduce.reproduce import Made
 
 
 def reproduce(
@@ -73,8 +73,6 @@ def reproduce(
         start = f"{counted(len(missing), 'thing')} missing, and nothing was started:"
         raise SafeclError("\n".join([start, *lines, "  --skip-missing runs what does not need them."]))
     without = {name for cells in missing.values() for name in cells}
-    if not quiet:
-        announce(work, without, console)
     extra = [f"--{key}={value}" for key, value in (("preset", preset), ("seeds", seeds)) if value is not None]
     command = shlex.join(["safecl", "reproduce", target, *(words or []), "--scale", scale, *extra])
     show: Show = "quiet" if quiet else "auto"
@@ -83,13 +81,6 @@ def reproduce(
         print_made(made, work.place, console)
     print_sentence(console, f"All tables and figures: {work.place / 'index.html'}")
     return 1 if work.failed else 0
-
-
-def announce(work: "Reproduction", without: set[str], console: Console) -> None:
-    """How many runs there are, before anything starts."""
-    there = f", {len(work.done)} done already" if work.done else ""
-    left = f", {counted(len(without), 'run')} omitted" if without else ""
-    print_sentence(console, f"{counted(len(work.jobs), 'target')}, {counted(len(work.cells), 'run')}{there}{left}.")
 
 
 def print_made(made: "Made", place: Path, console: Console) -> None:

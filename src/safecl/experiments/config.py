@@ -24,7 +24,6 @@ from safecl.methods.settings.safe import SafeSettings
 from safecl.settings import Settings
 from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream, slug
 
-ALIASES = {"default": "safe"}
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a sweep resolves hundreds of runs
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class RunSettings(Settings):
 def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> RunSettings:
     """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
     base, top, together = _layers(source, words, values)
-    name = base.get("preset") or ALIASES.get(source, Path(source).stem)
+    name = base.get("preset") or Path(source).stem
     settings = validate({**together, "preset": name if method_name(together) == method_name(base) else ""}, source)
     if not settings.method.trains and "train" in top:
         raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
@@ -126,11 +125,11 @@ def source_text(source: str) -> str:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
-    name, files = ALIASES.get(source, source), shipped("presets")
-    if name in files:
-        return files[name].read_text(encoding="utf-8")
-    if name in method_settings():
-        return f"method: {name}\n"
+    files = shipped("presets")
+    if source in files:
+        return files[source].read_text(encoding="utf-8")
+    if source in method_settings():
+        return f"method: {source}\n"
     kind, colon, _ = source.partition(":")
     if (colon and kind in KINDS) or source in names() or path.is_dir():
         stream = f"folder:{source}" if path.is_dir() else source

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -118,7 +118,7 @@ def launch(
     folder: Path,
     progress: Progress | None = None,
     *,
-    facts: Mapping[str, Any] | None = None,
+    command: str = "",
     given: str = "",
     trackers: Sequence[str] = (),
     fresh: bool = False,
@@ -126,8 +126,9 @@ def launch(
 ) -> dict[str, Any]:
     """Build what ``settings`` name and run it in ``folder``; gives the summary.
 
-    ``given``: the configuration as the user wrote it. ``trackers``: of experiments, to which the numbers go as well.
-    ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that the settings name.
+    ``given``: the configuration as the user wrote it, kept below the ``command``. ``trackers``: of experiments, to
+    which the numbers go as well. ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that
+    the settings name.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
     progress = progress if progress is not None and accelerator.is_main_process else Progress()
@@ -137,7 +138,7 @@ def launch(
     for sentence in sentences:
         progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
-    documents = {"given.yaml": given} if given else {}
+    documents = {"given.yaml": f"# {command}\n{given}" if command else given} if given else {}
     documents["resolved.yaml"] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
     if trackers:
@@ -154,7 +155,7 @@ def launch(
             seed=settings.seed,
             progress=progress,
             settings=resolved,
-            facts={**(facts or {}), **named},
+            facts={"command": command, **named},
             documents=documents,
             fresh=fresh,
         )
