@@ -69,17 +69,13 @@ class Source(ABC):
         raise SafeclError(f"{self.path} has no file {name}.")
 
     def extract(self, moves: dict[str, str], target: Path) -> None:
-        """Write each file to its place below ``target``; one that is complete stays, so this can be resumed."""
-        places = {name: target / to for name, to in moves.items()}
-        missing = {name for name, at in places.items() if not at.is_file() or at.stat().st_size != self.sizes[name]}
+        """Write each file to its place below ``target``."""
         with whole(self.path):
-            for name, stream in self.open_all(missing):
-                place = places[name]
+            for name, stream in self.open_all(set(moves)):
+                place = target / moves[name]
                 place.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = place.with_name(place.name + ".partial")
-                with open(unfinished, "wb") as out:
+                with open(place, "wb") as out:
                     shutil.copyfileobj(stream, out, 1 << 20)
-                os.replace(unfinished, place)
 
 
 class ZipSource(Source):

@@ -1,4 +1,4 @@
-"""From an archive or a folder to a dataset's own layout: verified, resumable, all or nothing."""
+"""From an archive or a folder to a dataset's own layout: verified, all or nothing."""
 
 import json
 import os
@@ -20,7 +20,7 @@ LISTS = ".txt"  # the ending of published files that are not archives
 def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False, say: Say = lambda line: None) -> Path:
     """Lay ``dataset`` out below ``root`` from ``source``: an archive, or a folder of archives or of unpacked files.
 
-    After a kill the same call resumes where it stopped; the dataset's folder appears only when it is whole.
+    The dataset's folder appears only when it is whole.
     """
     place = root / dataset.folder
     root.mkdir(parents=True, exist_ok=True)
@@ -30,10 +30,9 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
             return place
         sources, sums = open_sources(dataset, source.expanduser(), any_md5, say)
         plan = dataset.plan(sources)
-        partial = root / f".{dataset.folder}.{plan.split}.partial"
-        there = [path for path in partial.rglob("*") if path.is_file()]
+        partial = root / f".{dataset.folder}.partial"
+        shutil.rmtree(partial, ignore_errors=True)  # of a call that was killed
         need = sum(size for s, moves in plan.moves for name, size in s.sizes.items() if name in moves)
-        need -= sum(path.stat().st_size for path in there)
         free = shutil.disk_usage(root).free
         if need > free:
             raise SafeclError(f"{root} has {free / 1e9:.1f} GB free of {need / 1e9:.1f} needed; choose another root.")
@@ -43,10 +42,6 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
                 s.extract(moves, partial)
             except OSError as error:
                 raise SafeclError(f"{dataset.title} cannot be written to {root}: {error.strerror or error}.") from None
-        wanted = {partial / to for _, moves in plan.moves for to in moves.values()}
-        for path in there:
-            if path not in wanted:  # another source left it there
-                path.unlink(missing_ok=True)
         note = {"dataset": dataset.name, "split": plan.split, "split_in_words": SPLITS[plan.split], "archives": sums}
         (partial / RECORD).write_text(json.dumps(note, indent=1), encoding="utf-8")
         os.replace(partial, place)
