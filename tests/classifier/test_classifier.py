@@ -14,6 +14,7 @@ from PIL import Image
 from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.seen import check_folder
 from safecl.classifier.store import ModelFile, encoded
+from safecl.classifier.weights import export_safetensors
 from safecl.engine.run import run
 from safecl.errors import SafeclError
 from safecl.heads.leave_one_out import leaving_out, one_of_each
@@ -325,11 +326,19 @@ def test_a_new_name_changes_nothing_else(taught: ContinualClassifier, lesson: Le
     assert model.classes_.tolist() == ["b", "c", "d", "ä"]
 
 
-def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(new_model: New, lesson: Lesson) -> None:
+def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(
+    new_model: New, lesson: Lesson, tmp_path: Path
+) -> None:
     images, labels = lesson("abc", 8)
     wrong = [*labels[:7], "b", *labels[8:]]  # the eighth picture shows an a
-    told = new_model("ranpac").learn(images, wrong)
+    model = new_model("ranpac")
+    told = model.learn(images, wrong)
     assert [(where, label, said) for where, label, said, _ in told.suspects] == [("picture 7", "b", "a")]
+    for frozen in (False, True):  # names of files may name people: what is handed on has none
+        model.save(tmp_path / "m.safecl", frozen=frozen, force=True)
+        assert (b"picture 7" in (tmp_path / "m.safecl").read_bytes()) is not frozen
+    export_safetensors(model._fitted, tmp_path / "m.safetensors")
+    assert b"picture 7" not in (tmp_path / "m.safetensors").read_bytes()
     twice = np.concatenate([images, np.clip(images[:1].astype(int) + 1, 0, 255).astype(np.uint8)])
     told = new_model("ranpac").learn(twice, [*labels, "c"])
     assert any("look the same: picture 0 and picture 24" in warning for warning in told.warnings)

@@ -448,7 +448,7 @@ def test_confusions_and_labels_that_look_wrong_are_those_of_today(new_model: New
     odd = "picture 7 looked like {} ({} %) when it was learned as {}: is the label right?"
     sure = f"{100 * model._fitted.header['calibration']['suspects'][0][4]:.0f}"
     assert told()[:2] == ["b is confused with a (1 of 9 pictures).", odd.format("a", sure, "b")]
-    assert told()[1] in model_card(model._fitted.header, "mit")
+    assert "confused" in (card := model_card(model._fitted.header, "mit")) and "picture 7" not in card
     model.rename("a", "alpha")
     assert told()[:2] == ["b is confused with alpha (1 of 9 pictures).", odd.format("alpha", sure, "b")]
     model.rename("alpha", "a")

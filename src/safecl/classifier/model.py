@@ -17,7 +17,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.fits import check_answer, check_state
-from safecl.classifier.history import after, check_labels, check_not_frozen, step
+from safecl.classifier.history import after, check_labels, check_not_frozen, nameless, step
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
@@ -182,6 +182,7 @@ class Model:
         }
         kept = sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(learning))
         header = {**self._said(state), "frozen": frozen, "memory_bytes": kept}
+        header = nameless(header) if frozen else header
         for tensors in members.values():
             check_all_finite(tensors, "{} of the model is no longer finite, so it is not saved; use the one before.")
         parts: dict[str, Any] = {name: encode(each, {}) for name, each in members.items() if each or not frozen}
