@@ -93,7 +93,12 @@ def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(s
         (folder / first).mkdir()
         (folder / first / "effect.json").write_text(json.dumps({"step": made, "said": "so", "result": {}}))
         (folder / f"{first}.json").write_text(json.dumps({**job, "state": "waiting", "pictures": 0}))
+        # One whose pictures somebody has deleted.
+        lost = {**again.jobs.all[second], "state": "waiting", "labels": ["k", "k"]}
+        (folder / f"{second}.json").write_text(json.dumps(lost))
     with start(path) as last:
+        failed = last.ended(second)
+        assert failed["state"] == "failed" and "picture 00000" in failed["error"] and ModelFile(path).digest == digest
         done = last.ended(first)
         assert (done["state"], done["said"]) == ("done", "so") and ModelFile(path).digest == digest
         path.write_bytes(b"damaged")

@@ -328,6 +328,6 @@ def begin(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) ->
         folder.mkdir(exist_ok=True)
         write_json(file, identity)
     except (ValueError, AttributeError):
-        raise SafeclError(f"{folder} holds other files than those of a lesson; give a new or empty folder.") from None
+        raise SafeclError(f"{folder} holds other files than those of a lesson; delete it, or move it away.") from None
     except OSError as error:
         raise SafeclError(f"{folder} cannot be written ({error.strerror or error}).") from error

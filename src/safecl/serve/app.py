@@ -13,8 +13,10 @@ import uvicorn
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -40,6 +42,23 @@ ASKED = {"application/json": {"schema": Asking.model_json_schema(), "example": {
 SENTENCES = {400: "The body is no JSON that can be read.", 405: "Not with this verb.",
              404: "There is nothing here; GET /openapi.json lists what there is."}  # fmt: skip
 Unknown = Annotated[float, Query(ge=0, lt=1, description="Share of known pictures that may be called unknown.")]
+
+
+class QuickRequest(Request):
+    """Its JSON is read in a third of the time: nobody is answered meanwhile, and no thread would change that."""
+
+    async def json(self) -> Any:
+        return from_json(await self.body())
+
+
+class QuickRoute(APIRoute):
+    def get_route_handler(self) -> Any:
+        handle = super().get_route_handler()
+
+        async def quick(request: Request) -> Response:
+            return await handle(QuickRequest(request.scope, request.receive))
+
+        return quick
 
 
 class Service:
@@ -99,6 +118,7 @@ def make_app(desk: Any, jobs: Jobs, access: Access) -> Gate:
         title="safecl", version=safecl.__version__, docs_url=None, redoc_url=None, lifespan=life, responses=RESPONSES,
         description="Models that answer, and keep learning.", redirect_slashes=False,
     )  # fmt: skip
+    app.router.route_class = QuickRoute
     service, gate = Service(desk, jobs), Gate(app, access)
     for add in (add_models, add_jobs, protocol.add_routes, add_page):
         add(app, service)
