@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from safetensors import safe_open
 
 from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
@@ -566,28 +565,6 @@ def test_the_weights_of_the_learners_are_kept_with_the_predictions(
         assert weights.keys() == {"slow", "fast"} and sum(weights.values()) == pytest.approx(1, abs=1e-3)
     go(tmp_path / "ranpac")
     assert "weights" not in (tmp_path / "ranpac" / "predictions.jsonl").read_text()
-
-
-def test_features_before_and_after_tuning_are_kept_for_some_test_pictures(
-    go: Callable[..., tuple[Any, Method]], make_stream: MakeStream, tmp_path: Path
-) -> None:
-    _, method = go(tmp_path, "safe")
-    with safe_open(tmp_path / "features.safetensors", "pt") as file:
-        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        labels = json.loads(file.metadata()["labels"])
-    assert found.keys() == {"backbone", "slow", "fast"} and set(labels) == set("abcd")
-    tests = [make_stream(SESSIONS).test(number) for number in (1, 2, 3)]
-    views = {
-        label: test.plain([i for i, one in enumerate(test.labels) if one == label], make_stream(SESSIONS).transform)
-        for test in tests
-        for label in test.labels
-    }
-    # Components keep the distances between pictures, up to their scale.
-    first = [i for i, label in enumerate(labels) if label == "c"]
-    with torch.no_grad():
-        real = torch.pdist(method.embed(views["c"].float() / 255)["slow"])
-    kept = torch.pdist(found["slow"][first].float())
-    assert torch.allclose(kept / kept.max(), real / real.max(), atol=0.01)
 
 
 def test_a_run_without_a_test_picture_has_no_accuracy(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from safetensors.numpy import save_file
 
 from safecl.report.page import write_page
 
@@ -43,7 +41,6 @@ def write_run(
     examples: int = 8,
     preset: str = "",
     held_out: bool = False,
-    features: bool = False,
 ) -> Path:
     """Write a run of ``sessions`` sessions with ten classes each, of which ``done`` are finished."""
     done = sessions if done is None else done
@@ -80,8 +77,6 @@ def write_run(
         _write(folder / "summary.json", {"final": last["pooled"]})
         _examples(folder, labels, outputs, examples, sessions)
         _predictions(folder, parts, outputs)
-        if features:
-            _features(folder, labels[:4])
     return folder
 
 
@@ -166,14 +161,6 @@ def _predictions(folder: Path, parts: list[list[str]], outputs: list[str]) -> No
                 )
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     (folder / "predictions.jsonl").write_text(text, encoding="utf-8")
-
-
-def _features(folder: Path, labels: list[str]) -> None:
-    """Ten pictures a class: the backbone mixes the classes up, the tuned network parts them."""
-    names = [label for label in labels for _ in range(10)]
-    noise = np.random.RandomState(0).randn(len(names), 32).astype(np.float16)
-    apart = noise + 50 * np.eye(32, dtype=np.float16)[[labels.index(name) for name in names]]
-    save_file({"backbone": noise, "slow": apart}, folder / "features.safetensors", {"labels": json.dumps(names)})
 
 
 def _write(path: Path, value: object) -> None:

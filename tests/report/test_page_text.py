@@ -374,15 +374,6 @@ def test_confused_pairs_are_shown_with_what_they_are_taken_for(make_run: Any, pa
     assert seen.values("alt").count("Test picture of B") == 2  # and among those drawn by chance
 
 
-def test_damaged_features_are_named(make_run: Any) -> None:
-    folder = make_run(sessions=2, features=True)
-    found = read_run(folder).features
-    assert found is not None and found.networks["slow"].shape == (len(found.labels), 32) == (40, 32)
-    (folder / "features.safetensors").write_bytes(b"nothing")
-    with pytest.raises(SafeclError, match=r"features\.safetensors is damaged"):
-        _ = read_run(folder).features
-
-
 def test_many_runs_stand_below_each_other(make_run: Any) -> None:
     runs = [read_run(make_run(f"r{i}", method="ranpac", sessions=3, preset=f"p{i}")) for i in range(6)]
     (table,) = tables.after_each_session(all_series(runs))

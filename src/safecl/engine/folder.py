@@ -16,7 +16,7 @@ from safecl.methods.method import Method
 
 # What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
 WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
-           "examples", "features.safetensors", "report.html", "failed.json", "trackers", FILE,
+           "examples", "report.html", "failed.json", "trackers", FILE,
            "given.yaml", "resolved.yaml")  # fmt: skip
 
 Lines = list[dict[str, Any]]

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from safecl.atomic import append_lines, read_lines, write_json, write_lines
 from safecl.engine import folder as folders
 from safecl.engine.evaluate import Answers, evaluate
-from safecl.engine.examples import write_examples, write_features
+from safecl.engine.examples import write_examples
 from safecl.engine.facts import describe, sizes
 from safecl.engine.fit import Trainer
 from safecl.engine.identity import identity
@@ -98,15 +98,14 @@ def run(
             fit.begin(len(stream))
             answers = _test(method, stream, len(stream), fit)
         summary = history.summary()
-        processes.once(lambda: _finish(folder, method, answers, stream, summary))
+        processes.once(lambda: _finish(folder, answers, stream, summary))
         return summary
 
 
-def _finish(folder: Path, method: Method, answers: Answers, stream: Stream, summary: dict[str, Any]) -> None:
+def _finish(folder: Path, answers: Answers, stream: Stream, summary: dict[str, Any]) -> None:
     """Write what the page of the run shows; the summary comes last and says that the run is finished."""
     answers.write(folder / "predictions.jsonl")
     write_examples(folder, answers, stream.transform)
-    write_features(folder, method, answers, stream.transform)
     write_json(folder / "summary.json", summary)
 
 

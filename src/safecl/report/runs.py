@@ -1,6 +1,5 @@
 """Reading a run's folder: the files the engine leaves there, checked and typed, finished or not."""
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,10 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from safetensors import SafetensorError, safe_open
 
 from safecl.errors import SafeclError
 
@@ -141,14 +137,6 @@ def kind_of_phase(phase: str) -> str:
 
 
 @dataclass(frozen=True)
-class Features:
-    """Principal components (n, 32) of the features of n test pictures, by network; "backbone" is the frozen one."""
-
-    labels: list[str]
-    networks: dict[str, NDArray[np.float32]]
-
-
-@dataclass(frozen=True)
 class Run:
     """A run's folder; what an unfinished run does not have yet is empty or None. What few pages need is read late."""
 
@@ -223,24 +211,6 @@ class Run:
     def examples(self) -> list[Example]:
         path = self.folder / "examples.json"
         return _checked(TypeAdapter(list[Example]), read_bytes(path) or b"[]", path)
-
-    @cached_property
-    def features(self) -> Features | None:
-        """The features of some test pictures; None where none were kept."""
-        path = self.folder / "features.safetensors"
-        if not path.is_file():
-            return None
-        try:
-            with safe_open(path, "numpy") as file:
-                networks = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
-                labels = [str(label) for label in json.loads((file.metadata() or {})["labels"])]
-            if any(len(found) != len(labels) for found in networks.values()):
-                raise ValueError("as many features as labels are needed")
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise SafeclError(f"{path} is damaged: it does not hold features with their labels.") from error
-        except OSError as error:
-            raise SafeclError(f"Cannot read {path}: {error.strerror}.") from error
-        return Features(labels, networks)
 
     @property
     def facts_text(self) -> str:

@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from safecl.engine.folder import read_json
+from safecl.engine.identity import FILE
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
 from safecl.experiments.reproduce.plan import make_jobs
+from safecl.experiments.reproduce.probe import Probe, restore
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
 from safecl.experiments.reproduce.targets import TARGETS, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
@@ -71,6 +76,7 @@ def test_all_targets_are_made_from_nothing_shown_on_a_page_and_share_their_runs(
     the_page_shows_all_of_them_and_every_picture_has_an_alt_text(tmp_path, made)
     gamma_zero_is_the_sum_of_the_logits_and_its_default_is_the_run_itself(made)
     the_weights_are_those_of_the_answers(tmp_path, made)
+    the_features_are_those_of_the_networks_of_a_finished_run(tmp_path)
     monkeypatch.undo()
     nothing_is_trained_twice(tmp_path, made, monkeypatch)
 
@@ -117,6 +123,22 @@ def the_weights_are_those_of_the_answers(folder: Path, made: list[Made]) -> None
         sentence for one in made if one.name == "fig-weights" for sentence in one.sentences if "late" in sentence
     ]
     assert len(late) == 9 and float(told.rpartition(" ")[2]) == pytest.approx(sum(late) / 9, abs=1e-3)
+
+
+def the_features_are_those_of_the_networks_of_a_finished_run(folder: Path) -> None:
+    """Of two sessions of three classes each, with three test pictures."""
+    (cell,) = {entry.runs[0].name: entry.runs[0] for entry in work(folder, ["fig-tsne"]).jobs[0].entries[2:]}.values()
+    probe = Probe(folder / "runs", folder / "probes")
+    labels, found = zip(*(probe.features(cell, name) for name in ("backbone", "slow", "fast")), strict=True)
+    fit, tests = restore(
+        folder / "runs" / cell.name, cell.settings, read_json(folder / "runs" / cell.name / FILE) or {}
+    )
+    views = torch.cat([test.plain(range(len(test)), fit.transform) for test in tests]).float() / 255
+    with torch.no_grad():
+        wanted = {"backbone": fit.method.backbone.features(views), **fit.method.embed(views)}
+    assert [*map(str, tests[0].labels), *map(str, tests[1].labels)] == labels[0] and len(labels[0]) == 18
+    for features, name in zip(found, ("backbone", "slow", "fast"), strict=True):
+        assert np.allclose(features, wanted[name], atol=1e-4)
 
 
 def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 from sklearn.manifold import TSNE
 
 from safecl.experiments.reproduce.plan import Entry, Job
+from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
@@ -39,7 +40,9 @@ class Drawing(NamedTuple):
     sentences: tuple[str, ...] = ()
 
 
-def draw(job: Job, lines: Sequence[Line], runs: Mapping[str, Run], streams: Mapping[str, Cell]) -> Drawing | None:
+def draw(
+    job: Job, lines: Sequence[Line], runs: Mapping[str, Run], streams: Mapping[str, Cell], probe: Probe
+) -> Drawing | None:
     """The figure of a target; None where its runs are not there. ``streams``: a cell with the stream of each column."""
     target = job.target
     if target.kind == "overview":
@@ -54,7 +57,7 @@ def draw(job: Job, lines: Sequence[Line], runs: Mapping[str, Run], streams: Mapp
     if target.kind == "weights":
         return _weights(target.caption, entries[0], runs, target.late)
     if target.kind == "tsne":
-        return _tsne(target.caption, entries, runs)
+        return _tsne(target.caption, entries, runs, probe)
     columns = [column.label for column in job.columns]
     told = [
         f"{line.label}: " + ", ".join(f"{c} {texts(cell)[0]}" for c, cell in zip(columns, line.cells, strict=True))
@@ -159,21 +162,17 @@ def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -
     return Drawing(figure, f"{caption} {'; '.join(told)}.", tuple(told))
 
 
-def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run]) -> Drawing | None:
+def _tsne(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], probe: Probe) -> Drawing:
     """A panel per network; filled circles: seen classes, crosses: unseen ones."""
-    found = [next(runs[cell.name] for cell in entry.runs if cell.name in runs) for entry in entries]
-    kept = [run.features for run in found if run.features is not None]
-    if len(kept) < len(entries):
-        return None
-    first = found[0].facts.stream.sessions[0].classes
-    kinds = {label: "seen" if label in first else "unseen" for label in kept[0].labels}
+    cells = [next(cell for cell in entry.runs if cell.name in runs) for entry in entries]
+    found = [probe.features(cell, entry.row.network or "") for cell, entry in zip(cells, entries, strict=True)]
+    first = runs[cells[0].name].facts.stream.sessions[0].classes
+    kinds = {label: "seen" if label in first else "unseen" for label in found[0][0]}
     with canvas((4.0 * len(entries), 4.4), len(entries), len(entries)) as (figure, every):
-        for axes, entry, features in zip(every, entries, kept, strict=True):
-            # A network whose tuning has changed nothing is the backbone.
-            network = features.networks.get(entry.row.network or "", features.networks["backbone"])
-            perplexity = min(30.0, (len(network) - 1) / 3)
-            points = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0).fit_transform(network)
-            labels = np.array(features.labels)
+        for axes, entry, (shown, features) in zip(every, entries, found, strict=True):
+            perplexity = min(30.0, (len(features) - 1) / 3)
+            points = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0).fit_transform(features)
+            labels = np.array(shown)
             for colour, (label, kind) in zip(cycle(PALETTE), kinds.items(), strict=False):
                 how: dict[str, Any] = {"s": 22, "linewidths": 0, "label": f"{label} ({kind})"}
                 if kind == "unseen":

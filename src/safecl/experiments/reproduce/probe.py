@@ -1,11 +1,16 @@
-"""Evaluate a finished run again, with another γ."""
+"""Ask a finished run again: with another γ, or for features."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from safecl.atomic import write_json
 from safecl.engine.device import choose_precision, make_accelerator
+from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import read_json, restore_newest
@@ -16,7 +21,10 @@ from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
 from safecl.experiments.sweep.plan import Cell
 from safecl.methods.catalog import make_method
-from safecl.streams.pictures.images import Pictures
+from safecl.streams.pictures.images import Pictures, join
+from safecl.streams.stream import positions
+
+MAPPED_CLASSES, MAPPED_EACH = 5, 20  # seen ones and unseen ones, and test pictures of each
 
 
 class Probe:
@@ -32,13 +40,21 @@ class Probe:
         file = self.kept / f"{cell.name}-{digest({'run': run, 'answer': answer})[:8]}.json"
         found = read_json(file)
         if found is None:
-            if self._open is None or self._open[0] != cell.name:
-                self._open = cell.name, *restore(self.folder / cell.name, cell.settings, run)
-            found = {"accuracy": accuracy(*self._open[1:], answer)}
+            found = {"accuracy": accuracy(*self._restored(cell), answer)}
             self.kept.mkdir(parents=True, exist_ok=True)
             write_json(file, found)
         value: float | None = found["accuracy"]
         return value
+
+    def features(self, cell: Cell, network: str) -> tuple[list[str], NDArray[np.float32]]:
+        """Labels (n) of some test pictures and their features (n, d): of a ``network`` of a run, or the backbone's."""
+        return features(*self._restored(cell), network)
+
+    def _restored(self, cell: Cell) -> tuple[Trainer, Sequence[Pictures]]:
+        if self._open is None or self._open[0] != cell.name:
+            run = read_json(self.folder / cell.name / FILE) or {}
+            self._open = cell.name, *restore(self.folder / cell.name, cell.settings, run)
+        return self._open[1:]
 
 
 def accuracy(fit: Trainer, tests: Sequence[Pictures], answer: Mapping[str, Any]) -> float | None:
@@ -52,6 +68,22 @@ def accuracy(fit: Trainer, tests: Sequence[Pictures], answer: Mapping[str, Any])
     finally:
         method.settings = before
     return (found.main == found.targets).double().mean().item() if len(found.targets) else None
+
+
+@torch.no_grad()
+def features(fit: Trainer, tests: Sequence[Pictures], network: str) -> tuple[list[str], NDArray[np.float32]]:
+    """See ``Probe.features``; of some classes of the first session, and as many of later ones."""
+    every, first, method = join(tests), set(tests[0].labels), fit.method
+    where = positions(every.labels)
+    early, later = ([label for label in where if (label in first) is wanted] for wanted in (True, False))
+    chosen = [i for label in early[:MAPPED_CLASSES] + later[:MAPPED_CLASSES] for i in where[label][:MAPPED_EACH]]
+    if not chosen:
+        raise SafeclError("there is no test picture")
+    found = []
+    for images in DeviceLoader(every, fit.transform, method.backbone.device).plain(chosen):
+        made = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
+        found.append(made.float().cpu())
+    return [str(every.labels[i]) for i in chosen], torch.cat(found).numpy()
 
 
 def restore(folder: Path, settings: RunSettings, run: Identity) -> tuple[Trainer, list[Pictures]]:

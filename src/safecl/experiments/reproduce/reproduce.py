@@ -103,7 +103,7 @@ class Reproduction:
         lines = fill(job, runs, probe) if target.kind in TABLES else []
         columns = [column.label for column in job.columns]
         table, claims = target_table(columns, lines), judge(target, lines)
-        drawing, reason = self._draw(job, lines, runs)
+        drawing, reason = self._draw(job, lines, runs, probe)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
@@ -125,13 +125,13 @@ class Reproduction:
         write_json(make_folder(self.place / RECORDS) / f"{made.name}.json", asdict(made))
         return made
 
-    def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run]) -> tuple[Drawing | None, str]:
+    def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
         """The figure of a target that is one; without it, the reason."""
         if job.target.kind == "table":
             return None, ""
         streams = {label: cell for label, cell in job.shown.items() if cell.name not in self.lacking}
         try:
-            drawing = draw(job, lines, runs, streams)
+            drawing = draw(job, lines, runs, streams, probe)
         except SafeclError as error:
             return None, str(error)
         return drawing, "" if drawing else "none of its runs is done, or none of its pictures is there"
