@@ -109,9 +109,3 @@ class Reader:
     def features(self, images: Tensor) -> Tensor:
         """Pictures in [0, 1], (N, 3, size, size) → (N, d′), the features of the network first."""
         return self.network.read(images, self.reading)
-
-    @property
-    def width(self) -> int:
-        """d′."""
-        backbone = self.network.backbone if isinstance(self.network, Learner) else self.network
-        return self.reading.views * self.reading.blocks * backbone.width

@@ -1,56 +1,19 @@
-"""A method that lacks something is refused with a sentence for whoever writes it."""
+"""What every method says of itself, and sizes that are refused."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, get_args
 
 import pytest
-from pydantic import Field
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
-from safecl.methods.catalog import check
-from safecl.methods.settings.base import MethodSettings
+from safecl.methods.catalog import method_settings
+from safecl.methods.settings.base import Kind, MethodSettings
 
 
-class _Complete(MethodSettings):
-    title: ClassVar[str] = "Mine"
-    paper: ClassVar[str] = "Someone, 2024"
-    kind: ClassVar[Any] = "continual"
-
-    name: Literal["test_catalog"] = "test_catalog"
-
-
-class _Untitled(_Complete):
-    title: ClassVar[str] = ""
-
-
-class _OfNoKind(_Complete):
-    kind: ClassVar[Any] = "gaussian"
-
-
-class _Renamed(_Complete):
-    name: Literal["other"] = "other"  # type: ignore[assignment]
-
-
-class _Demanding(_Complete):
-    rank: int = Field(description="needed")
-
-
-def test_a_complete_one_is_taken() -> None:
-    check(_Complete)
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        (_Untitled, "must say its title"),
-        (_OfNoKind, "'gaussian' must be one of: no training"),
-        (_Renamed, "must be 'test_catalog', as its file is called"),
-        (_Demanding, "_Demanding.rank needs a default"),
-    ],
-)
-def test_what_is_missing_is_said(settings: type[MethodSettings], told: str) -> None:
-    with pytest.raises(TypeError, match=told):
-        check(settings)
+@pytest.mark.parametrize("kind", method_settings().values())
+def test_a_method_says_what_it_is_and_can_be_made_without_any_setting(kind: type[MethodSettings]) -> None:
+    assert kind.title and kind.paper and kind.kind in get_args(Kind)
+    assert kind().name == kind.__module__.rpartition(".")[2]
 
 
 HUGE = 1 << 16  # as large as each size may be

@@ -12,7 +12,9 @@ from safecl.backbone.backbone import Backbone
 from safecl.experiments.config import load
 from safecl.heads.cosine import CosineHead
 from safecl.heads.linear import LinearHead
+from safecl.heads.reading import PLAIN
 from safecl.heads.settings import RidgeSettings
+from safecl.learner import Reader
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method, Network, Recipe
 from safecl.methods.settings.base import MethodSettings
@@ -111,7 +113,8 @@ class DryFit:
 
     def features(self, session: Session, *networks: Network) -> tuple[Tensor, ...]:
         targets = torch.tensor(session.train.labels)  # a label is its own index here
-        widths = [getattr(network, "width", self.width) for network in networks]
+        read = [network.reading if isinstance(network, Reader) else PLAIN for network in networks]
+        widths = [each.views * each.blocks * self.width for each in read]
         return targets, *(torch.randn(len(targets), width, generator=self.random) for width in widths)
 
 

@@ -83,27 +83,23 @@ class ConvStem(PatchEmbed):
 
 
 def safecl_micro(
-    pretrained: bool = False,
-    patch_size: int = 16,
-    embed_dim: int = 192,
-    depth: int = 12,
-    num_heads: int = 3,
-    width: int = 32,
-    residual: Sequence[int] = (0, 1, 1),
-    **options: Any,
+    pretrained: bool = False, width: int = 32, residual: Sequence[int] = (0, 1, 1), **options: Any
 ) -> VisionTransformer:
     """The model as timm creates it. ``patch_size``: the stem's stride, a power of two."""
     for handed_by_timm in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
         options.pop(handed_by_timm, None)
-    fixed: dict[str, Any] = {
+    own: dict[str, Any] = {
         "img_size": SIZE,
+        "patch_size": 16,
+        "embed_dim": 192,
+        "depth": 12,
+        "num_heads": 3,
         "num_classes": 0,
         "global_pool": "token",
         "embed_layer": partial(ConvStem, width=width, residual=tuple(residual)),
         "norm_layer": partial(nn.LayerNorm, eps=1e-6),
     }
-    shape: dict[str, Any] = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth, "num_heads": num_heads}
-    vit = VisionTransformer(**{**shape, **fixed, **options})
+    vit = VisionTransformer(**{**own, **options})
     facts = {"architecture": NAME, "input_size": (3, SIZE, SIZE), "mean": MEAN, "std": STD}
     for attribute in ("pretrained_cfg", "default_cfg"):
         vit.__dict__[attribute] = facts

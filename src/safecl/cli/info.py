@@ -82,9 +82,9 @@ def embedded() -> str:
 
 def print_methods(console: Console) -> None:
     """A line for each method."""
-    heads, every = ("method", "kind", "protocols", "kept between sessions"), method_settings().items()
-    rows = [[name, kind.kind, ", ".join(kind.protocols), kind.keeps] for name, kind in every]
-    print_table(console, make_table("Methods", heads, rows, words=heads[1:]), drop=["protocols", "kind"])
+    heads, every = ("method", "kind", "kept between sessions"), method_settings().items()
+    rows = [[name, kind.kind, kind.keeps] for name, kind in every]
+    print_table(console, make_table("Methods", heads, rows, words=heads[1:]), drop=["kind"])
     console.print()
     print_facts(console, [(name, f"{kind.title}. {kind.paper[0].upper()}{kind.paper[1:]}.") for name, kind in every])
 

@@ -198,7 +198,7 @@ def info(
 
 @app.command()
 def methods() -> None:
-    """List the methods: kind, protocols, what they keep between sessions, paper.
+    """List the methods: kind, what they keep between sessions, paper.
 
     Example:  safecl methods
     """

@@ -4,10 +4,10 @@ import importlib
 import inspect
 import pkgutil
 from functools import cache
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast
 
 import safecl.methods.settings
-from safecl.methods.settings.base import Kind, MethodSettings
+from safecl.methods.settings.base import MethodSettings
 
 if TYPE_CHECKING:
     from safecl.backbone.backbone import Backbone
@@ -25,24 +25,8 @@ def method_settings() -> dict[str, type[MethodSettings]]:
             module = importlib.import_module(f"{safecl.methods.settings.__name__}.{file.name}")
             for kind in vars(module).values():
                 if inspect.isclass(kind) and kind.__module__ == module.__name__ and issubclass(kind, MethodSettings):
-                    check(kind)
                     found[str(kind.model_fields["name"].default)] = kind
     return dict(sorted(found.items()))
-
-
-def check(settings: type[MethodSettings]) -> None:
-    """Refuse a settings class that lacks something, in a sentence for whoever writes it."""
-    where, name = settings.__name__, settings.__module__.rpartition(".")[2]
-    lacking = [key for key in ("title", "paper", "kind") if not getattr(settings, key, "")]
-    if lacking:
-        raise TypeError(f"{where} must say its {', '.join(lacking)}.")
-    if settings.kind not in get_args(Kind):
-        raise TypeError(f"{where}.kind = {settings.kind!r} must be one of: {', '.join(get_args(Kind))}.")
-    if settings.model_fields["name"].default != name:
-        raise TypeError(f"{where}.name must be {name!r}, as its file is called, by default.")
-    required = [key for key, field in settings.model_fields.items() if field.is_required()]
-    if required:
-        raise TypeError(f"{where}.{required[0]} needs a default.")
 
 
 def method_class(settings: type[MethodSettings] | MethodSettings) -> "type[Method]":

@@ -47,23 +47,30 @@ Loss: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it."""
+    """How a phase is trained. ``fit.recipe()`` gives that of the run's settings; ``dataclasses.replace`` changes it.
+
+    ``epochs``, ``batch_size``, ``optimiser``, ``lr``, ``weight_decay``; ``momentum`` of SGD. ``schedule``: of the rate,
+    which changes ``every`` step or epoch; a cosine reaches 0 after ``horizon`` epochs, or ``epochs`` if None; "steps"
+    multiplies by ``decay`` before the ``milestones``. ``clip``: largest norm of the whole gradient. ``graph``,
+    ``guard``: allow a CUDA graph (see ``Fit``), and ``train.guard``. ``continues``: with the optimiser's state of the
+    phase before, for what both train; that one as well.
+    """
 
     epochs: int = 20
     batch_size: int = 48
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.01
-    momentum: float = 0.9  # of SGD
+    momentum: float = 0.9
     weight_decay: float = 5e-4
     schedule: Literal["cosine", "constant", "steps", "quarter_cosine"] = "cosine"
-    every: Literal["step", "epoch"] = "step"  # how often the rate changes
-    horizon: int | None = None  # epochs after which a cosine reaches 0; as ``epochs`` if not given
-    milestones: tuple[int, ...] = ()  # epochs before which the rate is multiplied by ``decay``, with "steps"
+    every: Literal["step", "epoch"] = "step"
+    horizon: int | None = None
+    milestones: tuple[int, ...] = ()
     decay: float = 0.1
-    clip: float | None = None  # largest norm of the whole gradient
-    graph: bool = True  # on CUDA, record a step as a graph; see ``Fit``
-    guard: bool = True  # with ``train.guard``, go back where the features become worse
-    continues: bool = False  # with the optimiser's state of the phase before, for what both train; that one as well
+    clip: float | None = None
+    graph: bool = True
+    guard: bool = True
+    continues: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from safecl.backbone.settings import EMBEDDED
 from safecl.configure.words import flat, parse_words
 from safecl.errors import SafeclError
 from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset, read_target
-from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell, supported
+from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell
 
 OPENED = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
 
@@ -71,9 +71,6 @@ def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] 
             stream = streams[column.label]
             tops = [{**seed, **given} for seed in scale.seeds[:repeat]]
             runs = [make_cell(target, row, column, stream, scale, preset, top) for top in tops]
-            if not supported(runs[0].settings):
-                left_out.append(f"{row.label} on {stream.title}: it has no form for this protocol")
-                continue
             entries.append(Entry(row, column, row.paper[place] if row.paper else None, tuple(runs)))
     top, by_column = {**given, "backbone": EMBEDDED}, columns if target.kind == "datasets" else []
     shown = {one.label: make_cell(target, OPENED, one, streams[one.label], scale, preset, top) for _, one in by_column}

@@ -79,12 +79,6 @@ def make_plan(source: str, words: Sequence[str] = (), objective: Objective | Non
     for varied in every:
         try:
             cell = resolve_cell(base, variants, varied, used)
-            if not supported(cell.settings):
-                if EVERY in grid.get("preset", ()):
-                    continue
-                method, protocol = cell.settings.method, cell.settings.stream.protocol or "class"
-                forms = f"stream.protocol={method.protocols[0]} or another method"
-                raise SafeclError(f"{method.title} has no {protocol}-incremental form; choose {forms}.")
             if objective is not None and not cell.settings.stream.held_out:
                 raise SafeclError(f"{objective} needs held-out training pictures; set stream.held_out=0.2.")
             cells.setdefault(cell.name, cell)
@@ -161,12 +155,6 @@ def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[st
     top = overlay(low, high)
     told = {key: value for key, value in varied.items() if key in has | METHOD}
     return Cell(told, load(source, values=top), given_text(source, values=top))
-
-
-def supported(settings: RunSettings) -> bool:
-    """Whether the method takes the protocol of the stream, as far as the settings tell."""
-    protocol = settings.stream.protocol or ("class" if settings.stream.kind == "glyphs" else None)
-    return protocol is None or protocol in settings.method.protocols
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:

@@ -24,7 +24,6 @@ class MethodSettings(Settings):
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
     networks: ClassVar[int] = 1  # through which a picture goes for an answer
     quick: ClassVar[dict[str, Any]] = {}  # settings of a model whose first session should not take long
-    protocols: ClassVar[tuple[str, ...]] = ("class", "domain", "mixed")
 
     name: str
 
