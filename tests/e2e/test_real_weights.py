@@ -28,8 +28,8 @@ def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("pictures")
     found = {}
     for protocol, name, train, test in (("class", "cifar100_50x10.zip", 8, 8), ("domain", "pacs_30x15.zip", 4, 4)):
-        source = open_source(asset(f"pictures/{name}"))
-        members = sorted(member for member in source.names() if member.endswith((".png", ".jpg", ".jpeg")))
+        source = open_source(asset(f"pictures/{name}"), folder)
+        members = [member for member in source.names if member.endswith((".png", ".jpg", ".jpeg"))]
         taken: dict[str, list[str]] = {}
         for member in members:
             if protocol == "domain" or member.split("/")[-2] in CLASSES:
@@ -38,8 +38,7 @@ def streams(asset: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
         for place, files in taken.items():
             split, *domain, label = place.split("/")
             for member in files[: train if split == "train" else test]:
-                rows.append([member, label, split, *domain])
-        source.extract({row[0]: row[0] for row in rows}, folder)
+                rows.append([f"{name}/{member}", label, split, *domain])
         with (folder / f"{protocol}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([["path", "label", "split", "domain"][: len(rows[0])], *rows])
         found[protocol] = [f"stream=csv:{folder / f'{protocol}.csv'}", f"stream.protocol={protocol}"]

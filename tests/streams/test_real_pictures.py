@@ -13,9 +13,7 @@ Asset = Callable[[str], Path]
 
 def unpacked(archive: Path, to: Path) -> Path:
     assert zipfile.is_zipfile(archive)
-    source = open_source(archive)
-    source.extract({member: member for member in source.names()}, to)
-    return to
+    return open_source(archive, to).folder
 
 
 def test_cifar_pictures_are_a_class_incremental_stream(asset: Asset, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_food_is_split_by_its_lists(tmp_path: Path, miniature: Any) -> None:
     assert [(len(s.train), len(stream.test(s.number))) for s in stream][:2] == [(22, 11), (20, 10)]
     del files["food-101/images/dish_003/0.jpg"]
     with pytest.raises(SafeclError, match=r"dish_003/0\.jpg, but the picture is missing"):
-        DATASETS["food101"].plan([open_source(tarred(tmp_path / "other.tar.gz", files))])
+        DATASETS["food101"].plan([open_source(tarred(tmp_path / "other.tar.gz", files), tmp_path / "work")])
 
 
 def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path, miniature: Any) -> None:
@@ -62,4 +62,4 @@ def test_core50_learns_eight_places_and_is_tested_in_three_others(tmp_path: Path
     assert [(len(s.train), len(stream.test(s.number))) for s in stream] == [(6, 18)] + [(6, 0)] * 7
     with pytest.raises(SafeclError, match="lacks the folders s11 of CORe50"):
         few = {name: data for name, data in files.items() if "/s11/" not in name}
-        DATASETS["core50"].plan([open_source(zipped(tmp_path / "few.zip", few))])
+        DATASETS["core50"].plan([open_source(zipped(tmp_path / "few.zip", few), tmp_path / "work")])

@@ -15,7 +15,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets import DATASETS
-from safecl.streams.datasets.archive import Source, md5_of, open_source
+from safecl.streams.datasets.archive import md5_of, open_source
 from safecl.streams.datasets.dataset import Archive
 from safecl.streams.datasets.prepare import prepare
 
@@ -64,7 +64,7 @@ def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> No
         member.type, member.linkname = kind, "/etc/passwd"
         archive.addfile(member)
     with pytest.raises(SafeclError, match="link or a device"):
-        open_source(tmp_path / "x.tar").names()
+        open_source(tmp_path / "x.tar", tmp_path / "work")
 
 
 def test_a_tar_that_points_outside_is_refused(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_tar_that_points_outside_is_refused(tmp_path: Path) -> None:
         member = tarfile.TarInfo("../../evil.png")
         archive.addfile(member, io.BytesIO())
     with pytest.raises(SafeclError, match="points outside"):
-        open_source(tmp_path / "x.tar").names()
+        open_source(tmp_path / "x.tar", tmp_path / "work")
 
 
 def test_a_wrong_md5_is_refused_unless_one_insists(tmp_path: Path) -> None:
@@ -98,8 +98,10 @@ def test_what_was_killed_starts_over_and_is_seen_only_when_whole(
     monkeypatch.setattr(shutil, "copyfileobj", dies_in_the_third)
     with pytest.raises(KeyboardInterrupt):
         prepare(CUB, archive, root)
-    assert not (root / "cub").exists()
-    (root / ".cub.partial/train/stranger.png").write_bytes(b"of another archive")
+    assert not (root / "cub").exists() and not (root / ".cub.partial").exists()
+    stranger = root / ".cub.partial/unpacked/cub.zip/cub/train/bird0/stranger.png"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_bytes(b"of a call that was killed at once")
     prepare(CUB, archive, root)
     assert len([path for path in (root / "cub").rglob("*.png") if path.stat().st_size]) == 6 and copied == 9
     assert not list(root.rglob("*.partial"))
@@ -134,16 +136,25 @@ def test_an_archive_of_something_else_is_one_sentence(tmp_path: Path) -> None:
         prepare(CUB, tmp_path / "nothing.zip", tmp_path / "root")
 
 
-def test_a_disk_that_is_too_small_is_said_before_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = type("Usage", (), {"free": 10})
-    monkeypatch.setattr("safecl.streams.datasets.prepare.shutil.disk_usage", lambda _: usage)
-    with pytest.raises(SafeclError, match="GB free"):
-        prepare(CUB, small_zip(tmp_path / "cub.zip"), tmp_path / "root")
-
-
 def test_a_folder_source_does_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.png").write_bytes(png(1))
     os.symlink(tmp_path / "secret.png", tmp_path / "in" / "link.png")
-    source: Source = open_source(tmp_path / "in")
-    assert source.names() == []
+    assert open_source(tmp_path / "in", tmp_path / "work").names == []
+
+
+def test_an_unpacked_folder_is_copied_and_stays(tmp_path: Path) -> None:
+    with zipfile.ZipFile(small_zip(tmp_path / "cub.zip")) as archive:
+        archive.extractall(tmp_path / "mine")
+    prepare(CUB, tmp_path / "mine", tmp_path / "root")
+    assert len(list((tmp_path / "mine").rglob("*.png"))) == len(list((tmp_path / "root/cub").rglob("*.png"))) == 6
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(SafeclError, match=r"CUB-200-2011 cannot be written to .*: No space left on device"):
+        prepare(CUB, small_zip(tmp_path / "cub.zip"), tmp_path / "root")
+    assert [path.name for path in (tmp_path / "root").iterdir()] == [".cub.lock"]

@@ -1,4 +1,4 @@
-"""Archives from elsewhere, opened without trusting them: only plain files, only inside the target folder."""
+"""Archives from elsewhere, unpacked without trusting them: only plain files, only inside the target folder."""
 
 import gzip
 import hashlib
@@ -9,124 +9,76 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property, partial
-from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from safecl.errors import SafeclError
 
+DAMAGES = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+
+
+class Source:
+    """The files in a folder. ``path``: where they come from, for messages."""
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        self.folder, self.path = folder, path
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Every plain file by its path below the folder; links are not followed."""
+        found = []
+        for folder, folders, files in os.walk(self.folder):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            paths = (Path(folder, name) for name in files)
+            found += [p.relative_to(self.folder).as_posix() for p in paths if p.is_file() and not p.is_symlink()]
+        return sorted(found)
+
 
 class Member(NamedTuple):
     name: str
-    size: int
     plain: bool  # neither a link nor a device
     open: Callable[[], IO[bytes] | None]
 
 
-class Source(ABC):
-    """Named files: the members of an archive or of a folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @abstractmethod
-    def members(self) -> Iterator[Member]:
-        """Every file, in the order that is fastest to read; each can be opened until the next one is read."""
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Every plain file by its name, with its size; raises on a name or a kind that could do harm."""
-        found = {}
-        with whole(self.path):
-            for member in self.members():
-                if not member.plain:
-                    raise SafeclError(f"{self.path} holds {member.name!r}, which is a link or a device; not unpacked.")
-                found[safe(member.name, self.path)] = member.size
-        return found
-
-    def names(self) -> list[str]:
-        return sorted(self.sizes)
-
-    def open_all(self, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        """The wanted files, one after the other."""
-        left = set(wanted)
-        for member in self.members() if left else ():
-            if member.name in left and (stream := member.open()) is not None:
-                with stream:
-                    yield member.name, stream
-                left.discard(member.name)
-                if not left:
-                    return
-
-    def read(self, name: str) -> bytes:
-        with whole(self.path):
-            for _, stream in self.open_all({name}):
-                return stream.read()
-        raise SafeclError(f"{self.path} has no file {name}.")
-
-    def extract(self, moves: dict[str, str], target: Path) -> None:
-        """Write each file to its place below ``target``."""
-        with whole(self.path):
-            for name, stream in self.open_all(set(moves)):
-                place = target / moves[name]
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with open(place, "wb") as out:
-                    shutil.copyfileobj(stream, out, 1 << 20)
-
-
-class ZipSource(Source):
-    def members(self) -> Iterator[Member]:
-        with zipfile.ZipFile(self.path) as archive:
-            for info in archive.infolist():
-                mode = info.external_attr >> 16
-                plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
-                if not info.is_dir():
-                    yield Member(info.filename, info.file_size, plain, partial(archive.open, info))
-
-
-class TarSource(Source):
-    def members(self) -> Iterator[Member]:
-        with tarfile.open(self.path) as archive:
-            for member in archive:
-                if not member.isdir():
-                    yield Member(member.name, member.size, member.isfile(), partial(archive.extractfile, member))
-
-
-class FolderSource(Source):
-    """An unpacked archive. Links inside it are not followed."""
-
-    def members(self) -> Iterator[Member]:
-        for folder, folders, files in os.walk(self.path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for path in (Path(folder, name) for name in sorted(files)):
-                if path.is_file() and not path.is_symlink():
-                    name = path.relative_to(self.path).as_posix()
-                    yield Member(name, path.stat().st_size, True, partial(FileIO, path))
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[None]:
-    """Errors of a damaged archive as one sentence."""
-    try:
-        yield
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise SafeclError(f"The archive {path} is damaged ({error}); remove it and fetch it again.") from None
-
-
-def open_source(path: Path) -> Source:
+def open_source(path: Path, work: Path) -> Source:
+    """The files of a folder as it is, or of an archive, unpacked into a folder of its own below ``work``."""
     if path.is_dir():
-        return FolderSource(path)
+        return Source(path, path)
     if not path.is_file():
         raise SafeclError(f"There is no archive or folder {path}.")
-    if zipfile.is_zipfile(path):
-        return ZipSource(path)
-    if tarfile.is_tarfile(path):
-        return TarSource(path)
-    raise SafeclError(f"{path} is neither a zip nor a tar archive, or it is not whole; fetch it again.")
+    read = {zip_members: zipfile.is_zipfile(path), tar_members: tarfile.is_tarfile(path)}
+    members = next((members for members, fits in read.items() if fits), None)
+    if members is None:
+        raise SafeclError(f"{path} is neither a zip nor a tar archive, or it is not whole; fetch it again.")
+    try:
+        for member in members(path):
+            if not member.plain:
+                raise SafeclError(f"{path} holds {member.name!r}, which is a link or a device; not unpacked.")
+            place = work / path.name / safe(member.name, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if (stream := member.open()) is not None:
+                with stream, open(place, "wb") as out:
+                    shutil.copyfileobj(stream, out, 1 << 20)
+    except DAMAGES as error:
+        raise SafeclError(f"The archive {path} is damaged ({error}); remove it and fetch it again.") from None
+    return Source(work / path.name, path)
+
+
+def zip_members(path: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+            if not info.is_dir():
+                yield Member(info.filename, plain, partial(archive.open, info))
+
+
+def tar_members(path: Path) -> Iterator[Member]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if not member.isdir():
+                yield Member(member.name, member.isfile(), partial(archive.extractfile, member))
 
 
 def md5_of(path: Path) -> str:

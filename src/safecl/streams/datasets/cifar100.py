@@ -18,7 +18,7 @@ FILES = ("train", "test", "meta")
 
 def plan(sources: Sequence[Source]) -> Plan:
     for source in sources:
-        found = {PurePosixPath(name).name: name for name in source.names()}
+        found = {PurePosixPath(name).name: name for name in source.names}
         if set(FILES) <= found.keys():
             return Plan(OFFICIAL, [(source, {found[name]: name for name in FILES})])
     raise SafeclError(f"{sources[0].path} lacks one of the files train, test and meta of CIFAR-100's Python version.")

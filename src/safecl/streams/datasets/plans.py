@@ -48,7 +48,7 @@ def processed_or_seeded(sources: Sequence[Source]) -> Plan:
     """The processed archive, or the official one (``.../class/picture``), which has no split: then one is drawn."""
     with suppress(SafeclError):
         return processed(sources)
-    drawn = [(source, seeded_moves(source.names())) for source in sources]
+    drawn = [(source, seeded_moves(source.names)) for source in sources]
     if not any(found for _, found in drawn):
         raise SafeclError(f"{sources[0].path} has no pictures in class folders.")
     return Plan(SEEDED, drawn)
@@ -114,13 +114,13 @@ def by_lists(sources: Sequence[Source], places: dict[str, str]) -> Plan:
 
 def contents(sources: Sequence[Source], *files: str) -> dict[str, bytes]:
     """The contents of files, wherever in the sources they lie, by their names."""
-    every = ((source, name, PurePosixPath(name).name) for source in sources for name in source.names())
-    return {file: source.read(name) for source, name, file in every if file in files}
+    every = ((source, name, PurePosixPath(name).name) for source in sources for name in source.names)
+    return {file: (source.folder / name).read_bytes() for source, name, file in every if file in files}
 
 
 def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Moves:
     """Where ``place`` puts each picture, if anywhere."""
-    placed = [{name: place(name) for name in pictures_of(source.names())} for source in sources]
+    placed = [{name: place(name) for name in pictures_of(source.names)} for source in sources]
     moves = [{name: to for name, to in found.items() if to is not None} for found in placed]
     return list(zip(sources, moves, strict=True))
 

@@ -22,44 +22,48 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
 
     The dataset's folder appears only when it is whole.
     """
-    place = root / dataset.folder
+    place, work = root / dataset.folder, root / f".{dataset.folder}.partial"
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{dataset.folder}.lock"):
         if place.exists():
             say(f"{dataset.title} is already in {place}.")
             return place
-        sources, sums = open_sources(dataset, source.expanduser(), any_md5, say)
-        plan = dataset.plan(sources)
-        partial = root / f".{dataset.folder}.partial"
-        shutil.rmtree(partial, ignore_errors=True)  # of a call that was killed
-        need = sum(size for s, moves in plan.moves for name, size in s.sizes.items() if name in moves)
-        free = shutil.disk_usage(root).free
-        if need > free:
-            raise SafeclError(f"{root} has {free / 1e9:.1f} GB free of {need / 1e9:.1f} needed; choose another root.")
-        for s, moves in plan.moves:
-            say(f"Unpacking {len(moves)} files of {s.path.name}")
-            try:
-                s.extract(moves, partial)
-            except OSError as error:
-                raise SafeclError(f"{dataset.title} cannot be written to {root}: {error.strerror or error}.") from None
-        note = {"dataset": dataset.name, "split": plan.split, "split_in_words": SPLITS[plan.split], "archives": sums}
-        (partial / RECORD).write_text(json.dumps(note, indent=1), encoding="utf-8")
-        os.replace(partial, place)
+        shutil.rmtree(work, ignore_errors=True)  # of a call that was killed
+        try:
+            sources, sums = open_sources(dataset, source.expanduser(), work / "unpacked", any_md5, say)
+            plan, made = dataset.plan(sources), work / "made"
+            for one, moves in plan.moves:
+                carry = os.replace if one.folder.is_relative_to(work) else shutil.copyfile
+                for name, to in moves.items():
+                    (made / to).parent.mkdir(parents=True, exist_ok=True)
+                    carry(one.folder / name, made / to)
+            note = {"dataset": dataset.name, "split": plan.split, "split_in_words": SPLITS[plan.split]}
+            (made / RECORD).write_text(json.dumps({**note, "archives": sums}, indent=1), encoding="utf-8")
+            os.replace(made, place)
+        except OSError as error:
+            raise SafeclError(f"{dataset.title} cannot be written to {root}: {error.strerror or error}.") from None
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     say(f"{dataset.title} is in {place}: {SPLITS[plan.split]}.")
     return place
 
 
-def open_sources(dataset: Dataset, source: Path, any_md5: bool, say: Say) -> tuple[list[Source], dict[str, str]]:
-    """``source`` itself or, for a folder with published archives in it, each of them and what lies beside them."""
+def open_sources(
+    dataset: Dataset, source: Path, work: Path, any_md5: bool, say: Say
+) -> tuple[list[Source], dict[str, str]]:
+    """``source`` itself or, for a folder with published archives in it, each of them and what lies beside them.
+
+    Archives are unpacked below ``work``; also gives the md5 of each.
+    """
     known = {archive.name: archive for archive in dataset.archives}
     packed = [source / name for name in known if (source / name).is_file() and not name.endswith(LISTS)]
     paths = [*packed, source] if packed else [source]
     sums = {}
     for path in packed or ([source] if source.is_file() else []):
-        say(f"Checking {path.name}")
+        say(f"Checking and unpacking {path.name}")
         sums[path.name] = md5_of(path)
         expected = known[path.name].md5 if path.name in known else None
         if expected is not None and sums[path.name] != expected and not any_md5:
             why = f"its md5 is {sums[path.name]}, not {expected}"
             raise SafeclError(f"{path} is not the published {path.name}: {why}; fetch it again, or pass --any-md5.")
-    return [open_source(path) for path in paths], sums
+    return [open_source(path, work) for path in paths], sums
