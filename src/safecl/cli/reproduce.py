@@ -39,7 +39,7 @@ def reproduce(
 
     Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
-    from safecl.experiments.reproduce.plan import all_cells, make_jobs
+    from safecl.experiments.reproduce.plan import all_cells, make_job
     from safecl.experiments.reproduce.targets import ALL, TARGETS, read_scale, read_target
     from safecl.experiments.sweep.plan import Plan
 
@@ -59,7 +59,7 @@ def reproduce(
         raise SafeclError(f"{folders[1]!r} is one folder too many; settings are written key=value.")
     size = read_scale(scale, Path(folders[0]) if folders else None)
     chosen = preset or size.preset
-    found = make_jobs(targets, size, chosen, given, seeds)
+    found = [make_job(read_target(name), size, chosen, given, seeds) for name in targets]
     if dry:
         if cells := all_cells(found):
             list_cells(Plan(f"reproduce {target}", cells), folder / "runs", console)

@@ -60,7 +60,6 @@ class Facts(Part):
     device: str = ""
     hardware: str = ""
     started: str = ""
-    parameters: ParameterFacts = ParameterFacts()
     command: str = ""
 
 
@@ -166,9 +165,8 @@ class Run:
 
     @property
     def parameters(self) -> ParameterFacts:
-        """As counted after the newest session; a run notes them in its facts only when it ends."""
-        newest = self.last.parameters.model_dump(exclude_none=True) if self.last else {}
-        return self.facts.parameters.model_copy(update=newest)
+        """As counted after the newest session."""
+        return self.last.parameters if self.last else ParameterFacts()
 
     @property
     def classes(self) -> int:

@@ -17,10 +17,10 @@ from safecl.engine.identity import FILE
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch
 from safecl.experiments.reproduce import reproduce as module
-from safecl.experiments.reproduce.plan import make_jobs
+from safecl.experiments.reproduce.plan import Job, make_job
 from safecl.experiments.reproduce.probe import Probe, restore
 from safecl.experiments.reproduce.reproduce import Made, Reproduction
-from safecl.experiments.reproduce.targets import TARGETS, read_scale, read_target
+from safecl.experiments.reproduce.targets import TARGETS, Preset, Scale, read_scale, read_target
 from safecl.experiments.sweep.plan import Plan
 
 TINY_NETWORK = ["backbone.name=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
@@ -47,6 +47,10 @@ def in_this_process(plan: Plan, folder: Path, done: set[str], **_: Any) -> dict[
     for cell in plan.cells:
         launch(cell.settings, folder / cell.name)
     return {}
+
+
+def make_jobs(targets: Sequence[str], scale: Scale, preset: Preset, words: list[str]) -> list[Job]:
+    return [make_job(read_target(name), scale, preset, words) for name in targets]
 
 
 def work(folder: Path, targets: Sequence[str]) -> Reproduction:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from safecl.backbone.settings import EMBEDDED
 from safecl.configure.words import flat, parse_words
 from safecl.errors import SafeclError
-from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset, read_target
+from safecl.experiments.reproduce.targets import Column, Preset, Row, Scale, StandIn, Target, by_preset
 from safecl.experiments.sweep.plan import Cell, check_keys, resolve_cell
 
 OPENED = Row(label="stream", run="simplecil")  # a run that is never made: its settings open the stream
@@ -42,12 +42,6 @@ class Job:
     @property
     def cells(self) -> list[Cell]:
         return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())
-
-
-def make_jobs(
-    targets: Sequence[str], scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None
-) -> list[Job]:
-    return [make_job(read_target(name), scale, preset, words, repeat) for name in targets]
 
 
 def all_cells(jobs: Sequence[Job]) -> list[Cell]:
