@@ -6,7 +6,7 @@ from pathlib import Path
 from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, all_series, by_stream, display, run_names, stream_key
+from safecl.report.series import Series, all_series, by_stream, display, stream_key
 
 MAX_NAMED = 3  # runs that a headline names
 
@@ -52,7 +52,8 @@ def headline(series: Sequence[Series]) -> str:
     over = seeds(known)
     if len(known) > MAX_NAMED:
         kind = f"{words.plural(len(known), 'configuration')}, {over} each" if over else words.plural(len(known), "run")
-        return f"{kind}. Best: {_best(known)}."
+        best = max(known, key=lambda one: one.final_seen or 0.0)
+        return f"{kind}. Best: {words.inside(best.name)}, {words.percent(best.final_seen)}."
     moments = [_moment(one.run) for one in known]
     names, values = [words.inside(one.name) for one in known], [measured(one, "final_seen") for one in known]
     if len(set(moments)) == 1:
@@ -66,15 +67,6 @@ def headline(series: Sequence[Series]) -> str:
 def runs_on_streams(runs: Sequence[Run]) -> str:
     """ "4 runs on 2 streams"."""
     return f"{words.plural(len(runs), 'run')} on {words.plural(len({stream_key(run) for run in runs}), 'stream')}"
-
-
-def _best(series: Sequence[Series]) -> str:
-    """The best of the methods on one stream: "SAFE, 58.0 %"; several if they are equally good."""
-    names = run_names([one.run for one in series])
-    best = max(one.final_seen or 0.0 for one in series)
-    winners = [words.inside(name) for name, one in zip(names, series, strict=True) if one.final_seen == best]
-    named = words.listed(winners) if len(winners) <= MAX_NAMED else words.plural(len(winners), "run")
-    return f"{named}, {words.percent(best)}"
 
 
 def result(one: Series) -> str:
