@@ -53,7 +53,6 @@ Command = Callable[..., tuple[int, str, str]]
         (["run", "safe", "train.accumulate=1000"], "train.accumulate=1000 must divide train.batch_size=48"),
         (["run", "safe", "ridge.size=1000000"], "set ridge.size to"),
         (["run", "safe", "backbone=resnet50"], "resnet50 is no timm VisionTransformer with a CLS token"),
-        (["run", "safe", "stream=parquet:a.csv"], "a.csv"),
         (["info", "--keys", "saef"], "did you mean 'safe'?"),
         (["info", "safe"], "safecl info --keys safe"),
         (["data", "check", "glyphs"], "nothing to check"),

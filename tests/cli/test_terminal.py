@@ -120,7 +120,7 @@ def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> N
     # On 40 columns the choices of an option may leave no room for words.
     text = terminal(columns, HELPS if columns > 40 else re.sub(r"\(\[\].*(?=:)", lambda _: few, HELPS))
     assert max(len(line) for line in text.splitlines()) <= columns
-    for word in ("tensorboard,", "published,", "[required]", "parquet:FILE,", "stream.step=2.", "SAFECL_DATA,"):
+    for word in ("tensorboard,", "published,", "[required]", "csv:FILE,", "stream.step=2.", "SAFECL_DATA,"):
         assert word in text.split(), word
     assert "…" not in text.replace(", …", "")  # nothing is cut off
     assert "one per core if not given" in " ".join(text.replace("│", " ").split())

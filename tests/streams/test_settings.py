@@ -29,7 +29,6 @@ union: TypeAdapter[Any] = TypeAdapter(StreamSettings)
         ("folder:/data/My Photos", FolderSettings(path="/data/My Photos"), "my-photos"),
         ("folder:photos/", FolderSettings(path="photos/"), "photos"),
         ("csv:~/birds.csv", TableSettings(kind="csv", path="~/birds.csv"), "birds"),
-        ("parquet:birds.pq", TableSettings(kind="parquet", path="birds.pq"), "birds"),
         ("hf:somebody/birds", HuggingFaceSettings(name="somebody/birds"), "birds"),
         ("cifar100", DatasetSettings(name="cifar100"), "cifar100"),
         ("CIFAR-100", DatasetSettings(name="cifar100"), "cifar100"),
@@ -53,7 +52,7 @@ def test_the_title_of_this_folder_is_its_name(tmp_path: Path, monkeypatch: pytes
     [
         GlyphsSettings(protocol="mixed", classes=7, held_out=0.1),
         FolderSettings(path="x", first=3, step=2, order=("a", 7), order_seed=None, scale=(0.5, 1.0), cache=False),
-        TableSettings(kind="parquet", path="x", domains=("a", "b"), unreadable="skip", cache="/fast"),
+        TableSettings(path="x", domains=("a", "b"), unreadable="skip", cache="/fast"),
         HuggingFaceSettings(name="x", image="img", split_seed=3),
         DatasetSettings(name="vtab", root="/data", flip=0.0, margin=1.0),
     ],

@@ -100,7 +100,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     ) -> "Lesson":
         """Learn a session and give a ``Lesson``; where that fails, the model stays as it was.
 
-        ``data``: a folder of class folders, a CSV or Parquet table, pairs (picture, label), a torch or Hugging Face
+        ``data``: a folder of class folders, a CSV table, pairs (picture, label), a torch or Hugging Face
         dataset; or, with ``labels``, arrays or a list of paths, images, arrays or tensors. Unless ``again``, pictures
         that were learned before are skipped, and corrected if they have another label now. ``folder``: keeps the steps
         of the training, so that the same call resumes after a stop.

@@ -20,7 +20,6 @@ from safecl.streams.sources.folder import read_folder
 from safecl.streams.sources.table import read_manifest
 
 MAX_HELD_BYTES = 512 << 20  # bytes of decoded pictures that are held in RAM
-TABLES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def labelled(data: Any, labels: Sequence[Any] | None = None) -> tuple[Pictures, str]:
@@ -89,10 +88,9 @@ def _from_path(path: Path) -> tuple[Pictures, str]:
     if path.is_file():
         if path.suffix.lower() in EXTENSIONS | FURTHER.keys():
             raise SafeclError(f"{printable(path)} is a picture; give a folder with one folder of pictures per class.")
-        if path.suffix.lower() not in TABLES:
-            raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV or Parquet table.")
-        kind: Any = TABLES[path.suffix.lower()]
-        return read_manifest(path, kind, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
+        if path.suffix.lower() != ".csv":
+            raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV table.")
+        return read_manifest(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
     return read_folder(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
 
 

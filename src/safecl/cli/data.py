@@ -15,7 +15,7 @@ HELP: Literal["rich"] | None = "rich" if COLUMNS >= NARROW else None
 app = typer.Typer(help="Datasets: list, prepare, check.", no_args_is_help=True, rich_markup_mode=HELP)
 
 Dataset = Annotated[str, typer.Argument(help="A named dataset; safecl data list lists them.")]
-Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, parquet:FILE, hf:NAME.")]
+Name = Annotated[str, typer.Argument(help="A named dataset, or folder:PATH, csv:FILE, hf:NAME.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings such as stream.step=2.")]
 Root = Annotated[Path | None, typer.Option(help="Where datasets are prepared; SAFECL_DATA, or ./data, if not given.")]
 

@@ -94,7 +94,7 @@ def read(stream: StreamSettings, **rules: Unpack[Rules]) -> Collection:
         own: Any = stream.model_dump(include=keys) | rules
         if stream.kind == "folder":
             return read_folder(stream.path, protocol=stream.protocol, **own)
-        return read_manifest(stream.path, stream.kind, **own)
+        return read_manifest(stream.path, **own)
     if stream.kind == "hf":
         return hugging_face(**stream.model_dump(include={"name", "image", "label", "test_fraction", "split_seed"}))
     if stream.kind == "dataset":

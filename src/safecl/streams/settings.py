@@ -19,7 +19,7 @@ DATASETS = (
     *("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet"),  # of the paper
     *("cars", "food101", "core50"),
 )
-FORMS = ("folder:PATH", "csv:FILE", "parquet:FILE", "hf:NAME")
+FORMS = ("folder:PATH", "csv:FILE", "hf:NAME")
 
 PathText: TypeAlias = Annotated[str, BeforeValidator(lambda v: os.fspath(v) if isinstance(v, os.PathLike) else v)]
 Pair: TypeAlias = tuple[float, float]
@@ -36,7 +36,7 @@ class _Sessions(Settings):
     def title(self) -> str:
         """A short word for folder names and tables."""
         place = Path(os.path.abspath(os.path.expanduser(getattr(self, "path", getattr(self, "name", self.kind)))))
-        return slug(place.stem if self.kind in ("csv", "parquet") else place.name)
+        return slug(place.stem if self.kind == "csv" else place.name)
 
 
 class GlyphsSettings(_Sessions):
@@ -99,9 +99,9 @@ class FolderSettings(FilesSettings):
 
 
 class TableSettings(FilesSettings):
-    """A CSV or Parquet table with the columns path and label."""
+    """A CSV table with the columns path and label."""
 
-    kind: Literal["csv", "parquet"]
+    kind: Literal["csv"] = "csv"
     path: PathText = Field(min_length=1, description="the table; paths in it are relative to its folder")
 
 
@@ -150,7 +150,7 @@ def parse_stream(values: str | dict[str, Any]) -> StreamSettings:
 
 
 def short_form(text: str) -> dict[str, Any]:
-    """The keys that ``glyphs``, ``folder:PATH``, ``csv:FILE``, ``parquet:FILE``, ``hf:NAME`` or a dataset stand for."""
+    """The keys that ``glyphs``, ``folder:PATH``, ``csv:FILE``, ``hf:NAME`` or a dataset stand for."""
     kind, colon, rest = text.partition(":")
     form = next((form for form in FORMS if form.startswith(f"{kind}:")), None)
     if colon and form is not None:
@@ -164,8 +164,7 @@ def short_form(text: str) -> dict[str, Any]:
     if os.path.isdir(text):
         raise SafeclError(f"There is no stream {text!r}, but there is such a folder: write folder:{text}.")
     if os.path.isfile(text):
-        table = "parquet" if Path(text).suffix.lower() in (".parquet", ".pq") else "csv"
-        raise SafeclError(f"There is no stream {text!r}, but there is such a file: write {table}:{text}.")
+        raise SafeclError(f"There is no stream {text!r}, but there is such a file: write csv:{text}.")
     raise unknown("stream", text, [*names(), *FORMS])
 
 

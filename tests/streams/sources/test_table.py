@@ -43,14 +43,9 @@ def test_other_delimiters_and_a_byte_order_mark_are_read(tmp_path: Path, paint, 
     assert read_manifest(tmp_path / "m.csv").classes == ("a", "b")
 
 
-def test_csv_labels_stay_words_and_parquet_numbers_stay_numbers(tmp_path: Path, paint) -> None:
+def test_labels_stay_words(tmp_path: Path, paint) -> None:
     csv = read_manifest(table(tmp_path, paint, ["0.png,10", "1.png,2", "2.png,007"]))
     assert csv.classes == ("007", "10", "2")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    arrow = pytest.importorskip("pyarrow")
-    rows = {"path": ["0.png", "1.png", "2.png"], "label": [10, 2, 7]}
-    parquet.write_table(arrow.table(rows), tmp_path / "m.parquet")
-    assert read_manifest(tmp_path / "m.parquet", "parquet").classes == (2, 7, 10)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +78,8 @@ def test_a_missing_picture_is_named_with_its_row(tmp_path: Path, paint) -> None:
 
 def test_a_file_that_is_no_table_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_bytes(b"\xff\xfe\x00\x01")
-    (tmp_path / "m.parquet").write_bytes(b"not parquet")
     with pytest.raises(SafeclError, match="UTF-8"):
         read_manifest(tmp_path / "m.csv")
-    with pytest.raises(SafeclError, match="Parquet"):
-        read_manifest(tmp_path / "m.parquet", "parquet")
     with pytest.raises(SafeclError, match="There is no table"):
         read_manifest(tmp_path / "nothing.csv")
 
@@ -96,19 +88,6 @@ def test_the_same_row_in_train_and_test_is_left_out_of_the_test(tmp_path: Path, 
     rows = ["a.png,x,train", "a.png,x,test", "b.png,x,test"]
     with pytest.warns(UserWarning, match="omitted from the test"):
         assert len(read_manifest(table(tmp_path, paint, rows, "path,label,split")).test) == 1
-
-
-def test_the_kind_of_table_is_what_the_file_is(tmp_path: Path, paint) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    arrow = pytest.importorskip("pyarrow")
-    path = table(tmp_path, paint, ["0.png,a", "1.png,b"], name="m.parquet")
-    with pytest.raises(SafeclError, match=r"is not Parquet; if it is CSV, write csv:.*m\.parquet"):
-        read_manifest(path, "parquet")
-    assert read_manifest(path, "csv").classes == ("a", "b")
-    parquet.write_table(arrow.table({"path": ["0.png", "1.png"], "label": [1, 2]}), tmp_path / "m.csv")
-    with pytest.raises(SafeclError, match=r"is Parquet; write parquet:.*m\.csv"):
-        read_manifest(tmp_path / "m.csv", "csv")
-    assert read_manifest(tmp_path / "m.csv", "parquet").classes == (1, 2)
 
 
 def test_a_domain_without_a_readable_picture_is_no_session(tmp_path: Path, paint) -> None:

@@ -77,15 +77,8 @@ def draw(
 def font_folder() -> Path:
     """Where matplotlib keeps its fonts; found without importing matplotlib, which takes longer than drawing."""
     found = importlib.util.find_spec("matplotlib")
-    if found is None or not found.submodule_search_locations:
-        raise SafeclError("The glyphs stream draws with the fonts inside matplotlib, which is not installed.")
-    return Path(found.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
-
-
-def check_fonts() -> None:
-    """Every face can be read, or a sentence says which cannot."""
-    for face in FACES:
-        _font(font_folder() / face)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
 @lru_cache(maxsize=32)

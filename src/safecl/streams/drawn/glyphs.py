@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from safecl.errors import SafeclError
-from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, check_fonts, draw
+from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, draw
 from safecl.streams.pictures.images import ALL, ArrayPictures, Label, Transform, join
 from safecl.streams.settings import Protocol
 from safecl.streams.stream import Part, Stream, class_incremental, class_order
@@ -76,7 +76,6 @@ def glyphs(
         raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
     if sessions > (most := len(DOMAINS) if protocol == "domain" else classes):
         raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
-    check_fonts()
     order = [str(character) for character in class_order(POOL, seed)[:classes]]
 
     def drawn(number: int = 0, style: str = "scene") -> tuple[GlyphPictures, GlyphPictures]:

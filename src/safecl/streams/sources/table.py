@@ -1,10 +1,10 @@
-"""A table of pictures: CSV or Parquet with the columns path, label and, if wanted, split and domain."""
+"""A table of pictures: CSV with the columns path, label and, if wanted, split and domain."""
 
 import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from safecl.errors import SafeclError
 from safecl.lines import csv_text
@@ -12,7 +12,6 @@ from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import TEST, TRAIN, File
-from safecl.streams.pictures.images import Label
 
 COLUMNS = ("path", "label", "split", "domain")
 
@@ -20,22 +19,17 @@ COLUMNS = ("path", "label", "split", "domain")
 class Row(NamedTuple):
     number: int  # as a person counts them, the header being row 1
     path: str
-    label: Label
+    label: str
     test: bool
     domain: str
 
 
-def read_manifest(path: str | Path, kind: Literal["csv", "parquet"] = "csv", **rules: Unpack[Rules]) -> Collection:
-    """The pictures listed in ``path``, relative to its own folder. Labels keep their type; CSV knows only words."""
+def read_manifest(path: str | Path, **rules: Unpack[Rules]) -> Collection:
+    """The pictures listed in ``path``, relative to its own folder. Labels are words, whatever they look like."""
     table = Path(path).expanduser()
     if not table.is_file():
-        raise SafeclError(f"There is no table {table}; give a CSV or Parquet file with the columns path and label.")
-    with open(table, "rb") as stream:
-        found = "parquet" if stream.read(4) == b"PAR1" else "csv"
-    if found != kind:
-        what = "Parquet; write" if found == "parquet" else "not Parquet; if it is CSV, write"
-        raise SafeclError(f"The table {table} is {what} {found}:{path}.")
-    columns, records = read_parquet(table) if kind == "parquet" else read_csv(table)
+        raise SafeclError(f"There is no table {table}; give a CSV file with the columns path and label.")
+    columns, records = read_csv(table)
     for needed in COLUMNS[:2]:
         if needed not in columns:
             raise SafeclError(f"The table {table} has no column {needed!r}; its columns are: {', '.join(columns)}.")
@@ -75,36 +69,19 @@ def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
         raise SafeclError(f"The table {table} is not CSV: {error} in row {reader.line_num}.") from None
 
 
-def read_parquet(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise SafeclError("Reading Parquet needs pyarrow: pip install pyarrow, or give a CSV table.") from None
-    try:
-        read = pyarrow.parquet.read_table(table)
-        return list(read.column_names), read.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise SafeclError(f"The table {table} is not Parquet: {reason}.") from None
-
-
 def row(record: dict[str, Any], number: int, table: Path) -> Row:
     path, label = record.get("path"), record.get("label")
-    if not isinstance(path, str) or not path.strip():
+    if not path or not path.strip():
         raise SafeclError(f"Row {number} of the table {table} has no path.")
-    if isinstance(label, str):
-        label = label.strip()
-    if label is None or label == "" or label != label:
+    if not label or not label.strip():
         raise SafeclError(f"Row {number} of the table {table} has no label ({path}).")
-    if isinstance(label, bool) or not isinstance(label, str | int):
-        raise SafeclError(f"Row {number} of the table {table} has the label {label!r}; use words or whole numbers.")
     split, domain = (str(record.get(column) or "").strip() for column in COLUMNS[2:])
     if record.get("domain") is not None and not domain:
         raise SafeclError(f"Row {number} of the table {table} has no domain ({path}).")
     split = split.lower()
     if split and split not in TRAIN + TEST:
         raise SafeclError(f"Row {number} of the table {table} has the split {split!r}; use {TRAIN[0]}, {TEST[0]}.")
-    return Row(number, path.strip(), label, split in TEST, domain)
+    return Row(number, path.strip(), label.strip(), split in TEST, domain)
 
 
 def pictures(rows: Sequence[Row], table: Path) -> FilePictures:
