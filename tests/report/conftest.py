@@ -29,6 +29,8 @@ LABELS = [chr(code) for code in [*range(0x41, 0x5B), *range(0x61, 0x7B), *range(
 
 MakeRun = Callable[..., Path]
 
+TITLES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
+
 
 def write_run(
     folder: Path,
@@ -52,13 +54,12 @@ def write_run(
     if protocol == "domain":
         names, parts = [f"style {i + 1}" for i in range(sessions)], [labels[:10]] * sessions
     facts: dict[str, Any] = {
-        "version": "0.1.0", "method": method, "main": method, "outputs": outputs,
+        "version": "0.1.0", "method": method, "title": TITLES.get(method, method), "main": method, "outputs": outputs,
         "stream": {"name": "glyphs", "protocol": protocol,
                    "sessions": [{"name": n, "classes": c} for n, c in zip(names, parts, strict=True)]},
         "backbone": {"name": "safecl_micro", "parameters": 5_500_000}, "preset": preset, "pet": "ssf", "seed": seed,
         "device": "cpu", "hardware": "2 cores", "git": "0123abc+", "libraries": {"python": "3.11.0", "torch": "2.10.0"},
         "started": "2026-01-02T03:04:05Z",
-        "parameters": {"learnable": 12_345, "stored": 1_234_567},
         "command": f"safecl run glyphs method={method}",
     }  # fmt: skip
     folder.mkdir(parents=True)

@@ -7,22 +7,13 @@ import pytest
 
 from safecl.report.colours import COLOURS, SPARE
 from safecl.report.runs import read_run
-from safecl.report.series import all_series, display, fold
+from safecl.report.series import all_series, fold
 
 
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_display_names() -> None:
-    assert [display(name) for name in ("safe", "ranpac", "finetune", "joint")] == [
-        "SAFE",
-        "RanPAC",
-        "Fine-tuning",
-        "Joint",
-    ]
 
 
 def test_names_and_colours_are_unique(make_run: Any) -> None:

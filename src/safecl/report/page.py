@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from matplotlib.figure import Figure
 
-from safecl.errors import SafeclError
 from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
 from safecl.report.answers import pairs
@@ -62,9 +61,6 @@ def write_page(
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in ``folders``, of which there must be one at least."""
-    if not folders:
-        raise SafeclError("There is no run to show; give at least one run folder.")
     return [read_run(Path(folder)) for folder in folders]
 
 

@@ -48,7 +48,7 @@ class Facts(Part):
     """What a run is (facts.json): known before its first session."""
 
     method: str
-    title: str = ""
+    title: str
     main: str
     outputs: list[str]
     stream: StreamFacts

@@ -6,7 +6,7 @@ from pathlib import Path
 from safecl.lines import NBSP
 from safecl.report import words
 from safecl.report.runs import Run, read_run
-from safecl.report.series import Series, all_series, by_stream, display, stream_key
+from safecl.report.series import Series, all_series, by_stream, stream_key
 
 MAX_NAMED = 3  # runs that a headline names
 
@@ -53,15 +53,15 @@ def headline(series: Sequence[Series]) -> str:
     if len(known) > MAX_NAMED:
         kind = f"{words.plural(len(known), 'configuration')}, {over} each" if over else words.plural(len(known), "run")
         best = max(known, key=lambda one: one.final_seen or 0.0)
-        return f"{kind}. Best: {words.inside(best.name)}, {words.percent(best.final_seen)}."
+        return f"{kind}. Best: {best.name}, {words.percent(best.final_seen)}."
     moments = [_moment(one.run) for one in known]
-    names, values = [words.inside(one.name) for one in known], [measured(one, "final_seen") for one in known]
+    names, values = [one.name for one in known], [measured(one, "final_seen") for one in known]
     if len(set(moments)) == 1:
         names[0] += " knows"
         parts = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
         return f"After {moments[0]} {words.listed(parts)}{f', over {over}' if over else ''}."
     parts = [f"{name} knows {value} after {when}" for name, value, when in zip(names, values, moments, strict=True)]
-    return words.upper_first("; ".join(parts)) + "."
+    return "; ".join(parts) + "."
 
 
 def runs_on_streams(runs: Sequence[Run]) -> str:
@@ -89,7 +89,7 @@ def results(folder: Path) -> list[str]:
 
 def same(main: Series, twins: Sequence[Series]) -> str:
     """Which parts of a method are not drawn beside it; empty where all are."""
-    mine = [display(one.output) for one in twins if one.runs == main.runs]
+    mine = [words.upper_first(one.output) for one in twins if one.runs == main.runs]
     parts = f"{words.listed(mine)} {'have' if len(mine) > 1 else 'has'}" if mine else ""
     return f"{main.name}: {parts} the method's own accuracy after every session, and no curve here." if mine else ""
 
@@ -100,7 +100,7 @@ def remembered(series: Sequence[Series]) -> str:
     for one in series:
         first, last = one.accuracy(1, 1), one.accuracy(one.run.done, 1)
         if one.run.done > 1 and first is not None and last is not None:
-            parts.append(f"{words.inside(one.name)} {words.bare_percent(first)} → {words.percent(last)}")
+            parts.append(f"{one.name} {words.bare_percent(first)} → {words.percent(last)}")
     return f"The first session, then and now: {words.listed(parts)}." if parts else ""
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean, stdev
 
+from safecl.report import words
 from safecl.report.colours import Colour, paired
 from safecl.report.runs import Metrics, Run, Validation
 
-NAMES = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning"}
 SEED = re.compile(r"^seed:.*\n?", flags=re.MULTILINE)
 
 
@@ -155,7 +155,7 @@ def all_series(runs: Sequence[Run], fold_seeds: bool = False) -> list[Series]:
     for group, name in zip(groups, run_names(firsts), strict=True):
         result.append(Series(tuple(group), group[0].facts.main, name, next(colours), True))
         for output in _sides(group[0]):
-            shown = display(output) if outputs[output] == 1 else f"{name}, {output}"
+            shown = words.upper_first(output) if outputs[output] == 1 else f"{name}, {output}"
             result.append(Series(tuple(group), output, shown, next(colours), False))
     return result
 
@@ -177,17 +177,12 @@ def fold(runs: Sequence[Run]) -> list[list[Run]]:
 
 def run_names(runs: Sequence[Run]) -> list[str]:
     """The runs' methods; of runs with the same method, also what tells them apart."""
-    names = [run.facts.title or display(run.facts.method) for run in runs]
+    names = [run.facts.title for run in runs]
     for name in [name for name, times in Counter(names).items() if times > 1]:
         places = [i for i, other in enumerate(names) if other == name]
         for i, difference in zip(places, _differences([runs[i] for i in places]), strict=True):
             names[i] = f"{name} ({difference})"
     return names
-
-
-def display(name: str) -> str:
-    """The name as a person writes it."""
-    return NAMES.get(name, name[:1].upper() + name[1:])
 
 
 def _sides(run: Run) -> list[str]:

@@ -83,11 +83,6 @@ def listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def inside(name: str) -> str:
-    """A method's name in the middle of a sentence."""
-    return name.replace("Fine-tuning", "fine-tuning")
-
-
 def upper_first(sentence: str) -> str:
     """The sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]

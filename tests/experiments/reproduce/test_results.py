@@ -27,12 +27,14 @@ def finished(tmp_path: Path) -> Any:
             method, folder = cell.settings.method.name, tmp_path / cell.name
             outputs = ["slow", "fast", "safe"] if method == "safe" else [method]
             stream = {"name": "x", "sessions": [{"name": "1"}, {"name": "2"}]}
-            about = {"method": method, "main": outputs[-1], "outputs": outputs, "stream": stream}
+            about = {"method": method, "title": method, "main": outputs[-1], "outputs": outputs, "stream": stream}
             folder.mkdir(exist_ok=True)
-            (folder / "facts.json").write_text(json.dumps({**about, "parameters": {"learnable": 1234567, "stored": 1}}))
+            (folder / "facts.json").write_text(json.dumps(about))
             numbers = {output: value(cell, output) for output in outputs}
             first = {output: number + 0.1 for output, number in numbers.items()}
-            lines = [{"session": t, "pooled": p, "seen": p} for t, p in ((1, first), (2, numbers))]
+            sizes = {"learnable": 1234567, "stored": 1}
+            ends = ((1, first), (2, numbers))
+            lines = [{"session": t, "pooled": p, "seen": p, "parameters": sizes} for t, p in ends]
             (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
             (folder / "summary.json").write_text("{}")
             found[cell.name] = read_run(folder)

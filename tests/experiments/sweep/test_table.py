@@ -27,7 +27,6 @@ def make_run(cell: Cell, rows: list[list[float]], held_out: list[float] | None =
     facts = {
         "method": main, "title": cell.settings.method.title, "main": main, "outputs": [main],
         "stream": {"name": "glyphs", "sessions": [{"name": "s"}] * len(rows)},
-        "parameters": {"learnable": 12345, "stored": 99},
     }  # fmt: skip
     metrics = []
     for t, row in enumerate(rows, 1):
@@ -36,7 +35,7 @@ def make_run(cell: Cell, rows: list[list[float]], held_out: list[float] | None =
         line: dict[str, Any] = {
             "session": t, "test_counts": [10] * t, "accuracy": {main: row}, "pooled": {main: float(np.mean(row))},
             "seen": {main: float(np.mean(row))}, "forgetting": {main: lost}, "seconds": {"total": 2.0},
-            "bytes_kept": 2_000_000,
+            "bytes_kept": 2_000_000, "parameters": {"learnable": 12345, "stored": 99},
         }  # fmt: skip
         if held_out is not None:
             line["validation"] = {"counts": [2], "pooled": {main: held_out[t - 1]}}
