@@ -16,7 +16,7 @@ from safecl.settings import flatten
 from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
 FORMAT = 4
-MAX_HEADER, MAX_DEPTH = 1 << 26, 16  # bytes; lists and objects inside each other
+MAX_HEADER = 1 << 26  # bytes
 MAX_STEPS = 10_000  # of the history, and sessions that can be rolled back
 MAX_SETTING = 10_000_000  # the largest number in the settings, but for the seed
 MAX_ROWS = 1 << 16  # the largest whole number of a method: a Gram matrix of that many rows has 17 GB
@@ -291,11 +291,9 @@ class ModelHeader(Part):
 def load(text: bytes, name: str) -> Header:
     """The header in a text, once its format is found right; ``name``: of the file, for messages."""
     try:
-        header = json.loads(text, object_pairs_hook=_once, parse_constant=_finite)
+        header = json.loads(text, object_pairs_hook=_once)
         if not isinstance(header, dict) or type(header.get("format")) is not int:
             raise ValueError("it does not say its format")
-        if _depth(header, MAX_DEPTH) < 0:
-            raise ValueError("its lists are nested too deeply")
     except RecursionError:
         raise _damaged(name, "its lists are nested too deeply") from None
     except ValueError as error:
@@ -362,13 +360,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key is there twice")
     return found
-
-
-def _finite(word: str) -> float:
-    raise ValueError(f"{word} is no number")
-
-
-def _depth(value: Any, left: int) -> int:
-    """How many more levels than ``value`` has would be allowed; negative if it has too many."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left if left < 0 else min((_depth(one, left - 1) for one in inside), default=left)

@@ -6,6 +6,7 @@ header, and renaming a class, need no torch. No pickle, no weight of the backbon
 """
 
 import hashlib
+import io
 import json
 import os
 import stat
@@ -32,7 +33,7 @@ HEADER = "model.json"
 SEAL = b"safecl "  # the comment of the zip: this and the digest of the header
 LOCAL = struct.Struct("<4s5H3L2H")  # what stands before a member of a zip, besides its name and what is extra
 UTF8, ZIP64_EXTRA = 0x800, 20  # the one flag that a member may have, and the bytes of its sizes
-MAX_DIRECTORY = 1 << 22  # bytes
+MAX_DIRECTORY = 1 << 22  # bytes at the end of a file in which its directory is
 UNZIPPED = (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, OSError, OverflowError, struct.error)
 MISFITS = (
     KeyError, IndexError, TypeError, ValueError, RuntimeError, AssertionError, MemoryError, OverflowError,
@@ -151,7 +152,7 @@ class _Source:
             raise SafeclError(f"{path} is a folder; give the model file, which 'safecl learn' makes.") from None
         except (OSError, ValueError) as error:
             raise _unreadable(path, error) from None
-        self.path, self.size, self._handle, self._position = path, facts.st_size, handle, 0
+        self.path, self.size, self._handle = path, facts.st_size, handle
         # Windows has no pread, and replaces no file that is open.
         self._content = None if hasattr(os, "pread") else path.read_bytes()
 
@@ -174,39 +175,22 @@ class _Source:
         except OSError as error:
             raise _unreadable(self.path, error) from None
 
-    # What ``zipfile`` needs to read the directory
-
-    def read(self, size: int = -1) -> bytes:
-        size = self.size - self._position if size < 0 else min(size, self.size - self._position)
-        if not 0 <= size <= MAX_DIRECTORY:
-            raise ValueError("its directory is too large")
-        self._position += size
-        return self.at(self._position - size, size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, self.size)[whence]
-        if self._position < 0:
-            raise OSError("its directory is damaged")
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
 
 def _places(source: _Source) -> tuple[dict[str, tuple[int, int]], bytes]:
     """(where the bytes of each member are: offset and size, the comment of the zip).
 
     Only stored members are accepted, one right behind the other, and nothing before, between or behind them.
     """
-    with zipfile.ZipFile(source) as archive:
-        members, comment, directory = archive.infolist(), archive.comment, archive.start_dir
+    before = max(source.size - MAX_DIRECTORY, 0)  # bytes that are not looked at for the directory
+    with zipfile.ZipFile(io.BytesIO(source.at(before, source.size - before))) as archive:
+        members, comment, directory = archive.infolist(), archive.comment, before + archive.start_dir
     places: dict[str, tuple[int, int]] = {}
     end = 0
     for member in members:
         name = member.orig_filename.encode()
         kind, _, flags, method, *_, letters, extra = LOCAL.unpack(source.at(end, LOCAL.size))
         start = end + LOCAL.size + letters + extra
-        if member.header_offset != end or kind != b"PK\x03\x04" or source.at(end + LOCAL.size, letters) != name:
+        if before + member.header_offset != end or kind != b"PK\x03\x04" or source.at(end + LOCAL.size, letters) != name:
             raise ValueError("there is something before or between its members")
         if method or member.compress_type or member.compress_size != member.file_size:
             raise ValueError(f"{member.filename:.80} is compressed")
