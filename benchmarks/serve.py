@@ -98,7 +98,7 @@ def plain(path: str, device: str) -> None:
     from safecl.classifier.classifier import ContinualClassifier
 
     model: Any = ContinualClassifier.load(path, device=device)  # type: ignore[arg-type]
-    model.prepare()
+    model._snapshot()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"

@@ -61,7 +61,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, new_model: Any, lesson: Any, 
 def answer(home: Path, lesson: Any) -> Callable[[Path], np.ndarray]:
     """``answer(path)``: the probabilities that the model at ``path`` gives to some pictures."""
     first, images = ContinualClassifier.load(home / "good.safecl", device="cpu"), lesson("abcdef", 1, seed=9)[0]
-    first.prepare()
+    first._snapshot()
 
     def ask(path: Path) -> np.ndarray:
         model = ContinualClassifier.load(path, device="cpu")

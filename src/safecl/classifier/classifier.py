@@ -148,7 +148,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         if model.settings.thumbnails:
             taught = with_thumbnails(Snapshot(taught, taught.method(backbone).eval()), fresh)
         self._model = taught
-        self.prepare()
+        self._snapshot()  # so that the first prediction is as quick as the others
         return lesson
 
     def fit(self, X: Any, y: Sequence[Any] | None = None) -> Self:
@@ -192,17 +192,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         ``unknown``: the share of known pictures that may be called unknown. The command ``safecl predict`` answers as
         with 0.05 if nothing else is given; with ``--unknown 0`` as here without it.
         """
-        now = self._snapshot()
-        limits, classes, found = now.sure_limits(unknown), as_array(now.known), [np.zeros(0, dtype=int)]
-        strange = [np.zeros(0, dtype=bool)]
-        for _, main, scores in now.scored(unlabelled(pictures)):
-            found.append(main.argmax(dim=1).numpy())
-            strange.append(scores.double().numpy() < limits[found[-1]])
-        answers: np.ndarray = classes[np.concatenate(found)]
-        if unknown is not None:
-            answers = answers.astype(object)
-            answers[np.concatenate(strange)] = None
-        return answers
+        return self._snapshot().predict(pictures, unknown=unknown)
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
@@ -227,7 +217,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
     def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
         """For each picture the answer, the opinion of each output, and their weights."""
-        return list(self.answers(pictures, unknown=unknown))
+        return self._snapshot().explain(pictures, unknown=unknown)
 
     def heat_map(self, picture: Any, label: Label | None = None) -> np.ndarray:
         """How much each pixel of one picture speaks for a class, or for the answer: (H, W) in [0, 1].
@@ -262,10 +252,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         All are those of the model as it is when this is called.
         """
         return self._snapshot().answers(pictures, unknown=unknown, detail=detail)
-
-    def cannot_tell(self, unknown: float | None) -> str:
-        """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-        return self._snapshot().cannot_tell(unknown)
 
     # Files
 
@@ -359,10 +345,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         from safecl.classifier.merge import merge
 
         return type(self).of(merge(self._fitted, other._fitted, self._backbone()), device=self.device)
-
-    def prepare(self) -> None:
-        """Read all that predictions need, so that the first one is as quick as the others."""
-        self._snapshot()
 
     def __repr__(self) -> str:
         what = "nothing learned yet"

@@ -68,12 +68,23 @@ class Answering(ABC):
         """By answer, the score below which a picture is unknown; see ``thresholds``."""
         return thresholds(self.calibration, unknown, len(self.known))
 
-    def sure_limits(self, unknown: float | None) -> np.ndarray:
-        """As ``limits``; refused where there are too few pictures to tell."""
-        found = self.limits(unknown)
-        if np.isnan(found).any():
+    def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
+        """The class of each picture; None where it looks unknown, if ``unknown`` is given.
+
+        ``pictures``: a path, a folder, an image, uint8 arrays (H, W, 3) or (N, H, W, 3), or a list of files, images or
+        arrays.
+        ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
+        """
+        if np.isnan(self.limits(unknown)).any():
             raise SafeclError(f"The model {self.cannot_tell(unknown)} Give a larger share, or omit it.")
-        return found
+        found = list(self.answers(pictures, unknown=unknown, detail=False))
+        if unknown is None:
+            return as_array([answer.label for answer in found] or self.known)[: len(found)]
+        return np.array([None if answer.unknown else answer.label for answer in found], dtype=object)
+
+    def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
+        """For each picture the answer, the opinion of each output, and their weights."""
+        return list(self.answers(pictures, unknown=unknown))
 
     def cannot_tell(self, unknown: float | None) -> str:
         """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""

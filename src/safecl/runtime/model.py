@@ -13,7 +13,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted
-from safecl.runtime.answer import Answer, Answering, as_array, cannot_tell, is_calibrated, make_answers, thresholds
+from safecl.runtime.answer import Answer, Answering, cannot_tell, is_calibrated, make_answers, thresholds
 from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 from safecl.streams.pictures.prepare import prepare
@@ -41,26 +41,9 @@ class ExportedModel(Answering):
         method, backbone = self.metadata["name"], self.metadata["backbone"]["name"]
         return f"<ExportedModel: {method} on {backbone}, {counted(len(self.metadata['classes']), 'class')}>"
 
-    def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
-        """The class of each picture; None where it looks unknown, if ``unknown`` is given.
-
-        ``pictures``: a path, a folder, an image, uint8 arrays (H, W, 3) or (N, H, W, 3), or a list of files, images or
-        arrays.
-        ``unknown``: the share of known pictures that may be called unknown, for example 0.05.
-        """
-        self.sure_limits(unknown)
-        found = list(self.answers(pictures, unknown=unknown, detail=False))
-        if unknown is None:
-            return as_array([answer.label for answer in found] or self.known)[: len(found)]
-        return np.array([None if answer.unknown else answer.label for answer in found], dtype=object)
-
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
         return self.by_class(said["probabilities"] for said in self.run(pictures, ["probabilities"]))
-
-    def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
-        """For each picture the answer, the opinion of each output, and their weights."""
-        return list(self.answers(pictures, unknown=unknown))
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; only a batch of pictures is in RAM at a time."""
