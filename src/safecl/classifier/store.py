@@ -190,7 +190,8 @@ def _places(source: _Source) -> tuple[dict[str, tuple[int, int]], bytes]:
         name = member.orig_filename.encode()
         kind, _, flags, method, *_, letters, extra = LOCAL.unpack(source.at(end, LOCAL.size))
         start = end + LOCAL.size + letters + extra
-        if before + member.header_offset != end or kind != b"PK\x03\x04" or source.at(end + LOCAL.size, letters) != name:
+        begins = before + member.header_offset == end and kind == b"PK\x03\x04"
+        if not begins or source.at(end + LOCAL.size, letters) != name:
             raise ValueError("there is something before or between its members")
         if method or member.compress_type or member.compress_size != member.file_size:
             raise ValueError(f"{member.filename:.80} is compressed")
