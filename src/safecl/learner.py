@@ -61,10 +61,6 @@ class Learner(protocol.Editable, nn.Module):
         """Average the tunings; where they are the same, nothing changes."""
         self.interpolate(self.tuning(), now.tuning(), protocol.SECOND_SHARE)
 
-    def keep(self, start: Tuning, share: float) -> None:
-        """Of what the tuning has changed since ``start``, keep a share."""
-        self.interpolate(start, self.tuning(), share)
-
     def freeze(self) -> None:
         """No more training."""
         self.requires_grad_(False).eval()

@@ -168,7 +168,7 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
 ) -> None:
     """Also beyond the sessions that can be rolled back, where all features are kept."""
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
-    base = new_model(memory=memory, keep=keep)
+    base = new_model(memory=memory, keep=keep, settings={"method.pilot": 0.5})
     base.learn(*lesson("abcd"))
     base.save(tmp_path / "base.safecl")
     halves = {"one": [("ef", 1)], "other": [("ha", 3), ("ie", 4)]}

@@ -80,7 +80,7 @@ def test_after_the_first_session_the_one_network_answers_alone(
     assert not torch.equal(answers["slow"], answers["fast"]) and torch.equal(answers["safe"], answers["fast"])
     tools.teach(method, stream, 2, 2, fit)
     answers = method.all_logits(images)
-    assert torch.equal(answers["safe"], aggregate(answers["slow"], answers["fast"], aggregation, 100.0))  # type: ignore[arg-type]
+    assert torch.equal(answers["safe"], aggregate(answers["slow"], answers["fast"], aggregation, 100.0))
 
 
 def test_the_slow_learner_is_tuned_once_and_then_stays(

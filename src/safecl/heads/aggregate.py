@@ -1,7 +1,5 @@
 """Aggregation of two learners: of their logits (N, C) by entropy, sum or maximum, or of their features."""
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -36,8 +34,8 @@ def concatenate(slow: Tensor, fast: Tensor) -> Tensor:
     return torch.cat([F.normalize(slow, dim=1), F.normalize(fast, dim=1)], dim=1)
 
 
-def aggregate(slow: Tensor, fast: Tensor, rule: Literal["entropy", "add", "max"], gamma: float = 1.0) -> Tensor:
-    """The logits of both learners as one; by entropy, Eq. (11): z = α_slow z_slow + α_fast z_fast."""
+def aggregate(slow: Tensor, fast: Tensor, rule: str, gamma: float = 1.0) -> Tensor:
+    """Both learners' logits as one, by "entropy", Eq. (11): z = α_slow z_slow + α_fast z_fast, or "add", or "max"."""
     if rule == "entropy":
         alpha = weights(slow, fast, gamma)
         return alpha[:, :1] * slow + alpha[:, 1:] * fast

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from safecl.heads.protocol import PerClass
+from safecl.heads.protocol import PerClass, Trained
 from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack
 
 CLASSES_AT_A_TIME = 16  # whose covariances are factored together
@@ -21,7 +21,6 @@ class ClassMoments(PerClass, ABC):
     Arithmetic is float64. Scatter matrices are kept as d (d + 1) / 2 float32 numbers.
     """
 
-    by_difference: ClassVar[tuple[str, ...]] = ("counts", "means", "remainders", "scatter")
     counts: Tensor
     means: Tensor
     remainders: Tensor
@@ -63,46 +62,6 @@ class ClassMoments(PerClass, ABC):
             mean = own.mean(dim=0)
             self._combine(c, len(own), mean, _scatter(own - mean))
 
-    def merge(self, now: Self, before: Self, index: Tensor) -> None:
-        """Add the pictures that ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
-        places = index[: now.classes].tolist()
-        self._grow(max(places, default=-1) + 1)
-        for c, place in enumerate(places):
-            old = int(before.counts[c]) if c < before.classes else 0
-            count, mean = int(now.counts[c]) - old, now._mean(c)
-            if count <= 0 or place < 0:
-                continue
-            spread = now._spread(c)
-            if old:
-                mean, spread = _less(old + count, mean, spread, old, before._mean(c), before._spread(c))
-            self._combine(place, count, mean, spread)
-
-    def join(self, one: int, other: int) -> None:
-        """Exactly the moments of both classes' pictures together."""
-        count, mean, spread = int(self.counts[other]), self._mean(other), self._spread(other)
-        self._put(other, -spread)
-        self._combine(one, count, mean, spread)
-        self.counts[other] = 0
-
-    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
-        """Take features (n, d), with others beside them or not, out of the classes ``old``, and add them to ``new``."""
-        if features is None:
-            return
-        features = features[:, : self.width]
-        for c in torch.unique(old[old >= 0]).tolist():
-            own = precise(features[old == c])
-            mean = own.mean(dim=0)
-            count, spread = int(self.counts[c]) - len(own), self._spread(c)
-            rest, less = _less(count + len(own), self._mean(c), spread, len(own), mean, _scatter(own - mean))
-            self._set_means(c, rest)
-            self._put(c, less - spread)
-            self.counts[c] = count
-        self.add(features[new >= 0], new[new >= 0])
-
-    @abstractmethod
-    def _spread(self, c: int) -> Tensor:
-        """The packed scatter matrix of a class."""
-
     @abstractmethod
     def _put(self, c: int, spread: Tensor) -> None:
         """Add to the packed scatter matrix of a class."""
@@ -130,8 +89,11 @@ class ClassMoments(PerClass, ABC):
         self.remainders[c] = (values - precise(self.means[c]).to(values)).to(self.means)
 
 
-class ClassGaussians(ClassMoments):
-    """The covariance of a class is its scatter matrix over n − 1, or the shared one if it has one picture."""
+class ClassGaussians(Trained, ClassMoments):
+    """The covariance of a class is its scatter matrix over n − 1, or the shared one if it has one picture.
+
+    They are of networks that go on learning: the features of two models do not add up.
+    """
 
     rows = ("counts", "means", "remainders", "scatter")
     diagonal = False  # draw from the diagonals alone
@@ -160,11 +122,8 @@ class ClassGaussians(ClassMoments):
         every = slice(None)
         self._set_means(every, self._mean(every) + precise(offset).to(precise(self.means)))
 
-    def _spread(self, c: int) -> Tensor:
-        return precise(self.scatter[c])
-
     def _put(self, c: int, spread: Tensor) -> None:
-        self.scatter[c] = (self._spread(c) + spread.to(precise(self.scatter))).to(self.scatter)
+        self.scatter[c] = (precise(self.scatter[c]) + spread.to(precise(self.scatter))).to(self.scatter)
 
     def covariances(self, classes: list[int], ridge: float) -> Tensor:
         """Σ_c + ridge · I of these classes: (K, d, d) in float64."""
@@ -191,10 +150,39 @@ class SharedGaussians(ClassMoments):
     """All classes have one covariance. For d = 768 a class takes 6 kB, and all together 1.2 MB more."""
 
     rows = ("counts", "means", "remainders")
+    by_difference: ClassVar[tuple[str, ...]] = (*rows, "scatter")
 
     def merge(self, now: Self, before: Self, index: Tensor) -> None:
-        super().merge(now, before, index)
+        """Add the pictures that ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
+        places = index[: now.classes].tolist()
+        self._grow(max(places, default=-1) + 1)
+        for c, place in enumerate(places):
+            old = int(before.counts[c]) if c < before.classes else 0
+            count, mean, none = int(now.counts[c]) - old, now._mean(c), torch.zeros_like(precise(self.scatter))
+            if count <= 0 or place < 0:
+                continue
+            rest, between = _rest(old + count, mean, old, before._mean(c)) if old else (mean, none)
+            self._combine(place, count, rest, none - between)
         self._put(0, precise(now.scatter) - precise(before.scatter))
+
+    def join(self, one: int, other: int) -> None:
+        """Exactly the moments of both classes' pictures together."""
+        self._combine(one, int(self.counts[other]), self._mean(other), torch.zeros_like(precise(self.scatter)))
+        self.counts[other] = 0
+
+    def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
+        """Take features (n, d), with others beside them or not, out of the classes ``old``, and add them to ``new``."""
+        if features is None:
+            return
+        features = features[:, : self.width]
+        for c in torch.unique(old[old >= 0]).tolist():
+            own = precise(features[old == c])
+            mean = own.mean(dim=0)
+            rest, between = _rest(int(self.counts[c]), self._mean(c), len(own), mean)
+            self._set_means(c, rest)
+            self._put(c, -_scatter(own - mean) - between)
+            self.counts[c] -= len(own)
+        self.add(features[new >= 0], new[new >= 0])
 
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one. The covariance is what it was."""
@@ -214,9 +202,6 @@ class SharedGaussians(ClassMoments):
         root = (vectors * values.clamp(min=0).sqrt() @ vectors.T).to(self.means)  # whatever the signs
         return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root)
 
-    def _spread(self, c: int) -> Tensor:
-        return torch.zeros_like(precise(self.scatter))  # no class has one of its own
-
     def _put(self, c: int, spread: Tensor) -> None:
         self.scatter = (precise(self.scatter) + spread.to(precise(self.scatter))).to(self.scatter)
 
@@ -231,15 +216,11 @@ def _between(apart: Tensor, one: int, other: int) -> Tensor:
     return _scatter(apart[None] * (one * other / (one + other)) ** 0.5)
 
 
-def _less(
-    count: int, mean: Tensor, spread: Tensor, gone: int, their_mean: Tensor, their_spread: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Mean and scatter matrix of ``count`` pictures without ``gone`` of them: ``_combine`` the other way round."""
+def _rest(count: int, mean: Tensor, gone: int, their_mean: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of ``count`` pictures without ``gone`` of them, and what both have more together than each alone."""
     theirs = their_mean.to(mean)
-    if gone >= count:
-        return torch.zeros_like(mean), spread - their_spread.to(spread)
-    rest = theirs + (mean - theirs) * (count / (count - gone))
-    return rest, spread - their_spread.to(spread) - _between(rest - theirs, gone, count - gone)
+    rest = theirs + (mean - theirs) * (count / (count - gone)) if gone < count else torch.zeros_like(mean)
+    return rest, _between(rest - theirs, gone, max(count - gone, 0))
 
 
 def cholesky(matrices: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ class APER(SimpleCIL):
     settings: AperSettings
 
     def __init__(self, backbone: Backbone, settings: AperSettings, seed: int = 0) -> None:
-        super().__init__(backbone, settings, seed)
+        super().__init__(backbone, settings, seed, networks=2)
         self.adapted = Learner(backbone, settings.pet, seed)
 
     @property

@@ -37,7 +37,6 @@ class EASE(SessionLearners):
         self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
         bare = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
         self.ptm = bare if settings.beta else None  # class means of the bare features
-        self._made: tuple[Tensor, Tensor] | None = None  # sums, and the prototypes from them
 
     def learn(self, session: Session, fit: Fit) -> None:
         new = Learner(self.backbone, self.settings.pet, derive(self.seed, "subspace", self.sessions))
@@ -61,10 +60,7 @@ class EASE(SessionLearners):
     @property
     def prototypes(self) -> Tensor:
         """(S, C, d): class means, and where a subspace has none of a class, one made from those it has."""
-        if self._made is None or self._made[0] is not self.sums:
-            means = self.sums / self.counts.clamp(min=1)[:, :, None]
-            self._made = self.sums, complete(means, self.counts > 0)
-        return self._made[1]
+        return complete(self.sums / self.counts.clamp(min=1)[:, :, None], self.counts > 0)
 
     def subspace_weights(self) -> Tensor:
         """(S, C): those of a class's own subspaces sum to 1, those of the others to α."""

@@ -88,7 +88,7 @@ class SAFE(Method):
         transfers, share = self.policy.transfers(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit)
         start = self.slow.tuning()
         fit("slow", tuned, session, partial(self.slow_loss, transfers, self.slow, self.w_slow))
-        self.slow.keep(start, share)
+        self.slow.interpolate(start, self.slow.tuning(), share)
         targets, f_slow = fit.features(session, self.networks["slow"])
         self.w_slow.observe(self.last(f_slow), targets)
         if s.slow_rows == "imprint":
@@ -111,7 +111,8 @@ class SAFE(Method):
         lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, f_slow, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
-        self.fast.keep(start, self.policy.kept(len(targets), int(self.w_slow.counts.sum())))
+        share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
+        self.fast.interpolate(start, self.fast.tuning(), share)
         _, f_fast = fit.features(session, self.networks["fast"])
         return targets, f_slow, f_fast
 
@@ -253,14 +254,12 @@ class SAFE(Method):
             fast = logits(self.ridge_fast, self.w_fast, f_fast)
         if self.joint is not None:
             safe = self.joint.logits(concatenate(f_slow, f_fast))
+        elif self.sessions == 1:
+            safe = fast
+        elif s.aggregation == "errors":
+            safe = torch.lerp(slow, fast, self.policy.lead)
         else:
-            assert s.aggregation != "concat"
-            if self.sessions == 1:
-                safe = fast
-            elif s.aggregation == "errors":
-                safe = torch.lerp(slow, fast, self.policy.lead)
-            else:
-                safe = aggregate(slow, fast, s.aggregation, s.gamma)
+            safe = aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def likeness(self, features: Mapping[str, Tensor]) -> Tensor | None:

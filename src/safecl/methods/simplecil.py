@@ -19,10 +19,9 @@ class SimpleCIL(Method):
     anchor = "backbone"
     leaves_out = True
 
-    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0) -> None:
+    def __init__(self, backbone: Backbone, settings: MethodSettings, seed: int = 0, networks: int = 1) -> None:
         super().__init__(backbone, settings, seed)
-        width = settings.networks * backbone.width
-        self.prototypes = CosineHead(width, scale=1.0, unit=False).requires_grad_(False)
+        self.prototypes = CosineHead(networks * backbone.width, scale=1.0, unit=False).requires_grad_(False)
 
     @property
     def networks(self) -> dict[str, Network]:

@@ -13,7 +13,6 @@ class AperSettings(MethodSettings):
     paper = "Zhou et al., Revisiting Class-Incremental Learning with Pre-Trained Models, IJCV 2024 (first called ADaM)"
     kind = "first session"
     keeps = "PET, class means of twice the width"
-    networks = 2
 
     name: Literal["aper"] = "aper"
     pet: PetSettings = AdapterSettings()

@@ -22,7 +22,6 @@ class MethodSettings(Settings):
     keeps: ClassVar[str] = "what its state_dict gives"  # what stays between sessions, in words
     trains: ClassVar[bool] = True  # whether the settings of ``train`` mean anything to it
     joint: ClassVar[bool] = False  # whether a run gives it all sessions of a stream as one
-    networks: ClassVar[int] = 1  # through which a picture goes for an answer
     quick: ClassVar[dict[str, Any]] = {}  # settings of a model whose first session should not take long
 
     name: str

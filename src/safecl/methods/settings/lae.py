@@ -13,7 +13,6 @@ class LaeSettings(MethodSettings):
     paper = "Gao et al., A Unified Continual Learning Framework with General Parameter-Efficient Tuning, ICCV 2023"
     kind = "continual"
     keeps = "online and offline PET, linear heads"
-    networks = 2
 
     name: Literal["lae"] = "lae"
     pet: PetSettings = AdapterSettings(

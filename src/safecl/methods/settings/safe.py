@@ -63,7 +63,6 @@ class SafeSettings(MethodSettings):
     paper = "Zhao et al., SAFE: Slow and Fast Parameter-Efficient Tuning for Continual Learning, NeurIPS 2024"
     kind = "continual"
     keeps = "two PETs, two cosine heads, ridge weights, Gram statistics, class means and one covariance of features"
-    networks = 2
     quick: ClassVar = {"transfer": {"loss": "none"}}  # one pilot less
 
     name: Literal["safe"] = "safe"
