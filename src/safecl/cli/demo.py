@@ -36,7 +36,7 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
         launch(settings, place, progress, command=command, given=given_text("demo", own), fresh=fresh)
     page = write_page(folders, folder / "index.html", "safecl demo")
     for table in tables.after_each_session(all_series(read_runs(folders))):
-        print_table(console, table, leads=2)
+        print_table(console, table)
     for text in (*(sentences.results(each)[0] for each in folders), f"\nCurves and pictures: {page}", NEXT):
         print_sentence(console, text)
 

@@ -41,11 +41,11 @@ def at_the_end(series: Sequence[Series]) -> Table:
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
         cells += numbers(words.points, *(dict(curve).get(one.run.done) for curve in (one.lost, one.bwt, one.fwt)))
-        rows.append([*cells, _measured(one, "final_validation"), Cell(one.run.facts.preset or words.NONE)])
+        rows.append([*cells, _measured(one, "final_validation")])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
-    heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation", "Preset"]
-    return make_table("At the end", heads, rows, ["Preset"]).filled()
+    heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation"]
+    return make_table("At the end", heads, rows).filled()
 
 
 def _measured(one: Series, kind: str, best: bool = False) -> Cell:
