@@ -105,6 +105,15 @@ def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
         raise _not_written(path, error) from error
 
 
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is none or it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def read_lines(path: Path, upto: int) -> list[dict[str, Any]]:
     """The lines of sessions up to ``upto``; one that was torn by a kill is omitted."""
     found = []

@@ -368,7 +368,6 @@ def test_a_run_says_what_it_is_and_what_it_took(
     summary, method = go(tmp_path, name)
     facts = json.loads((tmp_path / "facts.json").read_text())
     assert facts["method"] == name and facts["processes"] == 1 and facts["libraries"]["torch"] and facts["hardware"]
-    assert facts["parameters"]["learnable"] == sum(p.numel() for p in method.parameters())
     assert summary["fwt"] is None  # classes that nobody has shown
     for line in [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]:
         seconds = line["seconds"]
@@ -377,7 +376,7 @@ def test_a_run_says_what_it_is_and_what_it_took(
         assert line["peak_memory"] >= max([1, *(phase["peak_memory"] for phase in line["phases"])])
         assert line["bytes_kept"] >= line["parameters"]["stored"]  # a number takes a byte or more
     run = read_run(tmp_path)  # and a reader of the folder finds it all
-    assert run.done == run.total == 3 and run.facts.parameters.learnable == facts["parameters"]["learnable"]
+    assert run.done == run.total == 3 and run.parameters.learnable == sum(p.numel() for p in method.parameters())
 
 
 def test_a_tracker_of_experiments_gets_losses_and_metrics(
@@ -536,10 +535,6 @@ def test_the_predictions_of_the_last_session_are_kept_picture_by_picture(
     for output in method.outputs:
         right = [line["predicted"][output] == line["label"] for line in found]
         assert np.mean(right) == pytest.approx(summary["final"][output])
-    views = [test.plain(range(len(test)), make_stream(SESSIONS).transform).float() / 255 for test in tests]
-    largest = method.logits(torch.cat(views)).sort(dim=1, descending=True).values
-    margins = (largest[:, 0] - largest[:, 1]).tolist()
-    assert [line["margin"] for line in found] == pytest.approx(margins, abs=1e-4)
 
 
 def test_pictures_are_kept_by_chance_and_of_the_pairs_that_are_confused(

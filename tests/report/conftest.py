@@ -155,7 +155,7 @@ def _predictions(folder: Path, parts: list[list[str]], outputs: list[str]) -> No
             for i in range(10):
                 wrong = session == 1 and label == first and i < 3
                 said = classes[1 + i % 2] if wrong else label
-                line = {"session": session, "picture": f"{label}/{i}.png", "label": label, "margin": 0.1 * i}
+                line = {"session": session, "picture": f"{label}/{i}.png", "label": label}
                 weights = {"weights": {"slow": 0.55 - 0.01 * session, "fast": 0.45 + 0.01 * session}}
                 lines.append(
                     {**line, "predicted": dict.fromkeys(outputs, said), **(weights if "fast" in outputs else {})}

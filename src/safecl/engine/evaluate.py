@@ -21,15 +21,14 @@ class Answers:
     """The answers to several collections of pictures, one after the other, n pictures in all.
 
     ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a class that the method
-    does not know. ``margins``, (n,): largest minus second largest logit of the last output, the method's own answer.
-    ``weights`` (by output), (n,): how much a learner counts in that answer; empty where nothing is weighed.
+    does not know; the last output is the method's own answer. ``weights`` (by output), (n,): how much a learner counts
+    in that; empty where nothing is weighed.
     """
 
     collections: Sequence[Pictures]
     classes: Sequence[Label]
     targets: Tensor
     predicted: dict[str, Tensor]
-    margins: Tensor
     weights: dict[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -54,7 +53,7 @@ class Answers:
         return {output: self.classes[int(found[index])] for output, found in self.predicted.items()}
 
     def write(self, path: Path) -> None:
-        """A JSON line per picture: session, where it comes from, label, each output's answer, margin, weights."""
+        """A JSON line per picture: session, where it comes from, label, each output's answer, weights."""
         lines: list[dict[str, Any]] = []
         for session, pictures in enumerate(self.collections, 1):
             for i, label in enumerate(pictures.labels):
@@ -62,7 +61,7 @@ class Answers:
                 line = {"session": session, "picture": pictures.where(i), "label": label, "predicted": self.said(at)}
                 weights = {output: round(float(found[at]), 4) for output, found in self.weights.items()}
                 more = {"weights": weights} if weights else {}
-                lines.append({**line, "margin": round(float(self.margins[at]), 6), **more})
+                lines.append({**line, **more})
         write_lines(path, lines)
 
 
@@ -72,7 +71,7 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index.get(label, -1) for pictures in collections for label in pictures.labels]).long()
     weighed: list[str] = []
-    found = [torch.empty(0, len(method.outputs) + 1)]  # a row per picture: each output's class, the margin, the weights
+    found = [torch.empty(0, len(method.outputs))]  # a row per picture: each output's class, then the weights
     method.eval()
     with fit.progress.phase(f"Session {fit.session}  {what}", len(targets)) as shown:
         for pictures in filter(len, collections):
@@ -81,15 +80,13 @@ def evaluate(method: Method, collections: Sequence[Pictures], fit: Trainer, what
                 logits = checked(method, method.all_logits(images), len(images))
                 weights = method.weights(logits)
                 weighed = list(weights)
-                made = [*(each.argmax(dim=1) for each in logits.values()), margin(logits[method.outputs[-1]])]
-                rows.append(torch.stack([column.float() for column in (*made, *weights.values())], dim=1))
+                made = [*(each.argmax(dim=1) for each in logits.values()), *weights.values()]
+                rows.append(torch.stack([column.float() for column in made], dim=1))
                 shown.advance(len(images) * fit.processes.count)
             found.append(fit.processes.gather(torch.cat(rows), len(pictures)).cpu())
     columns = list(torch.cat([part for part in found if len(part)] or found).T)
     said = {output: columns.pop(0).long() for output in method.outputs}
-    return Answers(
-        collections, list(method.classes), targets, said, columns[0], dict(zip(weighed, columns[1:], strict=True))
-    )
+    return Answers(collections, list(method.classes), targets, said, dict(zip(weighed, columns, strict=True)))
 
 
 def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[str, Tensor]:
@@ -102,9 +99,3 @@ def checked(method: Method, logits: dict[str, Tensor], pictures: int) -> dict[st
             there = f"there are {pictures} pictures and {classes} classes"
             raise ValueError(f"{name} gives {tuple(found.shape)} for {output}, but {there}.")
     return logits
-
-
-def margin(logits: Tensor) -> Tensor:
-    """Largest minus second largest logit: (N, C) → (N,); 0 where there is one class."""
-    largest = logits.float().topk(min(2, logits.shape[1]), dim=1).values
-    return largest[:, 0] - largest[:, -1]

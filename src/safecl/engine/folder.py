@@ -1,14 +1,13 @@
 """The folder of a run: one run at a time, and always a good state in it."""
 
 import contextlib
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from safecl.atomic import exclusive, read_lines, write_bytes, write_json
+from safecl.atomic import exclusive, read_json, read_lines, write_bytes, write_json
 from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.identity import FILE, Identity, difference, digest
 from safecl.errors import SafeclError
@@ -76,15 +75,6 @@ def noting_failure(folder: Path) -> Iterator[None]:
         with contextlib.suppress(SafeclError):  # where nothing can be written, the error itself says so
             write_json(file, {"error": str(error)})
         raise
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None where there is none or it is damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from safecl.atomic import append_lines, read_lines, write_json, write_lines
+from safecl.atomic import append_lines, read_json, read_lines, write_json, write_lines
 from safecl.engine import folder as folders
 from safecl.engine.evaluate import Answers, evaluate
 from safecl.engine.examples import write_examples
@@ -71,7 +71,7 @@ def run(
             method.restore(state["tensors"], state["classes"])
         history, done = History(method.outputs, lines), len(lines)
         del state
-        if done == len(stream) and processes.once(lambda: folders.read_json(folder / "summary.json") is not None):
+        if done == len(stream) and processes.once(lambda: read_json(folder / "summary.json") is not None):
             progress.say(f"{folder} is finished already: {done} sessions; --fresh runs it again.")
             return history.summary()
         about = {**(facts or {}), **describe(processes, method, stream, seed)}
@@ -86,7 +86,7 @@ def run(
                 saving = folders.state_kept(folder, method, number, this)
                 processes.once(partial(kept.enter_context, saving))
                 line, answers = _tested(method, stream, session, notes, fit, history)
-                processes.once(partial(_keep, folder, line, fit.losses, about))
+                processes.once(partial(_keep, folder, line, fit.losses))
                 processes.once(kept.close)  # last: see ``_keep``
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
@@ -156,8 +156,7 @@ def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -
     return f"Resuming in session {done + 1} of {sessions}." if begun else ""
 
 
-def _keep(folder: Path, line: dict[str, Any], losses: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
+def _keep(folder: Path, line: dict[str, Any], losses: list[dict[str, Any]]) -> None:
     """Write what a session gave. The state follows: a kill before it repeats the session, and nothing else."""
     append_lines(folder / "losses.jsonl", losses)
     append_lines(folder / "metrics.jsonl", [line])
-    write_json(folder / "facts.json", {**facts, "parameters": line["parameters"]})

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from safecl.atomic import read_json
 from safecl.backbone.load import load_backbone
-from safecl.engine.folder import read_json
 from safecl.engine.identity import FILE, PARTS, Identity, data_of, difference, of_parts
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings

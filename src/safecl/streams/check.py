@@ -13,7 +13,6 @@ from safecl.errors import SafeclError
 from safecl.lines import counted, naming, warn_omitted
 from safecl.streams.collection import Collection
 from safecl.streams.datasets.dataset import Dataset
-from safecl.streams.datasets.plans import SEEDED
 from safecl.streams.labels import label_problems, sorted_classes
 from safecl.streams.pictures.decode import UnreadableError
 from safecl.streams.pictures.files import FilePictures
@@ -26,7 +25,6 @@ from safecl.streams.stream import split as draw_split
 
 Refuse: TypeAlias = Callable[[str], None]
 One: TypeAlias = tuple[Pictures, int]
-TAIL_BYTES = 4096  # bytes at the end of a file: headers are often equal, ends are not
 
 
 def refuse(sentence: str) -> None:
@@ -187,7 +185,7 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
     if len(data.classes) != dataset.classes:
         yield f"{dataset.title} has {dataset.classes} classes; here are {len(data.classes)}"
     here = len(data.train), len(data.test)
-    if here != (train, test) and (split != SEEDED or sum(here) != train + test):  # a drawn split depends on the classes
+    if here != (train, test):
         known = f"{dataset.title} ({split} split) has {train} training and {test} test pictures"
         yield f"{known}; here are {len(data.train)} and {len(data.test)}"
 
@@ -218,17 +216,12 @@ def unreadable_pictures(bad: Sequence[tuple[One, str]]) -> str:
 
 
 def same_pictures(everything: Sequence[One]) -> Iterable[list[One]]:
-    """Groups of pictures with the same content; of files, only those of one size and ending are read as a whole."""
+    """Groups of pictures with the same content; of files, only those of one size are read."""
     groups: Iterable[list[One]] = [list(everything)]
-    for key in (lambda one: getattr(file_of(*one), "size", -1), _tail, lambda one: one[0].digest(one[1])):
+    for key in (lambda one: getattr(file_of(*one), "size", -1), lambda one: one[0].digest(one[1])):
         cut = [(group, where) for group in groups for where in positions(map(key, group)).values()]
         groups = [[group[i] for i in where] for group, where in cut if len(where) > 1]
     return groups
-
-
-def _tail(one: One) -> bytes:
-    pictures, index = origin(*one)
-    return pictures.read(index, TAIL_BYTES) if isinstance(pictures, FilePictures) else b""
 
 
 def origin(pictures: Pictures, index: int) -> One:

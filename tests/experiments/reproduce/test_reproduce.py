@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from safecl.engine.folder import read_json
+from safecl.atomic import read_json
 from safecl.engine.identity import FILE
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.launch import launch

@@ -19,7 +19,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from safecl.engine.folder import read_json
+from safecl.atomic import read_json
 from safecl.errors import SafeclError, Stopped
 from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.launch import launch

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from safecl.engine.folder import claimed, read_json
+from safecl.atomic import read_json
+from safecl.engine.folder import claimed
 from safecl.experiments import launch as launching
 from safecl.experiments.config import load
 from safecl.experiments.sweep.sweep import read_place

@@ -125,17 +125,6 @@ def test_vtab_is_never_shuffled_and_has_one_domain_a_session(tmp_path: Path, min
         assert all(part in str(label) for label in mine)
 
 
-@pytest.mark.parametrize(("name", "archive"), [("imagenet-r", "imagenet-r.tar"), ("imagenet-a", "imagenet-a.tar")])
-def test_the_official_tar_gets_a_split_of_its_own_and_says_so(
-    name: str, archive: str, tmp_path: Path, miniature
-) -> None:
-    files = {f"{name}/{c}/{k}.jpg": picture(10 * i + k) for i, c in enumerate(wordnet(40)) for k in range(5)}
-    root = miniature(name, tarred(tmp_path / archive, files | {f"{name}/README.txt": b"read me"}))
-    stream = opened(name, root)
-    assert "not the field's split" in stream.split
-    assert (sum(len(s.train) for s in stream), sum(len(stream.test(n)) for n in (1, 2))) == (160, 40)
-
-
 def test_cub_in_its_official_form_has_the_official_split(tmp_path: Path, miniature) -> None:
     names = birds(200)
     paths = [f"{c}/{c}_{k}.jpg" for c in names for k in range(2)]

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from safecl.atomic import write_json
+from safecl.atomic import read_json, write_json
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import read_json, restore_newest
+from safecl.engine.folder import restore_newest
 from safecl.engine.identity import FILE, Identity, digest
 from safecl.engine.progress import Progress
 from safecl.errors import SafeclError

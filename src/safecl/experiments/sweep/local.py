@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from safecl.atomic import read_json
 from safecl.backbone.settings import EMBEDDED
-from safecl.engine.folder import read_json
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from safecl.engine.folder import read_json
+from safecl.atomic import read_json
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped

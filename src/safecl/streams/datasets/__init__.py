@@ -10,8 +10,6 @@ from safecl.streams.datasets.dataset import Dataset
 
 CODE: dict[str, dict[str, Any]] = {
     "cifar100": {"plan": cifar100.plan, "reader": cifar100.read},
-    "imagenet-r": {"plan": plans.processed_or_seeded},
-    "imagenet-a": {"plan": plans.processed_or_seeded},
     "cub": {"plan": plans.cub},
     "domainnet": {"plan": plans.domainnet, "domains": plans.DOMAINNET_DOMAINS},
     "cars": {"plan": plans.official},

@@ -1,6 +1,5 @@
 """What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.dataclasses import dataclass
 
+from safecl.atomic import read_json
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
 from safecl.streams.datasets.plans import Plan, processed
@@ -71,21 +71,18 @@ class Dataset:
     def read(self, place: Path) -> "Collection":
         """The pictures in a prepared folder, as published (not turned upright); classes are the sorted folder names."""
         from safecl.streams.collection import Collection  # torch is imported there, and listing datasets is quick
-        from safecl.streams.pictures.find import scan
+        from safecl.streams.pictures.find import class_folders
         from safecl.streams.sources.folder import labelled
 
         if self.reader is not None:
             found: Collection = self.reader(place)
             return found
-        depth = 1 if self.domains else 0
-        train, test = (list(scan(place / part)) for part in ("train", "test"))
-        for part, listed in (("train", train), ("test", test)):
-            if not listed:
-                raise SafeclError(f"There is no picture in {place / part}; prepare {self.name} again.")
-        known = {f.folders[depth] for f in train if len(f.folders) > depth}
-        strange = next((f for f in train + test if len(f.folders) <= depth or f.folders[depth] not in known), None)
-        if strange is not None:
-            raise SafeclError(f"The picture {strange.file.path} is in no class of {place / 'train'}.")
+        _, test_at, train, test, depth = class_folders(place, self.protocol)
+        known = {f.folders[depth] for f in train}
+        if test_at is None or not {f.folders[depth] for f in test} <= known:
+            raise SafeclError(
+                f"{place} has no folder test, or classes in it that train lacks; prepare {self.name} again."
+            )
         learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
         data = Collection(self.name, learned, held, tuple(sorted(known)), domains=self.domains, home=place)
         if not self.domains:
@@ -96,8 +93,4 @@ class Dataset:
 
 def record(place: Path) -> dict[str, object]:
     """What ``prepare`` wrote down; nothing for a folder that somebody laid out by hand."""
-    try:
-        found = json.loads((place / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_json(place / RECORD) or {}

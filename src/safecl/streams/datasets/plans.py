@@ -1,23 +1,18 @@
 """Which file of a published dataset goes where in ``train|test/[domain/]class/picture``, and what split that makes."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
-
-import numpy as np
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
 from safecl.streams.pictures.decode import EXTENSIONS
 
-PROCESSED, OFFICIAL, SEEDED = "processed", "official", "seeded"
+PROCESSED, OFFICIAL = "processed", "official"
 SPLITS = {
     PROCESSED: "the split fixed in the processed archive, as the field reports it",
     OFFICIAL: "the split published with the pictures",
-    SEEDED: "80 % / 20 % of every class drawn with seed 1993: not the field's split, not comparable with its numbers",
 }
-SPLIT_SEED = 1993
 CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
 CORE50_TESTED = ("s3", "s7", "s10")
 DOMAINNET_DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
@@ -42,16 +37,6 @@ def processed(sources: Sequence[Source]) -> Plan:
 def official(sources: Sequence[Source]) -> Plan:
     """As processed, by the flag of the official annotations."""
     return Plan(OFFICIAL, processed(sources).moves)
-
-
-def processed_or_seeded(sources: Sequence[Source]) -> Plan:
-    """The processed archive, or the official one (``.../class/picture``), which has no split: then one is drawn."""
-    with suppress(SafeclError):
-        return processed(sources)
-    drawn = [(source, seeded_moves(source.names)) for source in sources]
-    if not any(found for _, found in drawn):
-        raise SafeclError(f"{sources[0].path} has no pictures in class folders.")
-    return Plan(SEEDED, drawn)
 
 
 def cub(sources: Sequence[Source]) -> Plan:
@@ -123,18 +108,6 @@ def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Move
     placed = [{name: place(name) for name in pictures_of(source.names)} for source in sources]
     moves = [{name: to for name, to in found.items() if to is not None} for found in placed]
     return list(zip(sources, moves, strict=True))
-
-
-def seeded_moves(names: Iterable[str]) -> dict[str, str]:
-    """80 % of every class for training; the draw depends on the sorted names alone."""
-    from safecl.streams.stream import split  # torch is imported there
-
-    chosen = [name for name in sorted(pictures_of(names)) if len(PurePosixPath(name).parts) > 1]
-    classes = [PurePosixPath(name).parts[-2] for name in chosen]
-    test = set(split(classes, 0.2, np.random.default_rng(SPLIT_SEED))[1])
-    parts = ["test" if i in test else "train" for i in range(len(chosen))]
-    places = zip(chosen, parts, classes, strict=True)
-    return {name: f"{part}/{label}/{PurePosixPath(name).name}" for name, part, label in places}
 
 
 def pictures_of(names: Iterable[str]) -> list[str]:
