@@ -104,7 +104,7 @@ def test_the_order_of_words_does_not_matter() -> None:
 
 def test_another_method_keeps_the_groups_that_it_has_too_and_nothing_else() -> None:
     demo, ranpac, finetune = (load("demo", words) for words in ([], ["method=ranpac"], ["method=finetune"]))
-    assert demo.method.ridge == ranpac.method.ridge and ranpac.method.ridge.size == 2000  # type: ignore[attr-defined]
+    assert demo.method.ridge == ranpac.method.ridge and ranpac.method.ridge.size == 1000  # type: ignore[attr-defined]
     assert demo.method.pet == ranpac.method.pet == finetune.method.pet  # type: ignore[attr-defined]
     assert demo.train == ranpac.train == finetune.train
     assert (demo.preset, ranpac.preset) == ("demo", "")  # it is another method's

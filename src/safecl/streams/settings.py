@@ -13,6 +13,7 @@ from safecl.errors import SafeclError, unknown
 from safecl.settings import Settings, explain
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
+Level: TypeAlias = Literal["mild", "hard"]
 Unreadable: TypeAlias = Literal["refuse", "skip"]
 Duplicates: TypeAlias = Literal["refuse", "allow"]
 DATASETS = (
@@ -47,6 +48,8 @@ class GlyphsSettings(_Sessions):
     sessions: int | None = Field(None, gt=0, description="how many sessions; 5, or all styles in a domain stream")
     train: int = Field(20, gt=0, description="training pictures per class, in a domain stream per class and session")
     test: int = Field(10, gt=0, description="test pictures per class, in a domain stream per class and session")
+    styles: tuple[str, ...] | None = Field(None, min_length=1, description="a style for each session of new classes")
+    difficulty: Level = Field("hard", description="how far pictures of a class differ: mild or hard")
 
 
 class _Pictures(_Sessions):

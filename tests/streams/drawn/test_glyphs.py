@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from safecl.errors import SafeclError
 from safecl.streams.catalog import open_stream
 from safecl.streams.drawn import drawing
-from safecl.streams.drawn.drawing import FACES, SANS, STYLES, draw
+from safecl.streams.drawn.drawing import FACES, SANS, STYLES, Difficulty, draw
 from safecl.streams.drawn.glyphs import DOMAINS, POOL, GlyphPictures, glyphs
 from safecl.streams.pictures.images import Transform
 
@@ -101,6 +102,19 @@ def test_styles_differ() -> None:
     assert np.mean(right) > 0.5  # chance is one in seven
 
 
+def test_on_a_plate_hue_alone_tells_the_character_from_the_ground() -> None:
+    """The two halves of a picture are as bright as each other, and differ in colour more than in brightness."""
+    halves = Image.new("L", (64, 64))
+    halves.paste(255, (32, 0, 64, 64))
+    grey, colour = [], []
+    for number in range(20):
+        picture = drawing._plate(halves, random(number), Difficulty())
+        left, right = picture[:, :26].mean((0, 1)), picture[:, 38:].mean((0, 1))
+        grey.append((right - left) @ np.array([0.3, 0.59, 0.11]))
+        colour.append(np.abs(right - left).max())
+    assert np.abs(grey).max() < 0.03 < 0.1 < min(colour)
+
+
 def test_class_incremental_sessions_bring_new_classes() -> None:
     stream = glyphs()
     classes = [names for _, names in stream.sessions]
@@ -110,6 +124,38 @@ def test_class_incremental_sessions_bring_new_classes() -> None:
     for session in stream:
         assert Counter(session.train.labels) == dict.fromkeys(session.classes, 4)
         assert Counter(stream.test(session.number).labels) == dict.fromkeys(session.classes, 2)
+
+
+def test_each_session_of_new_classes_can_have_a_style_of_its_own() -> None:
+    plain, styled = glyphs(**SMALL), glyphs(**SMALL, styles=["scene", "plate", "neon"])
+    assert [name for name, _ in styled.sessions] == ["scene, classes 1-2", "plate, classes 3-4", "neon, classes 5-6"]
+    assert [names for _, names in styled.sessions] == [names for _, names in plain.sessions]
+    for number, style in enumerate(["scene", "plate", "neon"], 1):
+        expected = GlyphPictures(styled.sessions[number - 1][1], [1_000_000, 1_000_001], style=style)
+        tests = styled.test(number)
+        assert [np.array_equal(tests.decode(i), expected.array(i)) for i in range(4)] == [True] * 4
+    assert np.array_equal(styled.test(1).decode(0), plain.test(1).decode(0))
+    assert DOMAINS == (
+        "print",
+        "outline",
+        "chalk",
+        "neon",
+        "halftone",
+        "emboss",
+        "sketch",
+    )  # whatever else can be drawn
+
+
+@pytest.mark.parametrize("protocol", ["class", "domain", "mixed"])
+def test_every_picture_is_of_the_difficulty_that_was_asked_for(protocol: str) -> None:
+    mild, hard = (glyphs(protocol, **SMALL, difficulty=level) for level in ("mild", "hard"))  # type: ignore[arg-type]
+    assert mild.fingerprint() != hard.fingerprint()
+    for one, other in zip(mild, hard, strict=True):
+        pairs = [(one.train.decode(i), other.train.decode(i)) for i in range(len(one.train))]
+        assert not any(np.array_equal(*pair) for pair in pairs)
+        label, style = one.train.labels[-1], one.name if protocol == "domain" else "scene"
+        number = {"class": 3, "domain": 4 * one.number - 1, "mixed": 3 if one.number == 1 else 3 + one.number}[protocol]
+        assert np.array_equal(pairs[-1][0], draw(label, random(0, ord(label), number), style, Difficulty()))
 
 
 def test_the_seed_chooses_order_and_pictures() -> None:
@@ -176,6 +222,12 @@ def test_without_fonts_one_sentence_says_so(broken: str, tmp_path: Path, monkeyp
         ({"classes": 100_000}, r"stream\.classes .* not 100000"),
         ({"sessions": 51}, r"stream\.sessions .* not 51"),
         ({"sessions": 0}, r"stream\.sessions=0 is wrong"),
+        ({"classes": 5, "sessions": 4}, r"stream\.sessions .* can be 3 here, not 4"),
+        ({"styles": ["plate", "neno"]}, "no style 'neno'; did you mean 'neon'"),
+        ({"styles": ["plate"], "sessions": 2}, r"stream\.styles .* a style for each session"),
+        ({"styles": ["plate"], "protocol": "domain"}, r"stream\.styles .* stream\.protocol=class"),
+        ({"styles": []}, r"stream\.styles"),
+        ({"difficulty": "mid"}, "did you mean 'mild'"),
         ({"train": 0}, r"stream\.train=0 is wrong"),
         ({"protocol": "clas"}, "did you mean 'class'"),
     ],

@@ -52,6 +52,7 @@ class Difficulty:
 DIFFICULTY = Difficulty(
     rotation=60, shear=25, size=(0.25, 0.7), shift=0.2, perspective=0.2, contrast=0.12, noise=0.2, blur=1.8, clutter=5
 )
+DIFFICULTIES = {"mild": Difficulty(), "hard": DIFFICULTY}
 
 
 def draw(
@@ -206,9 +207,28 @@ def _sketch(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
     return (paper * (1 - 0.75 * shade))[..., None] + np.zeros(3, np.float32)
 
 
+def _plate(mask: Image.Image, random: Random, difficulty: Difficulty) -> Array:
+    """Dots of any brightness, as on a plate that tests colour vision: hue alone tells the character from the ground."""
+    period, turn = random.uniform(2.6, 3.4), np.exp(1j * random.uniform(0, np.pi / 2))
+    x, y = _GRID
+    place = (x + 1j * y) / turn / period  # on a turned raster with a dot in each unit square
+    column, row = np.floor(place.real), np.floor(place.imag)
+    middle = column + 0.5 + 1j * (row + 0.5)
+    disc = np.clip(1.5 * period * (0.62 - np.abs(place - middle)), 0, 1)[..., None]
+    at = middle * turn * period
+    rows, columns = (np.clip(np.rint(part), 0, SIDE - 1).astype(np.intp) for part in (at.imag, at.real))
+    inside = _thickened(mask, random)[rows, columns, None]  # a dot is of one colour
+    brightness = random.uniform(0.35, 0.75, (SIDE, SIDE, 1))[column.astype(np.intp) % SIDE, row.astype(np.intp) % SIDE]
+    hue = random.random()
+    ground, figure = (0.35 * _tint(turned) for turned in (hue, hue + random.uniform(0.3, 0.7)))
+    dots = brightness + ground + inside * (figure - ground)
+    return (0.93 + disc * (dots - 0.93)).astype(np.float32)
+
+
 Style: TypeAlias = Callable[[Image.Image, Random, Difficulty], Array]
 STYLES: dict[str, Style] = {
-    style.__name__[1:]: style for style in (_scene, _print, _outline, _chalk, _neon, _halftone, _emboss, _sketch)
+    style.__name__[1:]: style
+    for style in (_scene, _print, _outline, _chalk, _neon, _halftone, _emboss, _sketch, _plate)
 }
 
 _GRID = tuple(a.astype(np.float32) for a in np.meshgrid(np.arange(SIDE), np.arange(SIDE)))
@@ -239,10 +259,15 @@ def _hue(turn: float) -> Array:
 
 def _coloured(brightness: float, random: Random, most: float = 0.6) -> Array:
     """A colour of this brightness and a random hue: (3,)."""
-    colour = _hue(random.random())
-    weights = np.array([0.3, 0.59, 0.11], np.float32)
+    tint = _tint(random.random())
     saturation = np.float32(random.random() * most * min(brightness, 1 - brightness) * 2)
-    return np.float32(brightness) + saturation * (colour - colour @ weights)
+    return np.float32(brightness) + saturation * tint
+
+
+def _tint(turn: float) -> Array:
+    """The hue at ``turn`` of the colour circle without its brightness: (3,)."""
+    colour = _hue(turn)
+    return colour - colour @ np.array([0.3, 0.59, 0.11], np.float32)
 
 
 def _texture(random: Random, amount: float, cells: int | None = None) -> Array:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from safecl.errors import SafeclError
-from safecl.streams.drawn.drawing import DIFFICULTY, SIDE, STYLES, draw
+from safecl.errors import SafeclError, unknown
+from safecl.streams.drawn.drawing import DIFFICULTIES, SIDE, STYLES, draw
 from safecl.streams.pictures.images import ALL, ArrayPictures, Label, Transform, join
-from safecl.streams.settings import Protocol
+from safecl.streams.settings import Level, Protocol
 from safecl.streams.stream import Part, Stream, class_incremental, class_order
 
 # The classes, chosen once by comparing drawings: the twelve DejaVu text faces have each, and none is a near copy of one
@@ -18,7 +18,7 @@ POOL: tuple[str, ...] = tuple(
     "ћ₦₹←↗↘↻↵⇄⇑∃∏√∞∠∫≡≤≥⊂⊃⊕⊞⌂⌘♠♡♢♥♧♩♪♫♭☀☺♀♂□▲▷◊○◎◐◢◤ƁƑƢƷɸʬϞƕϠ¤₴⇶♮♬☼♆♃☿⌥⌨⏏⊘⊠♁ɮ"
     "ƣȸʥӃ⇗↯↠↰◔▥▰"
 )
-DOMAINS = tuple(style for style in STYLES if style != "scene")  # of the domain-incremental form, in their order
+DOMAINS = ("print", "outline", "chalk", "neon", "halftone", "emboss", "sketch")  # of the domain-incremental form
 _FIRST_TEST = 1_000_000  # the number of the first test picture, above that of any training picture
 
 
@@ -27,9 +27,17 @@ class GlyphPictures(ArrayPictures):
 
     sides = (SIDE, SIDE)
 
-    def __init__(self, characters: Sequence[str], indices: Sequence[int], seed: int = 0, style: str = "scene") -> None:
+    def __init__(
+        self,
+        characters: Sequence[Label],
+        indices: Sequence[int],
+        seed: int = 0,
+        style: str = "scene",
+        difficulty: Level = "hard",
+    ) -> None:
         self.labels = [character for character in characters for _ in indices]
         self._indices, self._seed, self._style = list(indices), seed, style
+        self._difficulty = DIFFICULTIES[difficulty]
         self._drawn: dict[int, np.ndarray] = {}
 
     def array(self, position: int) -> np.ndarray:
@@ -37,11 +45,11 @@ class GlyphPictures(ArrayPictures):
         if position not in self._drawn:
             character = str(self.labels[position])
             random = np.random.default_rng([self._seed, ord(character), self._index(position)])
-            self._drawn[position] = draw(character, random, self._style)
+            self._drawn[position] = draw(character, random, self._style, self._difficulty)
         return self._drawn[position]
 
     def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
-        return (f"{self._seed} {self._index(i)} {self._style} {DIFFICULTY}".encode() for i in indices)
+        return (f"{self._seed} {self._index(i)} {self._style} {self._difficulty}".encode() for i in indices)
 
     def _index(self, position: int) -> int:
         return self._indices[position % len(self._indices)]
@@ -63,34 +71,47 @@ def glyphs(
     seed: int = 0,
     size: int | None = None,
     held_out: float = 0.0,
+    styles: Sequence[str] | None = None,
+    difficulty: Level = "hard",
 ) -> Stream:
     """The glyphs stream; ``seed`` chooses the characters, their order and every picture.
 
-    ``class``: each session brings new characters (default 50 in 5 sessions). ``domain``: the same characters (default
-    30) in another style each session (default all of ``DOMAINS``). ``mixed``: like ``class``, and each session also
-    brings a few new pictures of every character known before. ``train``, ``test``: pictures per class.
+    ``class``: each session brings new characters (default 50 in 5 sessions), with ``styles`` in one style each.
+    ``domain``: the same characters (default 30) in another style each session (default all of ``DOMAINS``). ``mixed``:
+    like ``class``, and each session also brings a few new pictures of every character known before. ``train``,
+    ``test``: pictures per class.
     """
     classes = classes if classes is not None else (30 if protocol == "domain" else 50)
+    if styles is not None:
+        if protocol != "class" or sessions not in (None, len(styles)):
+            raise SafeclError("stream.styles of glyphs goes with stream.protocol=class, a style for each session.")
+        for style in set(styles) - STYLES.keys():
+            raise unknown("style", style, STYLES)
+        sessions = len(styles)
     sessions = sessions if sessions is not None else (len(DOMAINS) if protocol == "domain" else 5)
     if classes > len(POOL):
         raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
-    if sessions > (most := len(DOMAINS) if protocol == "domain" else classes):
-        raise SafeclError(f"stream.sessions of glyphs must be between 1 and {most} here, not {sessions}.")
-    order = [str(character) for character in class_order(POOL, seed)[:classes]]
+    step = -(-classes // sessions)
+    if sessions > (most := len(DOMAINS) if protocol == "domain" else -(-classes // step)):
+        raise SafeclError(f"stream.sessions of glyphs can be {most} here, not {sessions}.")
+    order = class_order(POOL, seed)[:classes]
 
-    def drawn(number: int = 0, style: str = "scene") -> tuple[GlyphPictures, GlyphPictures]:
+    def drawn(mine: Sequence[Label], number: int = 0, style: str = "scene") -> tuple[GlyphPictures, GlyphPictures]:
         """Training and test pictures of a session, whose indices no other one has: no pose is seen in two styles."""
-        firsts = ((number * train, train), (_FIRST_TEST + number * test, test))
-        one, other = (GlyphPictures(order, range(first, first + count), seed, style) for first, count in firsts)
+        first = _FIRST_TEST + number * test
+        spans = range(number * train, (number + 1) * train), range(first, first + test)
+        one, other = (GlyphPictures(mine, span, seed, style, difficulty) for span in spans)
         return one, other
 
     if protocol == "domain":
-        parts = [Part(style, tuple(order), *drawn(i, style)) for i, style in enumerate(DOMAINS[:sessions])]
+        parts = [Part(style, tuple(order), *drawn(order, i, style)) for i, style in enumerate(DOMAINS[:sessions])]
     else:
-        step = -(-classes // sessions)
-        parts = class_incremental(*drawn(), order, step, step)
+        parts = class_incremental(*drawn(order), order, step, step)
+        if styles is not None:
+            named = zip(styles, parts, strict=True)
+            parts = [Part(f"{s}, {part.name}", part.classes, *drawn(part.classes, style=s)) for s, part in named]
         if protocol == "mixed":
-            parts = _mixed_parts(parts, train, seed)
+            parts = _mixed_parts(parts, train, seed, difficulty)
     # Characters are never mirrored, and a small crop would leave a bare stroke.
     return Stream("glyphs", parts, protocol, glyph_transform(size), held_out, seed)
 
@@ -100,14 +121,14 @@ def glyph_transform(size: int | None = None) -> Transform:
     return Transform(size=size or SIDE, margin=1.0, scale=(0.5, 1.0), flip=0.0)
 
 
-def _mixed_parts(parts: Sequence[Part], train: int, seed: int) -> list[Part]:
+def _mixed_parts(parts: Sequence[Part], train: int, seed: int, difficulty: Level) -> list[Part]:
     """The class-incremental sessions, each with a quarter as many new pictures of every class before it."""
     more = max(1, train // 4)
     mixed: list[Part] = []
     known: list[Label] = []
     for number, part in enumerate(parts):
         first = train + number * more
-        review = GlyphPictures([str(c) for c in known], range(first, first + more), seed)
+        review = GlyphPictures(known, range(first, first + more), seed, difficulty=difficulty)
         mixed.append(Part(part.name, (*part.classes, *known), join([part.train, review]), part.test))
         known.extend(part.classes)
     return mixed
