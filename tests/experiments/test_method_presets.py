@@ -24,7 +24,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "dualprompt stream=imagenet-r": {"train.lr": 0.005 * 24 / 256, "train.epochs": 50, "method.e_length": 20},
     "coda stream=cifar100": {
         **ADAM, "train.lr": 1e-3, "train.epochs": 20, "train.batch_size": 128, "train.schedule": "quarter_cosine",
-        "train.later_clip": None, "method.length": 8, "method.blocks": 5, "method.ortho": 0,
+        "train.later_clip": None, "method.length": 8, "method.blocks": 5,
     },
     "coda stream=imagenet-r": {"train.epochs": 50},
     "coda stream=domainnet": {"train.epochs": 5},

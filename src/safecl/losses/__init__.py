@@ -9,7 +9,6 @@ from safecl.losses.distillation import covariance_alignment as covariance_alignm
 from safecl.losses.distillation import logit_alignment as logit_alignment
 from safecl.losses.local import local_cosface as local_cosface
 from safecl.losses.local import local_cross_entropy as local_cross_entropy
-from safecl.losses.orthogonality import orthogonality as orthogonality
 from safecl.losses.transfer import cross_correlation as cross_correlation
 from safecl.losses.transfer import diagonal as diagonal
 from safecl.losses.transfer import redundancy as redundancy

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.layers import Prefix
-from safecl.losses import orthogonality
 from safecl.methods.method import Batch, Fit
 from safecl.methods.prompted import GrowingParameters, PromptMethod
 from safecl.methods.settings.coda import CodaSettings
@@ -23,19 +22,12 @@ class Components(nn.Module):
 
     def forward(self, query: Tensor) -> Tensor:
         """Σ_m cos(q ⊙ a_m, k_m) p_m over the components of all sessions: (N, d) → (N, B, L, d)."""
-        components, keys, attention = self.all()
+        components, keys, attention = (torch.cat([*own], dim=1) for own in (self.components, self.keys, self.attention))
         # As matrix products: q ⊙ a would be N · B · M · d numbers.
         products = torch.einsum("nd,bmd->nbm", query, attention * F.normalize(keys, dim=-1))
         squares = torch.einsum("nd,bmd->nbm", query.square(), attention.square())
         weights = products / squares.clamp(min=1e-24).sqrt()
         return torch.einsum("nbm,bmld->nbld", weights, components)
-
-    def penalty(self) -> Tensor:
-        components, keys, attention = self.all()
-        return orthogonality(keys) + orthogonality(attention) + orthogonality(components.flatten(2))
-
-    def all(self) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.cat([*self.components], dim=1), torch.cat([*self.keys], dim=1), torch.cat([*self.attention], dim=1)
 
 
 class CODAPrompt(PromptMethod):
@@ -69,8 +61,7 @@ class CODAPrompt(PromptMethod):
         super().learn(session, fit)
 
     def terms(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        features = batch.features(self.network, prefixes=self.prefixes(batch.inputs))
-        return features, {"ortho": self.settings.ortho * self.prompts.penalty()} if self.settings.ortho else {}
+        return batch.features(self.network, prefixes=self.prefixes(batch.inputs)), {}
 
     def features(self, images: Tensor) -> Tensor:
         return self.network.features(images, prefixes=self.prefixes(images))

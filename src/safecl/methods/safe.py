@@ -70,6 +70,9 @@ class SAFE(Method):
 
     def learn(self, session: Session, fit: Fit) -> None:
         """Algorithm 1."""
+        if self.settings.guide.teacher == "ptm" or self.settings.transfer.loss == "la":  # needs the PTM's prototypes
+            targets, f_ptm = fit.features(session, self.backbone)
+            self.expand(self.w_ptm, f_ptm, targets)
         phase = self.learn_fast if self.sessions else self.learn_slow
         targets, f_slow, f_fast = phase(session, fit)
         self.slow.freeze()
@@ -81,7 +84,6 @@ class SAFE(Method):
         """Phase 1: min L_slow over S-PET and W_slow, Eq. (5); W_slow becomes centroids; the fast learner is a copy."""
         s, tuned = self.settings.cosine, nn.ModuleList([self.slow, self.w_slow])
         self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
-        self.imprint_ptm(session, fit)
         if self.joint is None:
             choose_reading(self.ridge_slow, self.backbone, session, fit)
             self.ridge_fast.read(self.ridge_slow.reading)
@@ -104,7 +106,6 @@ class SAFE(Method):
         """Phase 2: both heads get rows for the new classes; min L_fast over F-PET and W_fast, Eq. (8)."""
         known, tuned = self.w_slow.classes, nn.ModuleList([self.fast, self.w_fast])
         targets, f_slow, f_fast = fit.features(session, self.networks["slow"], self.fast)
-        self.imprint_ptm(session, fit)
         teacher = self.appoint_teacher(f_fast, targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, f_fast, targets)
@@ -300,12 +301,6 @@ class SAFE(Method):
             return Teacher(network, head)
         others = {"slow": Teacher(self.slow, self.w_slow), "ptm": Teacher(self.backbone, self.w_ptm)}
         return others.get(self.settings.guide.teacher)
-
-    def imprint_ptm(self, session: Session, fit: Fit) -> None:
-        """The PTM's prototypes, where a loss needs them."""
-        if self.settings.guide.teacher == "ptm" or self.settings.transfer.loss == "la":
-            targets, features = fit.features(session, self.backbone)
-            self.expand(self.w_ptm, features, targets)
 
     def expand(self, head: CosineHead, features: Tensor, targets: Tensor) -> None:
         """W ∈ R^{d×|Y_1:t−1|} → R^{d×|Y_1:t|}: imprint the classes that ``head`` has no row for yet."""

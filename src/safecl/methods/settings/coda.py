@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from safecl.methods.settings.base import MethodSettings
 
@@ -17,4 +17,3 @@ class CodaSettings(MethodSettings):
     components: PositiveInt = Field(10, description="new components of a session (the paper: 100 in all)")
     length: PositiveInt = Field(8, multiple_of=2, description="rows of a component: half are keys, half values")
     blocks: PositiveInt = Field(5, description="how many of the first blocks get prompts")
-    ortho: NonNegativeFloat = Field(0.0, description="μ of the orthogonality penalty (0 in the released code)")
