@@ -92,6 +92,8 @@ def every_table_and_figure_is_there(folder: Path, made: list[Made]) -> None:
         assert all((folder / "small-safe" / file).stat().st_size for file in one.files)
         if name.startswith("table-"):
             assert kinds == {".csv", ".tex", ".md"}
+        elif name == "fig-overview":
+            assert kinds == {".svg"}
         else:
             assert kinds >= {".svg", ".png"}, name
             assert Image.open(folder / "small-safe" / f"{name}.png").width > 300

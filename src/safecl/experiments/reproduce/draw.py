@@ -3,14 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import PercentFormatter
 from PIL import Image, ImageOps
 from sklearn.manifold import TSNE
@@ -21,7 +18,7 @@ from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, t
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
 from safecl.report.answers import Weight, weights
-from safecl.report.colours import COLOURS, GRID, INK, PALETTE
+from safecl.report.colours import COLOURS, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.figures import weight_bars
 from safecl.report.runs import Run
@@ -29,7 +26,6 @@ from safecl.streams.catalog import open_stream
 from safecl.streams.stream import Session, positions
 
 OURS, OTHERS = COLOURS["safe"].light, COLOURS["finetune"].light
-PANE = 4.2  # of the overview
 
 
 class Drawing(NamedTuple):
@@ -45,8 +41,6 @@ def draw(
 ) -> Drawing | None:
     """The figure of a target; None where its runs are not there. ``streams``: a cell with the stream of each column."""
     target = job.target
-    if target.kind == "overview":
-        return Drawing(_overview(), target.caption)
     if target.kind == "datasets":
         return _datasets(job, streams)
     entries = [entry for entry in job.entries if any(cell.name in runs for cell in entry.runs)]
@@ -209,33 +203,3 @@ def _sheet(session: Session, classes: int = 4, each: int = 8, side: int = 64) ->
         for column, index in enumerate(where.get(label, [])[:each]):
             sheet.paste(ImageOps.fit(session.train.decode(index), (side, side)), (column * side, row * side))
     return sheet
-
-
-def _overview() -> Figure:
-    """The method: what is trained in session 1 and in later ones, by which loss, and how both learners answer.
-
-    Dashed boxes are frozen.
-    """
-    panels = yaml.safe_load((Path(__file__).parent / "overview.yaml").read_text(encoding="utf-8"))
-    colours = {"ink": INK, **{name: colour.light for name, colour in COLOURS.items()}}
-    with canvas((13.2, 5.6)) as (figure, (axes,)):
-        axes.set(xlim=(0, len(panels) * PANE), ylim=(0, 5.4), aspect="equal")
-        axes.axis("off")
-        for number, panel in enumerate(panels):
-            left = number * PANE
-            axes.text(left + PANE / 2, 5.15, panel["title"], ha="center", va="center", fontsize=14, weight="bold")
-            if number:
-                axes.plot([left, left], [0.1, 5.3], color=GRID, linewidth=1.2)
-            for x, y, wide, high, text, name, look in panel["boxes"]:
-                dashes = (0, (4, 2)) if "frozen" in look else "-"
-                box = FancyBboxPatch((left + x, y), wide, high, boxstyle="round,pad=0,rounding_size=0.1")
-                box.set(linewidth=1.8, edgecolor=colours[name], facecolor=colours[name] + "14", linestyle=dashes)
-                axes.add_patch(box)
-                size = 9 if "small" in look else 11
-                axes.text(left + x + wide / 2, y + high / 2, text, ha="center", va="center", fontsize=size)
-            for x, y, to_x, to_y, name, heads in panel["arrows"]:
-                how = {"arrowstyle": heads, "color": colours[name], "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-                axes.annotate("", (left + to_x, to_y), (left + x, y), arrowprops={"mutation_scale": 11, **how})
-            for x, y, text, name, size in panel["texts"]:
-                axes.text(left + x, y, text, ha="center", va="center", color=colours[name], fontsize=size)
-    return figure

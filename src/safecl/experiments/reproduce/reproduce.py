@@ -31,6 +31,7 @@ from safecl.streams.datasets import DATASETS
 from safecl.streams.settings import DatasetSettings, FolderSettings, StreamSettings, TableSettings, data_root
 
 TABLES = ("table", "heatmap", "parameters")  # kinds with rows of numbers
+OVERVIEW = Path(__file__).parent / "overview.svg"
 RECORDS = "records"  # folder of what the page knows of each target
 
 
@@ -111,6 +112,8 @@ class Reproduction:
             texts = {"csv": as_csv(table), "tex": as_latex(table, caption), "md": as_markdown(table)}
             files = [write(stem.with_suffix(f".{kind}"), text, kind) for kind, text in texts.items()]
         files += save(drawing.figure, stem) if drawing else []
+        if target.kind == "overview":  # drawn by hand
+            alt, files = target.caption, [write(stem.with_suffix(".svg"), OVERVIEW.read_text(encoding="utf-8"), "svg")]
         made = Made(
             **target.model_dump(include={"name", "title", "source", "caption"}),
             streams=list(dict.fromkeys(stream.title for stream in job.streams.values())),
@@ -127,7 +130,7 @@ class Reproduction:
 
     def _draw(self, job: Job, lines: list[Line], runs: dict[str, Run], probe: Probe) -> tuple[Drawing | None, str]:
         """The figure of a target that is one; without it, the reason."""
-        if job.target.kind == "table":
+        if job.target.kind in ("table", "overview"):
             return None, ""
         streams = {label: cell for label, cell in job.shown.items() if cell.name not in self.lacking}
         try:
