@@ -45,7 +45,7 @@ def merge(one: Model, other: Model, backbone: Backbone) -> Model:
         tensors = b.state.before([entry["id"] for entry in entries]) if shared else {}
         if tensors is not None and not twice:
             learned = [entry["id"] for entry in entries if entry["what"] in BRINGING]
-            with fitting(b.file):
+            with fitting(a.file), fitting(b.file):
                 earlier = Model({**b.header, "classes": []}, State(tensors)).method(backbone)  # without Gram matrices
                 return _merged(a, b, earlier, shared, learned, backbone)
     raise SafeclError(

@@ -105,6 +105,12 @@ class CosineHead(PerClass):
         if self.summing and was.any():
             self.observe(features[was], old[was], -1)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
+        for name in ("weight", "sums"):
+            if state_dict[prefix + name].shape[1:] != self.weight.shape[1:]:
+                raise ValueError(f"{prefix}{name} is of another width than the features")
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     @torch.no_grad()
     def merge(self, now: "CosineHead", before: "CosineHead", index: Tensor) -> None:
         """Add what ``now`` has observed since ``before``; its class i is class ``index[i]`` here, −1: none."""
