@@ -18,7 +18,6 @@ from safecl.report.series import Series, alike, all_series
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
 WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
 LARGER = 1.25  # a figure as a file, with a title and a legend of its own
-MAX_BARS = 40  # classes whose weights can be told apart on a panel
 DRAWN = len(PALETTE)  # configurations with curves, bars and a matrix: each has a colour of its own
 DETAILED = 6  # of them, those with figures and pictures of their own
 Named = Sequence[tuple[Run, str]]
@@ -124,8 +123,7 @@ def _of_runs(named: Named) -> dict[str, list[Panel]]:
     found: dict[str, list[Panel]] = {"weights": [], "losses": []}
     for run, name in named:
         if weighed := weights(run):
-            size = (PANEL if len(weighed) <= MAX_BARS else WIDE)[0], PANEL[1]
-            found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed), size))
+            found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed)))
         for phase in figures.phases(run):
             legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"
             draw = partial(figures.loss_curves, run=run, phase=phase)
