@@ -33,6 +33,12 @@ MAKE = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True, scope="module")
+def shallow(two_blocks: Path) -> None:
+    """A third of the blocks: much of what is learned here is building and copying networks."""
+    MAKE[MAKE.index("backbone.weights=random")] = f"backbone.weights={two_blocks}"
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., Path], new_model: Any) -> Path:
     """A model, what else somebody may take for one, and folders to learn from."""

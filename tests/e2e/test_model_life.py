@@ -24,6 +24,12 @@ MAKE = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True, scope="module")
+def shallow(two_blocks: Path) -> None:
+    """A third of the blocks: much of what is learned here is building and copying networks."""
+    MAKE[MAKE.index("backbone.weights=random")] = f"backbone.weights={two_blocks}"
+
+
 class Commands:
     """Runs commands of safecl, each in a process of its own that may be killed."""
 

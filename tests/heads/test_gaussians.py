@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -60,6 +60,7 @@ def test_means_and_covariances_are_those_of_all_pictures_together(batch: int, me
         assert near(gaussians.covariances([c], 0.5)[0], np.cov(own.T) + 0.5 * np.eye(WIDTH))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.randoms(), st.integers(0, 1000))
 def test_batches_and_sessions_add_up_in_any_order(sizes: list[int], random: Any, mean: int) -> None:
     x, y = draw(sum(sizes), mean=float(mean))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
@@ -168,6 +168,7 @@ def test_pictures_are_projected_a_chunk_at_a_time(size: int, monkeypatch: pytest
     assert torch.allclose(whole.logits(x), chunked.logits(x), atol=1e-4)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(2, 30), min_size=2, max_size=5),
     st.randoms(),
@@ -193,6 +194,7 @@ def test_sessions_may_come_in_any_order(sizes: list[int], random: Any, scale: An
     assert torch.allclose(there.logits(x), back.logits(x), atol=1e-4)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.randoms())
 def test_batches_and_shards_add_up_to_the_whole(sizes: list[int], random: Any) -> None:
     x, y = draw(sum(sizes))

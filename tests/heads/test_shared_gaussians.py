@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -34,6 +34,7 @@ def test_a_thousand_classes_take_a_fraction_of_one_packed_gram_matrix() -> None:
     assert 1000 * rows / 20 + gaussians.scatter.nbytes < 8e6 < 4 * 5000 * 5001 / 2
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.randoms())
 def test_batches_add_up_in_any_order(sizes: list[int], random: Any) -> None:
     x, y = draw(sum(sizes))

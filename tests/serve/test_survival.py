@@ -133,6 +133,7 @@ def test_a_full_disk_in_a_lesson_is_a_sentence_of_its_job_and_answers_go_on(serv
     assert service.job("rollback")["state"] == "done"
 
 
+@pytest.mark.slow
 def test_a_stop_between_two_attempts_is_kept(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts, do = [], service.jobs._do
 
