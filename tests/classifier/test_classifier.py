@@ -388,3 +388,25 @@ def test_a_float_picture_that_is_not_finite_is_omitted_as_any_unreadable_file(
         assert model.learn(folder).pictures == 6
     with pytest.raises(SafeclError, match=r"x.tif cannot be read .pixels that are not finite numbers"):
         model.predict(folder / "a" / "x.tif")
+
+
+def test_a_careful_answer_is_the_mean_of_a_picture_and_its_mirror_image(new_model: Any, lesson: Any) -> None:
+    model, (pictures, labels) = new_model(), lesson("abcd")
+    model.learn(pictures, labels)
+    model.learn(*lesson("ef", seed=1))
+    mirrored = np.ascontiguousarray(pictures[:, :, ::-1])
+    wanted = (model.decision_function(pictures) + model.decision_function(mirrored)) / 2
+    assert model.predict(pictures, careful=True).tolist() == model.classes_[wanted.argmax(axis=1)].tolist()
+    ours, theirs = (model.explain(each, careful=True) for each in (pictures, mirrored))
+    assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-5)
+    plain = model.explain(pictures)
+    assert max(abs(a.score - b.score) for a, b in zip(ours, plain, strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("method", ["safe", "simplecil"])
+def test_a_model_without_mirror_images_has_no_careful_answers(new_model: Any, lesson: Any, method: str) -> None:
+    ridge = {"method.ridge": {"size": 60, "betas": (0.01,), "mirror": False}} if method == "safe" else {}
+    model = new_model(method, settings=ridge)
+    model.learn(*lesson("ab"))
+    with pytest.raises(SafeclError, match="has learned no mirror images"):
+        model.predict(lesson("ab")[0], careful=True)

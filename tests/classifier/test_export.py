@@ -214,6 +214,9 @@ def test_other_commands_say_that_an_exported_model_only_predicts(exported: tuple
     for words in (["inspect"], ["eval", str(tmp_path), "--model"], ["rollback"], ["export", "-o", "m.onnx"]):
         found = CliRunner().invoke(app, [*words, str(exported[1])])
         assert "m.onnx is exported, and can only predict; give the model" in str(found.exception), words
+    for words in (["--careful"], ["--explain", str(tmp_path / "maps")]):
+        found = CliRunner().invoke(app, ["predict", str(tmp_path), "-m", str(exported[1]), *words])
+        assert "--explain and --careful need the model that it was made from" in str(found.exception), words
 
 
 def test_the_learner_of_a_frozen_model_cannot_be_calibrated(exported: tuple[Path, Path], tmp_path: Path) -> None:

@@ -127,6 +127,9 @@ def test_a_state_knows_what_is_read() -> None:
 
 
 def test_more_blocks_than_there_are_is_refused() -> None:
-    assert len(RidgeSettings(layers="auto", patches="auto", mirror="auto").readings(2)) == 8
+    assert len(RidgeSettings(layers="auto", patches="auto", mirror="auto").readings(2, True)) == 8
+    unmirrored = RidgeSettings(layers="auto", patches="auto", mirror="auto").readings(2, False)
+    assert len(unmirrored) == 4 and not any(one.mirror for one in unmirrored)
+    assert all(one.mirror for one in RidgeSettings(mirror=True).readings(2, False))
     with pytest.raises(SafeclError, match=r"ridge\.layers=4: the backbone has 3 blocks"):
-        RidgeSettings(layers=4).readings(3)
+        RidgeSettings(layers=4).readings(3, True)

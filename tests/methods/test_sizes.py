@@ -19,7 +19,7 @@ from safecl.methods.catalog import make_method
 from safecl.methods.method import Method, Network, Recipe
 from safecl.methods.settings.base import MethodSettings
 from safecl.randomness import generator
-from safecl.streams.pictures.images import ArrayPictures
+from safecl.streams.pictures.images import ArrayPictures, Transform
 from safecl.streams.stream import Session
 
 ADAPTER, SSF, VPT, FULL = 1_189_632, 205_824, 46_080, 85_798_656
@@ -95,6 +95,7 @@ class DryFit:
     def __init__(self, method: Method) -> None:
         self.method, self.width, self.random = method, method.backbone.width, generator(0, "sizes")
         self.trained: dict[int, nn.Parameter] = {}
+        self.transform = Transform()
 
     def __call__(self, name: str, module: nn.Module, *_: Any, **__: Any) -> None:
         heads = [each for each in module.modules() if isinstance(each, CosineHead | LinearHead)]

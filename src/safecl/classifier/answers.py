@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
+from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer, Answering, is_calibrated, make_answers
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -35,6 +36,7 @@ class Snapshot(Answering):
 
     model: Model
     method: Method
+    careful: bool = False  # the mean answer to a picture and its mirror image
 
     @classmethod
     def open(cls, path: str | Path | ModelFile, device: str = "auto") -> "Snapshot":
@@ -42,6 +44,15 @@ class Snapshot(Answering):
         model, place = Model.open(path), choose_device(device)
         method = model.method(load_backbone(model.settings.backbone).to(place, choose_precision("auto", place)))
         return cls(model, method.eval())
+
+    def carefully(self, careful: bool) -> "Snapshot":
+        """One that looks at mirror images as well, which its heads must have learned."""
+        if careful and not any(getattr(self.method, head).reading.mirror for head in self.method.heads.values()):
+            raise SafeclError(
+                "A careful answer is the mean of those to a picture and its mirror image, and this model has learned "
+                "no mirror images; ask it as it is, or teach a new one with --set method.ridge.mirror=true."
+            )
+        return replace(self, careful=careful)
 
     @property
     def file(self) -> ModelFile:
@@ -70,9 +81,15 @@ class Snapshot(Answering):
     def scored(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
         """As ``logits``, and how known each picture looks."""
         method, main = self.method, self.method.outputs[-1]
-        for found in asked(
-            lambda images: answered(method, method.embed(images)), method, self.model.transform, pictures
-        ):
+
+        def ask(images: Tensor) -> dict[str, Tensor]:
+            found = answered(method, method.embed(images))
+            if not self.careful:
+                return found
+            mirrored = answered(method, method.embed(images.flip(3)))
+            return {name: (rows + mirrored[name]) / 2 for name, rows in found.items()}
+
+        for found in asked(ask, method, self.model.transform, pictures):
             yield found, found[main], scores_of(method, found, self.calibration)
 
     def features(self, pictures: Pictures) -> Iterator[Tensor]:

@@ -186,13 +186,14 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
 
     # What it answers
 
-    def predict(self, pictures: Any, *, unknown: float | None = None) -> np.ndarray:
+    def predict(self, pictures: Any, *, unknown: float | None = None, careful: bool = False) -> np.ndarray:
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
 
         ``unknown``: the share of known pictures that may be called unknown. The command ``safecl predict`` answers as
-        with 0.05 if nothing else is given; with ``--unknown 0`` as here without it.
+        with 0.05 if nothing else is given; with ``--unknown 0`` as here without it. ``careful``: by the mean answer to
+        a picture and its mirror image, in twice the time.
         """
-        return self._snapshot().predict(pictures, unknown=unknown)
+        return self._snapshot().carefully(careful).predict(pictures, unknown=unknown)
 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
@@ -215,9 +216,9 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         found = [rows.numpy() for rows in now.features(unlabelled(pictures))]
         return np.concatenate(found) if found else np.zeros((0, 0), dtype=np.float32)
 
-    def explain(self, pictures: Any, *, unknown: float = 0.05) -> list[Answer]:
-        """For each picture the answer, the opinion of each output, and their weights."""
-        return self._snapshot().explain(pictures, unknown=unknown)
+    def explain(self, pictures: Any, *, unknown: float = 0.05, careful: bool = False) -> list[Answer]:
+        """For each picture the answer, the opinion of each output, and their weights; ``careful``: see ``predict``."""
+        return self._snapshot().carefully(careful).explain(pictures, unknown=unknown)
 
     def heat_map(self, picture: Any, label: Label | None = None) -> np.ndarray:
         """How much each pixel of one picture speaks for a class, or for the answer: (H, W) in [0, 1].

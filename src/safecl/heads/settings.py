@@ -21,7 +21,9 @@ class RidgeSettings(Settings):
         "of the untuned backbone on the first classes ask for; 1 or 3",
     )
     patches: bool | Literal["auto"] = Field("auto", description="read the mean of the patch tokens as well")
-    mirror: bool | Literal["auto"] = Field("auto", description="learn mirror images as well")
+    mirror: bool | Literal["auto"] = Field(
+        "auto", description="learn mirror images as well; auto: not where training mirrors none"
+    )
     size: int = Field(5000, gt=0, description="M, the number of random features")
     project: bool = Field(True, description="false: no projection, ridge regression on the features themselves")
     betas: tuple[PositiveFloat, ...] = Field(
@@ -36,10 +38,12 @@ class RidgeSettings(Settings):
         "pictures of the latest with five or more",
     )
 
-    def readings(self, depth: int) -> list[Reading]:
-        """Those that may be chosen for a network of ``depth`` blocks, the plainest first."""
+    def readings(self, depth: int, mirrors: bool) -> list[Reading]:
+        """What a network of ``depth`` blocks may give, the plainest first; ``mirrors``: whether training does."""
         layers = sorted({1, min(depth, MORE_LAYERS)}) if self.layers == "auto" else [self.layers]
         if max(layers) > depth:
             raise SafeclError(f"ridge.layers={self.layers}: the backbone has {depth} blocks.")
-        others = ([False, True] if own == "auto" else [own] for own in (self.patches, self.mirror))
-        return sorted(starmap(Reading, product(layers, *others)), key=lambda one: (one.mirror, one.blocks))
+        patches = [False, True] if self.patches == "auto" else [self.patches]
+        mirror = sorted({False, mirrors}) if self.mirror == "auto" else [self.mirror]
+        found = starmap(Reading, product(layers, patches, mirror))
+        return sorted(found, key=lambda one: (one.mirror, one.blocks))

@@ -21,7 +21,7 @@ from safecl.learner import Learner, Reader
 from safecl.losses import local_cross_entropy
 from safecl.methods.settings.base import MethodSettings
 from safecl.randomness import generator
-from safecl.streams.pictures.images import Label
+from safecl.streams.pictures.images import Label, Transform
 from safecl.streams.stream import Session
 
 Network: TypeAlias = Learner | Backbone | Reader
@@ -91,6 +91,8 @@ class Judged(NamedTuple):
 
 class Fit(Protocol):
     """What the engine hands to a method. It owns precision, processes, progress and step checkpoints."""
+
+    transform: Transform  # how pictures become inputs
 
     def __call__(
         self,

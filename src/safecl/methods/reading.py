@@ -18,7 +18,7 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
 
     The untuned ``network`` is asked: what is tuned on these pictures knows them already.
     """
-    options = head.settings.readings(len(network.vit.blocks))
+    options = head.settings.readings(len(network.vit.blocks), fit.transform.flip > 0)
     best = options[0]
     if len(options) > 1:
         numbers = {label: i for i, label in enumerate(session.classes)}
