@@ -20,8 +20,6 @@ class CosineHead(PerClass):
     rows = ("weight", "sums", "counts")
     by_difference: ClassVar[tuple[str, ...]] = ("sums", "counts")
     weight: nn.Parameter
-    sums: Tensor
-    counts: Tensor
 
     def __init__(self, width: int, scale: float = 10.0, unit: bool = True, sums: bool = True) -> None:
         super().__init__()
@@ -29,8 +27,8 @@ class CosineHead(PerClass):
         self.weight = nn.Parameter(torch.zeros(0, width))
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
-        self.register_buffer("sums", torch.zeros(0, width))
-        self.register_buffer("counts", torch.zeros(0))
+        self.sums: Tensor = nn.Buffer(torch.zeros(0, width))
+        self.counts: Tensor = nn.Buffer(torch.zeros(0))
 
     @property
     def classes(self) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.heads.protocol import PerClass, Trained
 from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack
@@ -21,19 +21,14 @@ class ClassMoments(PerClass, ABC):
     Arithmetic is float64. Scatter matrices are kept as d (d + 1) / 2 float32 numbers.
     """
 
-    counts: Tensor
-    means: Tensor
-    remainders: Tensor
-    scatter: Tensor
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
-        self.register_buffer("means", torch.zeros(0, width))
-        self.register_buffer("remainders", torch.zeros(0, width))  # what float32 leaves of the means
+        self.counts: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))
+        self.means: Tensor = nn.Buffer(torch.zeros(0, width))
+        self.remainders: Tensor = nn.Buffer(torch.zeros(0, width))  # what float32 leaves of the means
         shape = (0, width, width) if "scatter" in self.rows else (width, width)
-        self.register_buffer("scatter", pack(torch.zeros(shape)))
+        self.scatter: Tensor = nn.Buffer(pack(torch.zeros(shape)))
 
     @property
     def classes(self) -> int:

@@ -14,13 +14,10 @@ JUDGING_PICTURES = 2048  # from which the ridge is chosen, about
 class LinearMap(protocol.Editable, nn.Module):
     """x → x A + b with A (d, d): the identity at first. A fit starts from the map before, to which a ridge draws A."""
 
-    matrix: Tensor
-    offset: Tensor
-
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.register_buffer("matrix", torch.eye(width))
-        self.register_buffer("offset", torch.zeros(width))
+        self.matrix: Tensor = nn.Buffer(torch.eye(width))
+        self.offset: Tensor = nn.Buffer(torch.zeros(width))
 
     def forward(self, features: Tensor) -> Tensor:
         """(N, v · d) → (N, v · d): each of v views."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.heads.gaussians import SharedGaussians, cholesky
 from safecl.heads.protocol import PerClass
@@ -22,22 +22,16 @@ class NearestMean(PerClass):
     """
 
     rows = ("means", "counts")
-    means: Tensor
-    counts: Tensor
-    centre: Tensor
-    whitening: Tensor
-    shrinkage: Tensor
-    freedom: Tensor
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.left_out: tuple[Tensor, Tensor, Tensor | None] | None = None  # see ``leaving_out``
-        self.register_buffer("means", torch.zeros(0, width))
-        self.register_buffer("counts", torch.zeros(0))
-        self.register_buffer("centre", torch.zeros(width))
-        self.register_buffer("whitening", torch.eye(width))
-        self.register_buffer("shrinkage", torch.zeros(()))
-        self.register_buffer("freedom", torch.ones(()))  # pictures less classes
+        self.means: Tensor = nn.Buffer(torch.zeros(0, width))
+        self.counts: Tensor = nn.Buffer(torch.zeros(0))
+        self.centre: Tensor = nn.Buffer(torch.zeros(width))
+        self.whitening: Tensor = nn.Buffer(torch.eye(width))
+        self.shrinkage: Tensor = nn.Buffer(torch.zeros(()))
+        self.freedom: Tensor = nn.Buffer(torch.ones(()))  # pictures less classes
 
     def follow(self, gaussians: SharedGaussians) -> None:
         """Take over the means and the covariance, of the first features if there are more."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
@@ -26,15 +26,12 @@ class EASE(SessionLearners):
     outputs = ("ease",)
     handles = ("sums", "counts", "brought")
     settings: EaseSettings
-    sums: Tensor
-    counts: Tensor
-    brought: Tensor
 
     def __init__(self, backbone: Backbone, settings: EaseSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
-        self.register_buffer("sums", torch.zeros(0, 0, backbone.width))
-        self.register_buffer("counts", torch.zeros(0, 0))
-        self.register_buffer("brought", torch.zeros(0, 0, dtype=torch.bool))
+        self.sums: Tensor = nn.Buffer(torch.zeros(0, 0, backbone.width))
+        self.counts: Tensor = nn.Buffer(torch.zeros(0, 0))
+        self.brought: Tensor = nn.Buffer(torch.zeros(0, 0, dtype=torch.bool))
         bare = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
         self.ptm = bare if settings.beta else None  # class means of the bare features
 

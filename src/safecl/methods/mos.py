@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.cosine import CosineHead
@@ -27,13 +27,12 @@ class MOS(SpecialistMethod):
     outputs = ("prototypes", "mos")
     handles = ("owners",)
     settings: MosSettings
-    owners: Tensor
 
     def __init__(self, backbone: Backbone, settings: MosSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed, LinearHead(backbone.width))
         self.gaussians.diagonal = settings.diagonal
         self.prototypes = CosineHead(backbone.width, scale=1.0, unit=False).requires_grad_(False)
-        self.register_buffer("owners", torch.zeros(0, dtype=torch.int64))
+        self.owners: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))
 
     def learn(self, session: Session, fit: Fit) -> None:
         s, current, t = self.settings, self.begin(self.head, session), len(self.learners)

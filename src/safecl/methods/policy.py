@@ -38,17 +38,14 @@ class Policy(Editable, nn.Module):
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("errors", "judged")
-    share: Tensor
-    errors: Tensor
-    judged: Tensor
 
     def __init__(self, settings: SafeSettings) -> None:
         super().__init__()
         self.settings = settings
         self.notes: dict[str, Any] = {}  # what was decided in this session
-        self.register_buffer("share", torch.ones(()))
-        self.register_buffer("errors", torch.zeros(2))
-        self.register_buffer("judged", torch.zeros(2))
+        self.share: Tensor = nn.Buffer(torch.ones(()))
+        self.errors: Tensor = nn.Buffer(torch.zeros(2))
+        self.judged: Tensor = nn.Buffer(torch.zeros(2))
 
     def transfers(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit

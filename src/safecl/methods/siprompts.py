@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.cluster import KMeans
-from torch import Tensor
+from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
@@ -27,14 +27,12 @@ class SiPrompts(PromptMethod):
     handles = ("members", "centres")
     settings: SipromptsSettings
     prompts: GrowingParameters
-    members: Tensor
-    centres: Tensor
 
     def __init__(self, backbone: Backbone, settings: SipromptsSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         self.prompts, self.head = GrowingParameters(), LinearHead(backbone.width, uniform=True)
-        self.register_buffer("members", torch.zeros(0, dtype=torch.int64))  # the class of each row of the head
-        self.register_buffer("centres", torch.zeros(0, settings.centres, backbone.width))
+        self.members: Tensor = nn.Buffer(torch.zeros(0, dtype=torch.int64))  # the class of each row of the head
+        self.centres: Tensor = nn.Buffer(torch.zeros(0, settings.centres, backbone.width))
 
     def learn(self, session: Session, fit: Fit) -> None:
         width, t = self.backbone.width, len(self.prompts)
