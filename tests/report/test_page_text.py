@@ -40,6 +40,43 @@ def test_headline_gives_each_methods_final_accuracy(make_run: Any, page: Any) ->
     assert sentence in page(folders).text
 
 
+def test_the_best_of_several_runs_is_above_the_next_with_the_error_of_the_difference(make_run: Any, page: Any) -> None:
+    """100 pictures, of which RanPAC has three right less than SAFE has, and one that SAFE has not."""
+    folders = [make_run(method, method=method, sessions=1) for method in ("safe", "ranpac")]
+    for folder, wrong, accuracy_ in zip(folders, ([0], [1, 2, 3]), (0.99, 0.97), strict=True):
+        lines = [json.loads(text) for text in (folder / "predictions.jsonl").read_text().splitlines()]
+        for i, line in enumerate(lines):
+            line["predicted"] = {folder.name: "nothing" if i in wrong else line["label"]}
+        (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        metrics = json.loads((folder / "metrics.jsonl").read_text())
+        metrics["pooled"][folder.name] = metrics["seen"][folder.name] = accuracy_
+        (folder / "metrics.jsonl").write_text(json.dumps(metrics) + "\n")
+    error = 100 * stdev([-1, 1, 1, 1, *[0] * 96]) / 10
+    assert f"SAFE is 2.0 ± {error:.1f} points above RanPAC." in page(folders).text
+    edit(folders[1] / "facts.json", seed=1)  # other pictures
+    assert "points above" not in page(folders).text
+
+
+def test_pictures_that_the_learners_classify_differently_are_shown(make_run: Any, page: Any) -> None:
+    folder = make_run(sessions=2, examples=2)
+    assert "Where the learners disagree" not in page([folder]).text
+    examples = json.loads((folder / "examples.json").read_text())
+    examples[0].update(why="apart", label="a", predictions={"slow": "b", "fast": "a", "safe": "a"})
+    (folder / "examples.json").write_text(json.dumps(examples))
+    text = page([folder]).text.partition("Where the learners disagree")[2].partition("Where it goes wrong")[0]
+    assert "✓ right" in text and "✗ wrong: “b”" in text
+
+
+def test_the_page_of_the_demo_says_that_its_stream_was_chosen(make_run: Any, page: Any) -> None:
+    folders = [make_run(method, method=method, sessions=2, preset="demo") for method in ("safe", "ranpac", "finetune")]
+    text = page(folders).text
+    assert "This stream was chosen" in text and "What fine-tuning forgets" in text
+    last = json.loads((folders[1] / "metrics.jsonl").read_text().splitlines()[-1])["accuracy"]["ranpac"]
+    told = text.partition("Accuracy at the end on the test pictures of each session")[2].partition("RanPAC")[2]
+    assert told.startswith("".join(f"{100 * value:.1f}" for value in last))
+    assert "This stream was chosen" not in page(folders[:2]).text
+
+
 def test_labels_are_shown_and_never_run(make_run: Any, page: Any) -> None:
     strange = [
         "<script>alert(1)</script>",
@@ -145,18 +182,6 @@ def test_what_the_method_decided_is_told(make_run: Any, page: Any) -> None:
     for word in ("not used", "75.0 %", "dropped", "50.0 %"):
         assert word in table
     assert "What the method decided" not in page([make_run("other", method="ranpac")]).text
-
-
-def test_parts_that_are_the_method_itself_are_drawn_once(make_run: Any, page: Any) -> None:
-    folder = make_run(sessions=2)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        for kind in ("accuracy", "pooled", "seen", "forgetting"):
-            line[kind] = dict.fromkeys(line[kind], line[kind]["safe"])
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    seen = page([folder])
-    assert "SAFE: Slow and Fast have the method's own accuracy after every session, and no curve here." in seen.text
-    assert seen.tags["figcaption"] < page([make_run("apart", sessions=2)]).tags["figcaption"]
 
 
 def test_answers_that_agree_are_one_line(make_run: Any, page: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torchvision.transforms.functional import to_pil_image
 
 from safecl.atomic import write_json
@@ -15,13 +16,14 @@ from safecl.streams.pictures.images import Transform, join
 
 EXAMPLES = 24  # drawn by chance
 PAIRS, EACH_PAIR = 6, 2  # pairs of classes that are confused most often, and mistakes shown of each
+APART = 12  # at most, on which a method's learners disagree
 SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG quality
 
 
 def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
-    """Keep pictures drawn by chance, mistakes of confused pairs, and right answers like them."""
+    """Keep pictures drawn by chance, mistakes of confused pairs, right answers like them, and what is disputed."""
     pairs, like = confused(answers)
-    chosen = {"chance": by_chance(answers.counts), "pair": pairs, "like": like}
+    chosen = {"chance": by_chance(answers.counts), "pair": pairs, "like": like, "apart": disputed(answers)}
     every, ends = join(answers.collections), list(accumulate(answers.counts))
     labels, notes = every.labels, list[dict[str, Any]]()
     try:
@@ -56,3 +58,11 @@ def confused(answers: Answers) -> tuple[list[int], list[int]]:
     mistakes = [int(i) for a, b in most for i in np.flatnonzero((targets == a) & (said == b))[:EACH_PAIR]]
     taken_for = dict.fromkeys(int(b) for _, b in most)
     return mistakes, [int(i) for b in taken_for for i in np.flatnonzero((targets == b) & (said == b))[:1]]
+
+
+def disputed(answers: Answers) -> list[int]:
+    """Positions that a method's outputs answer differently, evenly over all pictures."""
+    said = torch.stack(list(answers.predicted.values()))
+    apart = (said != said[0]).any(dim=0).nonzero().flatten()
+    found: list[int] = apart[:: max(1, -(-len(apart) // APART))].tolist()
+    return found

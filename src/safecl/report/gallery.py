@@ -32,13 +32,13 @@ def thumbnail(image: Image.Image, side: int) -> str:
     return data_address("image/jpeg", file.getvalue())
 
 
-def cards(series: Sequence[Series]) -> list[dict[str, Any]]:
-    """One card with all answers for each distinct picture that was drawn by chance, in the order of the runs."""
+def cards(series: Sequence[Series], why: str) -> list[dict[str, Any]]:
+    """One card with all answers for each distinct picture that was kept for this reason, in the order of the runs."""
     result: dict[tuple[str, str, int | None, str], dict[str, Any]] = {}
     for run in {id(one.runs[0]): one.runs[0] for one in series}.values():  # of the first seed
         mine = [one for one in series if one.runs[0] is run]
         for example in run.examples:
-            if example.why != "chance":
+            if example.why != why:
                 continue
             picture = _picture(run, example)
             # Without a picture there is nothing to recognise a twin by: the file's own name keeps it apart.

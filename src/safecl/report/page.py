@@ -30,6 +30,7 @@ def write_page(
     runs = read_runs(folders)
     choice = panels.choose(runs)
     mains, detailed = choice.mains, choice.detailed
+    answering = [one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]
     html = render(
         "run.html",
         title=title,
@@ -51,7 +52,7 @@ def write_page(
         },
         pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
         flawless=[name for run, name in detailed if run.predictions and not pairs(run)],
-        cards=gallery.cards([one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]),
+        cards={why: gallery.cards(answering, why) for why in ("chance", "apart")},
         kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},
         files=detailed,

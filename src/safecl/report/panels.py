@@ -13,7 +13,7 @@ from safecl.report.answers import weights
 from safecl.report.colours import PALETTE, Colour, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
-from safecl.report.series import Series, alike, all_series
+from safecl.report.series import Series, all_series
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
 WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
@@ -29,7 +29,6 @@ class Choice:
 
     every: list[Series]  # all outputs of all configurations
     mains: list[Series]  # the methods' own
-    twins: list[Series]  # parts with the accuracies of their method, which are not drawn
     series: list[Series]  # what is drawn as curves
     best: list[Series]  # the mains among them
     chosen: list[Series]  # the mains with figures of their own
@@ -53,12 +52,11 @@ class Choice:
 
 def choose(runs: Sequence[Run]) -> Choice:
     every = all_series(runs, fold_seeds=True)
-    mains, twins = [one for one in every if one.main], alike(every)
-    best, crowded = _best(mains, DRAWN), len(mains) > DRAWN
-    series = [one for one in every if not any(one is twin for twin in twins)]
+    mains = [one for one in every if one.main]
+    best, crowded, series = _best(mains, DRAWN), len(mains) > DRAWN, every
     if crowded:
         series = best = [replace(one, colour=colour) for one, colour in zip(best, PALETTE, strict=True)]
-    return Choice(every, mains, twins, series, best, _best(mains, DETAILED), crowded)
+    return Choice(every, mains, series, best, _best(mains, DETAILED), crowded)
 
 
 def _best(mains: Sequence[Series], most: int) -> list[Series]:

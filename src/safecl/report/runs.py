@@ -111,7 +111,8 @@ class Loss(Part):
 class Example(Part):
     """A test picture and what each output said about it.
 
-    ``why``: drawn by "chance", a mistake of a confused "pair", or a picture of what that is taken for ("like").
+    ``why``: drawn by "chance", a mistake of a confused "pair", a picture of what that is taken for ("like"), or one
+    that a method's learners answer differently ("apart").
     """
 
     file: str

@@ -1,10 +1,13 @@
 """The report's sentences."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 
 from safecl.lines import NBSP
 from safecl.report import words
+from safecl.report.answers import said
 from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, all_series, by_stream, stream_key
 
@@ -59,9 +62,21 @@ def headline(series: Sequence[Series]) -> str:
     if len(set(moments)) == 1:
         names[0] += " knows"
         parts = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
-        return f"After {moments[0]} {words.listed(parts)}{f', over {over}' if over else ''}."
+        return f"After {moments[0]} {words.listed(parts)}{f', over {over}' if over else ''}.{_ahead(known)}"
     parts = [f"{name} knows {value} after {when}" for name, value, when in zip(names, values, moments, strict=True)]
     return "; ".join(parts) + "."
+
+
+def _ahead(known: Sequence[Series]) -> str:
+    """By how much the best run is above the next, ± the standard error of the difference, picture by picture."""
+    asked = [(one.run.facts.seed, *(each.label for each in one.run.predictions)) for one in known]
+    if len(known) < 2 or seeds(known) or len(set(asked)) > 1 or len(asked[0]) < 3:
+        return ""  # not the same pictures
+    ranked = sorted(known, key=lambda one: -(one.final_seen or 0.0))[:2]
+    best, second = ([said(one.run, each) == each.label for each in one.run.predictions] for one in ranked)
+    gaps = [mine - other for mine, other in zip(best, second, strict=True)]
+    above = f"{words.points(fmean(gaps))}{NBSP}±{NBSP}{words.points(stdev(gaps) / math.sqrt(len(gaps)))} points above"
+    return f" {ranked[0].name} is {above} {ranked[1].name}."
 
 
 def runs_on_streams(runs: Sequence[Run]) -> str:
@@ -85,13 +100,6 @@ def result(one: Series) -> str:
 def results(folder: Path) -> list[str]:
     """The end of a run, one line per output."""
     return [result(one) for one in all_series([read_run(folder)])]
-
-
-def same(main: Series, twins: Sequence[Series]) -> str:
-    """Which parts of a method are not drawn beside it; empty where all are."""
-    mine = [words.upper_first(one.output) for one in twins if one.runs == main.runs]
-    parts = f"{words.listed(mine)} {'have' if len(mine) > 1 else 'has'}" if mine else ""
-    return f"{main.name}: {parts} the method's own accuracy after every session, and no curve here." if mine else ""
 
 
 def remembered(series: Sequence[Series]) -> str:

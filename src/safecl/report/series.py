@@ -121,12 +121,6 @@ def mean(values: Iterable[float | None]) -> float | None:
     return fmean(found) if found else None
 
 
-def alike(series: Sequence[Series]) -> list[Series]:
-    """The parts of methods whose accuracies were, after every session, those of the method itself."""
-    mains = {id(one.run): one for one in series if one.main}
-    return [one for one in series if not one.main and one.pooled and one.rows == mains[id(one.run)].rows]
-
-
 def stream_key(run: Run) -> tuple[str, ...]:
     """Runs with the same key are on the same stream, so that their accuracies can be compared."""
     stream = run.facts.stream
