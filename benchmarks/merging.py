@@ -42,10 +42,10 @@ def main() -> None:
         def accuracy(model: ContinualClassifier, asked=asked) -> dict[str, float]:  # type: ignore[no-untyped-def]
             right: dict[str, list[bool]] = {}
             labels, names = iter(asked.labels), model._fitted.classes
-            for logits, main in model._snapshot().logits(unlabelled(asked)):
+            for found, main, _ in model._snapshot().scored(unlabelled(asked)):
                 wanted = [next(labels) for _ in main]
-                for output, rows in logits.items():
-                    said = [names[i] for i in rows.argmax(dim=1).tolist()]
+                for output in model.outputs:
+                    said = [names[i] for i in found[output].argmax(dim=1).tolist()]
                     right.setdefault(output, []).extend(a == b for a, b in zip(said, wanted, strict=True))
             return {output: float(np.mean(hits)) for output, hits in right.items()}
 

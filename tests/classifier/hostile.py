@@ -306,6 +306,10 @@ IN_PREDICTIONS: dict[str, tuple[Mutation, str]] = {
         lambda draft: draft.members.update({"predict.safetensors": b"x" * 100}),
         "is damaged or not one of safecl's",
     ),
+    "a head of another width": (
+        tensor("predict.safetensors", "w_slow.weight", lambda rows: rows.repeat(1, 2)),
+        "w_slow.weight is of another width than the features",
+    ),
     "NaN as a weight": (
         tensor("predict.safetensors", "ridge_slow.weight", filled(float("nan"))),
         "ridge_slow.weight is not finite",

@@ -73,13 +73,8 @@ class Snapshot(Answering):
         found: dict[str, Any] | None = self.model.header["calibration"]
         return found
 
-    def logits(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-        """(logits by output, those of the answer) of a batch at a time, on the CPU."""
-        for logits in asked(self.method.all_logits, self.method, self.model.transform, pictures):
-            yield logits, logits[self.method.outputs[-1]]
-
     def scored(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
-        """As ``logits``, and how known each picture looks."""
+        """(what ``answered`` gives, logits of the answer, how known pictures look) of a batch at a time, on the CPU."""
         method, main = self.method, self.method.outputs[-1]
 
         def ask(images: Tensor) -> dict[str, Tensor]:

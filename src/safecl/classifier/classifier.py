@@ -198,13 +198,13 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
         now = self._snapshot()
-        found = (probabilities(main, now.calibration).numpy() for _, main in now.logits(unlabelled(pictures)))
+        found = (probabilities(main, now.calibration).numpy() for _, main, _ in now.scored(unlabelled(pictures)))
         return now.by_class(found)
 
     def decision_function(self, pictures: Any) -> np.ndarray:
         """Logits before calibration: (N, C), in the order of ``classes_``; with two classes (N,), second less first."""
         now = self._snapshot()
-        found = now.by_class(main.numpy() for _, main in now.logits(unlabelled(pictures)))
+        found = now.by_class(main.numpy() for _, main, _ in now.scored(unlabelled(pictures)))
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def transform(self, pictures: Any) -> np.ndarray:

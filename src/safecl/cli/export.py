@@ -30,7 +30,9 @@ def export(
     Example:  safecl export pets.safecl -o pets.onnx --pictures photos   then   safecl predict new -m pets.onnx
     """
     file = ModelFile(model)
-    check_suffix(real(out), form)
+    suffix, place = ".onnx" if form == "onnx" else ".safetensors", real(out)
+    if place.suffix.lower() != suffix:
+        raise SafeclError(f"Give the {form} file a name that ends in {suffix}, such as {place.stem or 'pets'}{suffix}.")
     if pictures is not None and not Path(pictures).expanduser().exists():
         raise SafeclError(f"There is no folder {pictures}; give one of pictures to compare answers on.")
     check_output(out, "onnx" if form == "onnx" else "safetensors", force)
@@ -73,13 +75,6 @@ def push(
     from safecl.classifier.push import push as put
 
     say(put(model.expanduser(), repo, private=private))
-
-
-def check_suffix(out: Path, form: str) -> None:
-    """Refuse a name that another kind of file has."""
-    suffix = ".onnx" if form == "onnx" else ".safetensors"
-    if out.suffix.lower() != suffix:
-        raise SafeclError(f"Give the {form} file a name that ends in {suffix}, such as {out.stem or 'pets'}{suffix}.")
 
 
 def add_commands(app: typer.Typer) -> None:

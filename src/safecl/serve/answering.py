@@ -26,6 +26,7 @@ from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
+from safecl.runtime.answer import Answer
 from safecl.serve.about import answer_of
 from safecl.serve.decoding import Decoded, Decoders
 from safecl.serve.jobs import watch
@@ -40,11 +41,15 @@ Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
 
 @dataclass
 class Asked:
-    """Views (N, size, size, 3) of pictures that wait for the model ``now``; ``tell``: makes an answer of its logits."""
+    """Views (N, size, size, 3) of pictures that wait for the model ``now``; ``tell``: makes a reply of its answers.
+
+    ``unknown``: the share of known pictures that may be called unknown.
+    """
 
     now: Snapshot
     views: np.ndarray
-    tell: Callable[[Rows], Any]
+    tell: Callable[[list[Answer]], Any]
+    unknown: float = 0.0
     future: "Future[Any]" = field(default_factory=Future)
 
 
@@ -89,12 +94,11 @@ class Desk:
         views = await self.decode(pictures, side, now.model.transform.resize)
         good = np.array([one for one in views if not isinstance(one, str)], np.uint8).reshape(-1, side, side, 3)
 
-        def tell(rows: Rows) -> list[dict[str, Any]]:
-            answers = answers_of(now.method, rows, now.calibration, now.limits(unknown), True) if rows else ()
+        def tell(answers: list[Answer]) -> list[dict[str, Any]]:
             told = iter([answer_of(one, detail) for one in answers])
             return [{"error": one} if isinstance(one, str) else next(told) for one in views]
 
-        return now.file.version, await self._wait(Asked(now, good, tell))
+        return now.file.version, await self._wait(Asked(now, good, tell, unknown))
 
     async def decode(self, pictures: Sequence[bytes], size: int, resize: int) -> list[Decoded]:
         """See ``decoding.view``."""
@@ -112,7 +116,7 @@ class Desk:
         if isinstance(pixels, str):
             raise Refused(422, f"The picture cannot be read ({pixels}).")
         image, transform = ImageOps.contain(Image.fromarray(pixels), (SIDE, SIDE)), now.model.transform
-        draw = Asked(now, pixels[:0, :0, None], lambda rows: heat_map(now.method, transform, image, index))
+        draw = Asked(now, pixels[:0, :0, None], lambda _: heat_map(now.method, transform, image, index))
         heat = await self._wait(draw)
         await asyncio.to_thread(lambda: overlay(image, heat, transform).save(png, "PNG"))
         return png.getvalue()
@@ -144,16 +148,23 @@ class Desk:
                     break
                 batch.append(more)
             live = [one for one in batch if one.future.set_running_or_notify_cancel()]
-            for _, group in groupby(sorted(live, key=lambda one: id(one.now)), key=lambda one: id(one.now)):
+
+            def alike(one: Asked) -> tuple[int, float]:
+                return id(one.now), one.unknown
+
+            for _, group in groupby(sorted(live, key=alike), key=alike):
                 self._answer(list(group))
 
     def _answer(self, asked: list[Asked]) -> None:
-        """Answer all at once, which ask the same model; where that fails, those that are at fault."""
+        """Answer all at once, which ask the same of the same model; where that fails, those that are at fault."""
+        now, at, told = asked[0].now, 0, list[Any]()
         try:
-            at, told, found = 0, list[Any](), self._logits(asked[0].now, [one.views for one in asked if len(one.views)])
+            rows = self._logits(now, [one.views for one in asked if len(one.views)])
+            limits = now.limits(asked[0].unknown)
+            answers = list(answers_of(now.method, rows, now.calibration, limits, True)) if rows else []
             for one in asked:
                 till = at + len(one.views)
-                told.append(one.tell({name: part[at:till] for name, part in found.items()} if at < till else {}))
+                told.append(one.tell(answers[at:till]))
                 at = till
         except Exception as error:
             for one in asked:
