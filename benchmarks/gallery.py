@@ -32,6 +32,8 @@ def main(assets: Path, work: Path) -> None:
     OUT.mkdir(exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     lay_out(assets / "flowers102_20x12", work)
+    methods = ("safe", "ranpac", "finetune")
+    curve(work, "demo", "safecl demo --quiet", *(f"runs/demo/{method}" for method in methods))
     pacs = shlex.quote(f"folder:{assets / 'pacs_30x15'}")
     domains = f"safecl run simplecil stream={pacs} stream.protocol=domain --quiet --folder runs/domains"
     curve(work, "domains", domains, "runs/domains")

@@ -57,6 +57,17 @@ def test_the_best_of_several_runs_is_above_the_next_with_the_error_of_the_differ
     assert "points above" not in page(folders).text
 
 
+def test_forgetting_is_told_by_the_session_that_is_forgotten_most(make_run: Any, page: Any) -> None:
+    folders = [make_run(method, method=method, sessions=3) for method in ("ranpac", "finetune")]
+    lines = [[json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()] for each in folders]
+    lines[1][2]["accuracy"]["finetune"][1] = 0.0
+    (folders[1] / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1]))
+    then = [100 * lines[i][1]["accuracy"][folder.name][1] for i, folder in enumerate(folders)]
+    now = 100 * lines[0][2]["accuracy"]["ranpac"][1]
+    sentence = f"Session 2, then and now: RanPAC {then[0]:.1f} → {now:.1f} % and Fine-tuning {then[1]:.1f} → 0.0 %."
+    assert sentence in page(folders).text.replace("\u00a0", " ")
+
+
 def test_pictures_that_the_learners_classify_differently_are_shown(make_run: Any, page: Any) -> None:
     folder = make_run(sessions=2, examples=2)
     assert "Where the learners disagree" not in page([folder]).text
@@ -72,7 +83,7 @@ def test_the_page_of_the_demo_says_that_its_stream_was_chosen(make_run: Any, pag
     text = page(folders).text
     assert "This stream was chosen" in text and "What fine-tuning forgets" in text
     last = json.loads((folders[1] / "metrics.jsonl").read_text().splitlines()[-1])["accuracy"]["ranpac"]
-    told = text.partition("Accuracy at the end on the test pictures of each session")[2].partition("RanPAC")[2]
+    told = text.partition("Accuracy at the end by session, in percent")[2].partition("RanPAC")[2]
     assert told.startswith("".join(f"{100 * value:.1f}" for value in last))
     assert "This stream was chosen" not in page(folders[:2]).text
 

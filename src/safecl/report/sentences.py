@@ -103,13 +103,19 @@ def results(folder: Path) -> list[str]:
 
 
 def remembered(series: Sequence[Series]) -> str:
-    """What is left of the first session: the plainest way to say forgetting."""
-    parts = []
+    """What is left of the session of which one of them has forgotten most: the plainest way to say forgetting."""
+    found = []
     for one in series:
-        first, last = one.accuracy(1, 1), one.accuracy(one.run.done, 1)
-        if one.run.done > 1 and first is not None and last is not None:
-            parts.append(f"{one.name} {words.bare_percent(first)} → {words.percent(last)}")
-    return f"The first session, then and now: {words.listed(parts)}." if parts else ""
+        for session in range(1, one.run.done):
+            then, now = one.accuracy(session, session), one.accuracy(one.run.done, session)
+            found += [] if then is None or now is None else [(one.name, session, then, now)]
+    if not found:
+        return ""
+    worst = max(found, key=lambda each: each[2] - each[3])[1]
+    parts = [
+        f"{name} {100 * then:.1f} → {words.percent(now)}" for name, session, then, now in found if session == worst
+    ]
+    return f"Session {worst}, then and now: {words.listed(parts)}."
 
 
 def tested(series: Sequence[Series]) -> str:
