@@ -148,7 +148,7 @@ def test_four_runs_stand_side_by_side_on_80_columns(tmp_path: Path, write_run: C
     compare_runs(folders, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     lines = [line.split() for line in text.splitlines()]
-    assert lines.count(["setting", "SAFE", "RanPAC", "Fine-tuning", "Slca"]) == 1  # one table, with all four
+    assert lines.count(["setting", "SAFE", "RanPAC", "Fine-tuning", "SLCA"]) == 1  # one table, with all four
     assert ["method.ridge.size", "0", "1", "2", "3"] in lines
     assert ["RanPAC", "98.8", "93.2", "87.7"] in lines and text.count("Session ") == 1
 
