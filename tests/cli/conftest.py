@@ -20,7 +20,7 @@ def _write_run(folder: Path, method: str = "safe", protocol: str = "class", **fa
     outputs = ["slow", "fast", "safe"] if method == "safe" else [method]
     sessions = [{"name": f"classes {2 * i + 1}-{2 * i + 2}", "classes": [f"class {2 * i}", "Zürich"]} for i in range(3)]
     stream = {"name": "photos", "protocol": protocol, "sessions": sessions}
-    title = {"safe": "SAFE", "ranpac": "RanPAC"}.get(method, method)
+    title = {"safe": "SAFE", "ranpac": "RanPAC", "finetune": "Fine-tuning", "slca": "SLCA"}.get(method, method)
     about = {"method": method, "title": title, "main": method, "outputs": outputs, "stream": stream, "pet": "ssf"}
     about |= {"seed": 0, **facts}
     folder.mkdir(parents=True)
