@@ -125,7 +125,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "safe": {},
     "safe stale": {"method.answer.statistics": "stale"},
     "safe shared": {"method.answer.statistics": "shared"},
-    "safe concat": {"method.answer.statistics": "stale", "method.answer.aggregation": "concat"},
+    "safe concat": {
+        "method.answer.statistics": "stale",
+        "method.answer.aggregation": "concat",
+        "method.ridge": {"size": 60, "betas": (0.01,)},  # which reads the last CLS token alone
+    },
     "safe ptm": {"method.guide.teacher": "ptm"},
     "ranpac": {},
     "ranpac flat": {"method.ridge": {"project": False, "betas": (0.03, 0.1, 0.3), **PLAIN}},
