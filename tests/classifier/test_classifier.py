@@ -390,8 +390,11 @@ def test_a_float_picture_that_is_not_finite_is_omitted_as_any_unreadable_file(
         model.predict(folder / "a" / "x.tif")
 
 
-def test_a_careful_answer_is_the_mean_of_a_picture_and_its_mirror_image(new_model: Any, lesson: Any) -> None:
-    model, (pictures, labels) = new_model(), lesson("abcd")
+@pytest.mark.parametrize("method", ["safe", "ranpac"])
+def test_a_careful_answer_is_the_mean_of_a_picture_and_its_mirror_image(
+    new_model: Any, lesson: Any, method: str, tmp_path: Path
+) -> None:
+    model, (pictures, labels) = new_model(method), lesson("abcd")
     model.learn(pictures, labels)
     model.learn(*lesson("ef", seed=1))
     mirrored = np.ascontiguousarray(pictures[:, :, ::-1])
@@ -401,6 +404,10 @@ def test_a_careful_answer_is_the_mean_of_a_picture_and_its_mirror_image(new_mode
     assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-5)
     plain = model.explain(pictures)
     assert max(abs(a.score - b.score) for a, b in zip(ours, plain, strict=True)) > 1e-3
+    model.save(tmp_path / "frozen.safecl", frozen=True)
+    frozen = ContinualClassifier.load(tmp_path / "frozen.safecl").explain(pictures, careful=True)
+    assert [one.label for one in frozen] == [one.label for one in ours]
+    assert [one.score for one in frozen] == pytest.approx([one.score for one in ours], abs=1e-2)  # kept in 16 bits
 
 
 @pytest.mark.parametrize("method", ["safe", "simplecil"])
