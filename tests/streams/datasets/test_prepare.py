@@ -29,6 +29,7 @@ def png(colour: int) -> bytes:
 
 
 def small_zip(path: Path, extra: dict[str, bytes] | None = None) -> Path:
+    path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for i in range(6):
             archive.writestr(f"cub/{'train' if i < 4 else 'test'}/bird{i % 2}/{i}.png", png(i))
@@ -40,21 +41,21 @@ def small_zip(path: Path, extra: dict[str, bytes] | None = None) -> Path:
 @pytest.mark.parametrize(
     "name", ["../evil.png", "/etc/evil.png", "cub/train/../../../evil.png", "C:/evil.png", "..\\evil.png"]
 )
-def test_a_zip_that_points_outside_is_refused_and_writes_nothing(tmp_path: Path, name: str) -> None:
-    archive = small_zip(tmp_path / "cub.zip", {name: png(9)})
-    with pytest.raises(SafeclError, match="points outside"):
-        prepare(CUB, archive, tmp_path / "root")
-    assert not list(tmp_path.rglob("evil*")) and not (tmp_path / "root/cub").exists()
+def test_a_zip_that_points_outside_writes_nothing_there(tmp_path: Path, name: str) -> None:
+    archive = small_zip(tmp_path / "deep/cub.zip", {name: png(9)})
+    open_source(archive, tmp_path / "deep/work")
+    assert all(found.is_relative_to(tmp_path / "deep/work/cub.zip") for found in tmp_path.rglob("*evil*"))
+    assert not Path("/etc/evil.png").exists()
 
 
-def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_a_zip_becomes_a_plain_file(tmp_path: Path) -> None:
     archive = small_zip(tmp_path / "cub.zip")
     with zipfile.ZipFile(archive, "a") as out:
         link = zipfile.ZipInfo("cub/train/bird0/link.png")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         out.writestr(link, "/etc/passwd")
-    with pytest.raises(SafeclError, match="link or a device"):
-        prepare(CUB, archive, tmp_path / "root")
+    made = prepare(CUB, archive, tmp_path / "root") / "train/bird0/link.png"
+    assert not made.is_symlink() and made.read_text() == "/etc/passwd"
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
@@ -63,7 +64,7 @@ def test_a_link_or_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes) -> No
         member = tarfile.TarInfo("n01/a.png")
         member.type, member.linkname = kind, "/etc/passwd"
         archive.addfile(member)
-    with pytest.raises(SafeclError, match="link or a device"):
+    with pytest.raises(SafeclError, match=r"x\.tar cannot be unpacked"):
         open_source(tmp_path / "x.tar", tmp_path / "work")
 
 
@@ -71,8 +72,9 @@ def test_a_tar_that_points_outside_is_refused(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         member = tarfile.TarInfo("../../evil.png")
         archive.addfile(member, io.BytesIO())
-    with pytest.raises(SafeclError, match="points outside"):
+    with pytest.raises(SafeclError, match=r"x\.tar cannot be unpacked"):
         open_source(tmp_path / "x.tar", tmp_path / "work")
+    assert not list(tmp_path.rglob("evil*"))
 
 
 def test_a_wrong_md5_is_refused_unless_one_insists(tmp_path: Path) -> None:
@@ -88,10 +90,10 @@ def test_what_was_killed_starts_over_and_is_seen_only_when_whole(
     archive, root = small_zip(tmp_path / "cub.zip"), tmp_path / "root"
     copy, copied = shutil.copyfileobj, 0
 
-    def dies_in_the_third(source: IO[bytes], out: IO[bytes], size: int) -> None:
+    def dies_in_the_third(source: IO[bytes], out: IO[bytes], *size: int) -> None:
         nonlocal copied
         copied += 1
-        copy(source, out, size)
+        copy(source, out, *size)
         if copied == 3:
             raise KeyboardInterrupt
 
@@ -120,7 +122,7 @@ def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[60:70] = b"\0" * 10
     archive.write_bytes(bytes(data))
-    with pytest.raises(SafeclError, match="damaged"):
+    with pytest.raises(SafeclError, match="cannot be unpacked"):
         prepare(CUB, archive, tmp_path / "root")
     archive.write_bytes(bytes(data[:200]))
     with pytest.raises(SafeclError, match="not whole"):

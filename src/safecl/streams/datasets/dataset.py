@@ -1,7 +1,6 @@
 """What is known about a published dataset: where it comes from, how it lies on disk, how it is streamed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +32,8 @@ class Dataset:
     """``counts``: training and test pictures by split; the first is the one the paper's numbers are on.
 
     ``first``, ``step``: classes of the first and of every later session. ``domains``: in the order of the sessions;
-    with any, the stream is domain-incremental and never shuffled. ``tested_with``: the domain that all test pictures
-    are counted with. ``reader``: reads a prepared folder that is not ``train|test/[domain/]class/picture``.
+    with any, the stream is domain-incremental and never shuffled. ``reader``: reads a prepared folder that is not
+    ``train|test/[domain/]class/picture``.
     ``forgiving``: see ``decode``. ``margin``: see ``Transform``.
     """
 
@@ -51,7 +50,6 @@ class Dataset:
     plan: Callable[[Sequence[Source]], Plan] = processed
     reader: Callable[[Path], Any] | None = None
     domains: tuple[str, ...] = ()
-    tested_with: str | None = None
     shuffled: bool = True
     forgiving: bool = False
     margin: float = 256 / 224
@@ -84,11 +82,8 @@ class Dataset:
                 f"{place} has no folder test, or classes in it that train lacks; prepare {self.name} again."
             )
         learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
-        data = Collection(self.name, learned, held, tuple(sorted(known)), domains=self.domains, home=place)
-        if not self.domains:
-            return data
-        tested = tuple(self.tested_with or f.folders[0] for f in test)
-        return replace(data, train_domains=tuple(f.folders[0] for f in train), test_domains=tested)
+        by_picture = [tuple(f.folders[0] for f in some) if self.domains else None for some in (train, test)]
+        return Collection(self.name, learned, held, tuple(sorted(known)), *by_picture, self.domains, home=place)
 
 
 def record(place: Path) -> dict[str, object]:
