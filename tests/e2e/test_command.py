@@ -1,5 +1,6 @@
 """The command as a person uses it: run, stop, go on, list, show, compare."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -38,11 +39,11 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
         small = [word for word in SMALL if method == "ranpac" or not word.startswith("ridge.")]
         assert safecl("run", method, *TINY, *small, *FAST, "--folder", folder, "--quiet").code == 0
     made = {path.name for path in (tmp_path / "runs/ranpac").iterdir()}
-    assert {"given.yaml", "resolved.yaml", "facts.json", "metrics.jsonl", "losses.jsonl", "summary.json"} <= made
+    assert {"resolved.yaml", "facts.json", "metrics.jsonl", "losses.jsonl", "summary.json"} <= made
     assert {"report.html", "examples", "state"} <= made
-    given = (tmp_path / "runs/ranpac/given.yaml").read_text()
-    assert given.startswith("# safecl run ranpac backbone=test_vit") and given.count("--folder runs/ranpac\n") == 1
-    assert yaml.safe_load(given)["method"] == {"name": "ranpac", "ridge": {"size": 50}}
+    typed = json.loads((tmp_path / "runs/ranpac/facts.json").read_text())["command"]
+    assert typed.startswith("safecl run ranpac backbone=test_vit") and typed.count("--folder runs/ranpac") == 1
+    assert yaml.safe_load((tmp_path / "runs/ranpac/resolved.yaml").read_text())["method"]["ridge"]["size"] == 50
     (tmp_path / "runs/broken").mkdir()
     (tmp_path / "runs/broken/resolved.yaml").write_text("seed: 1\n")
 

@@ -25,11 +25,10 @@ def test_every_configuration_has_a_folder_of_its_own() -> None:
     assert run_name(load("safe", ["device=cpu", "train.save_seconds=3"]), "mine") == names[0].replace("safe", "mine", 1)
 
 
-def test_a_folder_holds_the_settings_as_given_and_as_resolved_and_the_name_of_the_preset(tmp_path: Path) -> None:
+def test_a_folder_holds_the_settings_as_resolved_and_the_name_of_the_preset(tmp_path: Path) -> None:
     settings = load("simplecil", FEW)
-    launch(settings, tmp_path, given="# safecl run simplecil\n")
+    launch(settings, tmp_path)
     assert load(str(tmp_path / "resolved.yaml"), []) == settings
-    assert (tmp_path / "given.yaml").read_text() == "# safecl run simplecil\n"
     facts = json.loads((tmp_path / "facts.json").read_text())
     assert (facts["preset"], facts["method"], facts["pet"], facts["precision"]) == (
         "simplecil", "simplecil", "none", "float32",

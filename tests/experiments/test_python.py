@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.errors import SafeclError
-from safecl.experiments.config import given_text, load
+from safecl.experiments.config import load
 from safecl.learner import Learner
 from safecl.methods.catalog import make_method, method_settings
 from safecl.pet.settings import pet_settings
@@ -79,16 +78,6 @@ def test_settings_by_name_are_the_words_of_the_command_line() -> None:
     assert load("safe", ["seed=1"], {"seed": 3}).seed == 3
     with pytest.raises(SafeclError, match="did you mean 'pet'"):
         load("safe", [], {"pett": "ssf"})
-
-
-@pytest.mark.parametrize("source", ["safe", "paper", "ranpac", "demo", "slca"])
-def test_what_was_given_can_be_run_again(source: str, tmp_path: Path) -> None:
-    words = ["stream=cifar100", "seed=3", "train.lr=0.5", "train.epochs=2"]
-    (tmp_path / "given.yaml").write_text(given_text(source, words))
-    again = load(str(tmp_path / "given.yaml"))
-    assert again.model_copy(update={"preset": source}) == load(source, words)
-    text = given_text("safe", [], {"ridge": {"betas": (1, 2)}, "stream": {"path": Path("x"), "kind": "folder"}})
-    assert yaml.safe_load(text)["stream"] == {"path": "x", "kind": "folder"}
 
 
 def test_everything_one_meets_says_what_it_is(

@@ -9,7 +9,7 @@ from safecl.cli.quickstart import PLAIN, STYLED
 from safecl.cli.terminal import make_console
 from safecl.engine.progress import Show, make_progress
 from safecl.errors import SafeclError
-from safecl.experiments.config import given_text, load
+from safecl.experiments.config import load
 from safecl.experiments.launch import launch
 from safecl.lines import print_sentence
 from safecl.methods.catalog import method_settings
@@ -31,9 +31,9 @@ def run_demo(words: list[str], folder: Path = PLACE, show: Show = "auto", fresh:
     command = shlex.join(["safecl", "demo", *words, *(["--folder", str(folder)] if folder != PLACE else [])])
     folders, chosen = [folder / method for method in METHODS], [chosen_for(method, words) for method in METHODS]
     loaded = [load("demo", own).model_copy(update={"preset": "demo"}) for own in chosen]  # a wrong word stops all three
-    for place, own, settings in zip(folders, chosen, loaded, strict=True):
+    for place, settings in zip(folders, loaded, strict=True):
         progress.say(f"{settings.method.title}, backbone {settings.backbone.name}, PET {settings.pet}")
-        launch(settings, place, progress, command=command, given=given_text("demo", own), fresh=fresh)
+        launch(settings, place, progress, command=command, fresh=fresh)
     page = write_page(folders, folder / "index.html", "safecl demo")
     for table in tables.after_each_session(all_series(read_runs(folders))):
         print_table(console, table)

@@ -94,7 +94,7 @@ def run(
 
     Example:  safecl run safe stream=glyphs pet=ssf   or   safecl run safe stream=folder:photos train.epochs=10
     """
-    from safecl.experiments.config import given_text, load, run_name
+    from safecl.experiments.config import load, run_name
 
     if quiet and verbose:
         raise SafeclError("--quiet and --verbose exclude each other; give one of them.")
@@ -110,8 +110,7 @@ def run(
     options += [word for tracker in track or [] for word in ("--track", tracker)]
     command = shlex.join(["safecl", "run", config, *(words or []), *options])
     progress = make_progress("quiet" if quiet else "auto", verbose)
-    given = given_text(config, words or [])
-    launch(settings, place, progress, command=command, given=given, trackers=track or [], fresh=fresh)
+    launch(settings, place, progress, command=command, trackers=track or [], fresh=fresh)
     if first:
         from safecl.report.page import write_page
         from safecl.report.sentences import results

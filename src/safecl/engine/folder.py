@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from safecl.atomic import exclusive, read_json, read_lines, write_bytes, write_json
 from safecl.engine.checkpoint import load_state, save_state
 from safecl.engine.identity import FILE, Identity, difference, digest
@@ -15,8 +17,7 @@ from safecl.methods.method import Method
 
 # What a run leaves in its folder; the state goes first and the settings last, so that half of it is still a run.
 WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
-           "examples", "report.html", "failed.json", "trackers", FILE,
-           "given.yaml", "resolved.yaml")  # fmt: skip
+           "examples", "report.html", "failed.json", "trackers", FILE, "resolved.yaml")  # fmt: skip
 
 Lines = list[dict[str, Any]]
 
@@ -44,8 +45,8 @@ def clear(folder: Path) -> None:
         raise SafeclError(f"The run folder {folder} cannot be emptied ({error.strerror}).") from error
 
 
-def begin(folder: Path, identity: Identity, documents: Mapping[str, str]) -> None:
-    """Note what the run is, and ``documents`` beside it, or refuse a folder that holds another one."""
+def begin(folder: Path, identity: Identity, settings: Mapping[str, Any]) -> None:
+    """Note what the run is, and all of its ``settings``, or refuse a folder that holds another one."""
     before = read_json(folder / FILE)
     if before is None:
         if any((folder / "state").glob("session_*.safetensors")):
@@ -53,8 +54,8 @@ def begin(folder: Path, identity: Identity, documents: Mapping[str, str]) -> Non
                 f"{folder} holds a run whose {FILE} is missing or damaged, so what it learned from is unknown; choose "
                 "another folder with --folder, or start anew with --fresh."
             )
-        for name, text in documents.items():
-            write_bytes(folder / name, text.encode())
+        resolved = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        write_bytes(folder / "resolved.yaml", resolved.encode())
         write_json(folder / FILE, identity)
     elif found := difference(before, identity):
         kind = "a finished run" if (folder / "summary.json").exists() else "a run"

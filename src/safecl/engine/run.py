@@ -43,7 +43,6 @@ def run(
     progress: Progress | None = None,
     settings: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
-    documents: Mapping[str, str] | None = None,
     fresh: bool = False,
 ) -> dict[str, Any]:
     """Learn every session of ``stream``, evaluate after each, and keep all that is needed to go on after a kill.
@@ -52,7 +51,7 @@ def run(
     only read; one that holds another run is refused, unless ``fresh``: then it is emptied first.
 
     ``settings``: what the method was made from; with data and weights they say which run this is. ``facts``: notes for
-    facts.json. ``documents``: texts that are kept in the folder, by file name.
+    facts.json.
     """
     processes = Processes(accelerator)
     progress = progress if progress is not None and processes.main else Progress()
@@ -62,7 +61,7 @@ def run(
         processes.once(lambda: stack.enter_context(folders.claimed(folder)))
         if fresh:
             processes.once(lambda: folders.clear(folder))
-        processes.once(lambda: folders.begin(folder, this, documents or {}))
+        processes.once(lambda: folders.begin(folder, this, settings or {}))
         if processes.main:
             stack.enter_context(folders.noting_failure(folder))
         stop = stack.enter_context(stoppable())

@@ -1,7 +1,5 @@
 """The configuration of a run: typed, with presets. Nothing heavy is imported, so a wrong word is answered at once."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -51,24 +49,7 @@ class RunSettings(Settings):
 
 
 def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> RunSettings:
-    """The settings of a preset or a YAML file, with ``key=value`` words and nested ``values`` on top."""
-    base, top, together = _layers(source, words, values)
-    name = base.get("preset") or Path(source).stem
-    settings = validate({**together, "preset": name if method_name(together) == method_name(base) else ""}, source)
-    if not settings.method.trains and "train" in top:
-        raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
-    return settings
-
-
-def given_text(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> str:
-    """What a preset or file and the words on top of it say, as YAML without any default."""
-    *_, together = _layers(source, words, values)
-    plain = json.loads(json.dumps(together, default=os.fspath))  # YAML has neither tuples nor paths
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-
-
-def _layers(source: str, words: Sequence[str], values: Mapping[str, Any] | None) -> tuple[Values, Values, Values]:
-    """What the source says, what words and values say (a value goes over a word), and both together."""
+    """The settings of a preset or a YAML file, with ``key=value`` words and, over these, nested ``values`` on top."""
     base, below, above = canonical(read_source(source)), flat(parse_words(words)), nested(values or {})
     for group, tag in TAGS.items():
         names = {group, f"{group}.{tag}"}
@@ -76,7 +57,12 @@ def _layers(source: str, words: Sequence[str], values: Mapping[str, Any] | None)
         if names & flat(above).keys():
             below = {key: value for key, value in below.items() if key not in names}
     top = overlay(canonical(nested(below)), canonical(above))
-    return base, top, overlay(apply_variants(base, top), top)
+    together = overlay(apply_variants(base, top), top)
+    name = base.get("preset") or Path(source).stem
+    settings = validate({**together, "preset": name if method_name(together) == method_name(base) else ""}, source)
+    if not settings.method.trains and "train" in top:
+        raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
+    return settings
 
 
 def validate(values: Values, source: str = "the configuration") -> RunSettings:

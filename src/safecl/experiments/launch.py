@@ -8,8 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from safecl.backbone import micro
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
@@ -18,7 +16,7 @@ from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.progress import Progress, Show, make_progress
 from safecl.engine.run import run as run_method
 from safecl.errors import SafeclError
-from safecl.experiments.config import RunSettings, given_text, load, run_name
+from safecl.experiments.config import RunSettings, load, run_name
 from safecl.lines import counted, plain
 from safecl.methods.catalog import make_method
 from safecl.report.sentences import results
@@ -79,8 +77,7 @@ def run(
         raise SafeclError(f"{unused[0]} has no effect beside a stream that is open; open it with that setting.")
     chosen = load(preset, words, settings)
     place = Path(folder or Path("runs") / run_name(chosen, chosen.preset, given.name if given else ""))
-    text = given_text(preset, words, settings)
-    summary = launch(chosen, place, make_progress(show), given=text, fresh=fresh, stream=given)
+    summary = launch(chosen, place, make_progress(show), fresh=fresh, stream=given)
     name = given.name if given else chosen.stream.title
     page = write_page([place], place / "report.html", f"{chosen.method.title} on {name}")
     return Result(place, page, summary)
@@ -119,16 +116,14 @@ def launch(
     progress: Progress | None = None,
     *,
     command: str = "",
-    given: str = "",
     trackers: Sequence[str] = (),
     fresh: bool = False,
     stream: Stream | None = None,
 ) -> dict[str, Any]:
     """Build what ``settings`` name and run it in ``folder``; gives the summary.
 
-    ``given``: the configuration as the user wrote it, kept below the ``command``. ``trackers``: of experiments, to
-    which the numbers go as well. ``fresh``: forget the run that the folder holds. ``stream``: in place of the one that
-    the settings name.
+    ``command``: noted in its facts. ``trackers``: of experiments, to which the numbers go as well. ``fresh``: forget
+    the run that the folder holds. ``stream``: in place of the one that the settings name.
     """
     accelerator = make_accelerator(settings.device, trackers, folder)
     progress = progress if progress is not None and accelerator.is_main_process else Progress()
@@ -138,8 +133,6 @@ def launch(
     for sentence in sentences:
         progress.say(sentence)
     # Only now is the folder touched: settings that name nothing leave none behind.
-    documents = {"given.yaml": f"# {command}\n{given}" if command else given} if given else {}
-    documents["resolved.yaml"] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     named = {"preset": settings.preset, "pet": settings.pet, "precision": str(backbone.dtype).removeprefix("torch.")}
     if trackers:
         flat = flatten(resolved).items()
@@ -156,7 +149,6 @@ def launch(
             progress=progress,
             settings=resolved,
             facts={"command": command, **named},
-            documents=documents,
             fresh=fresh,
         )
     finally:

@@ -95,7 +95,7 @@ def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
         result = run_sweep(found, folder, jobs=jobs, show="plain", command="safecl sweep mine.yaml")
     assert killed and "ended by SIGKILL; it resumes." in capsys.readouterr().out
     assert not result.failed and numbers(result.table) == straight[1]
-    assert "safecl sweep mine.yaml" in (folder / found.cells[0].name / "given.yaml").read_text()
+    assert read_run(folder / found.cells[0].name).facts.command == "safecl sweep mine.yaml"
     assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
     assert "standard deviation over seeds" in result.files[-1].read_text()
     monkeypatch.setattr(sweep, "Local", None)  # what is done is not started again
@@ -170,7 +170,7 @@ class Pretended:
         self.started: list[int] = []
         self.stopped: list[bool] = []
 
-    def room(self, cell: Cell) -> bool:
+    def room(self) -> bool:
         return len(self.running) < self.jobs
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:

@@ -18,7 +18,7 @@ from safecl.report.table import Table, as_csv, as_latex, escaped
 def make_cell(preset: str, seed: int, **varied: Any) -> Cell:
     keys = {"preset": preset, "seed": seed, **varied}
     words = [f"{key}={value}" for key, value in keys.items() if key != "preset"]
-    return Cell(keys, load(preset, words), "")
+    return Cell(keys, load(preset, words))
 
 
 def make_run(cell: Cell, rows: list[list[float]], held_out: list[float] | None = None) -> Run:

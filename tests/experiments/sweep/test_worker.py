@@ -19,7 +19,7 @@ WORDS = ["stream.classes=4", "stream.sessions=2", "stream.train=2", "stream.test
 
 
 def job(*words: str) -> Job:
-    return Job(load("simplecil", [*WORDS, *words]).model_dump(mode="json"), "# given\n", "safecl sweep x", 1)
+    return Job(load("simplecil", [*WORDS, *words]).model_dump(mode="json"), "safecl sweep x", 1)
 
 
 def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_a_worker_runs_its_job_into_its_folder(tmp_path: Path, capsys: pytest.Ca
         "state": "done", "sentence": "",
     }  # fmt: skip
     assert "Session 2 of 2" in (tmp_path / "run" / LOG).read_text() and capsys.readouterr().out == ""
-    assert (tmp_path / "run" / "given.yaml").read_text() == "# safecl sweep x\n# given\n"
+    assert (read_json(tmp_path / "run" / "facts.json") or {})["command"] == "safecl sweep x"
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path: Path) -> None:

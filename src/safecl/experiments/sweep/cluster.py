@@ -47,7 +47,7 @@ class OnRay:
         self.task = self.ray.remote(**options)(_task)
         self.running: dict[Any, tuple[Cell, Path]] = {}
 
-    def room(self, cell: Cell) -> bool:
+    def room(self) -> bool:
         return len(self.running) < self.jobs
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:

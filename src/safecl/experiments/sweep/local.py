@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
 import torch
 
 from safecl.atomic import read_json
@@ -39,21 +38,15 @@ class Local:
         devices = {cell.settings.device for cell in cells}
         self.gpus = visible_gpus() if devices & {"auto", "cuda"} else []
         at_once = int(len(self.gpus) / gpus + 1e-9) if self.gpus else cores()
+        at_once = min(at_once, free_on_host() // max(ram_estimate(cell.settings) for cell in cells))
         one = bool(devices & {"auto", "mps"}) and torch.backends.mps.is_available()  # the GPU of an Apple machine
         self.jobs = max(1, min(jobs or (1 if one else at_once), len(cells)))
         self.threads = max(1, cores() // self.jobs)
-        self.peak = 0  # bytes that a worker was seen to use
         self.workers: list[_Worker] = []
 
-    def room(self, cell: Cell) -> bool:
-        """Whether one more run fits beside those at work. The first always does: it could never start otherwise."""
-        if not self.workers or len(self.workers) >= self.jobs:
-            return not self.workers
-        used = [_resident(worker.process.pid) for worker in self.workers]
-        self.peak = max([self.peak, *used])
-        needs = [max(ram_estimate(one.settings), self.peak) for one in (cell, *(each.cell for each in self.workers))]
-        growth = sum(max(need - now, 0) for need, now in zip(needs[1:], used, strict=True))
-        return free_on_host() - growth >= needs[0]
+    def room(self) -> bool:
+        """Whether one more run fits beside those at work."""
+        return len(self.workers) < self.jobs
 
     def start(self, cell: Cell, folder: Path, job: Job) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
@@ -106,7 +99,7 @@ def visible_gpus() -> list[str]:
 
 
 def ram_estimate(settings: RunSettings) -> int:
-    """Bytes on the host before anything was measured: Python with torch, the network, the matrices of a ridge head."""
+    """Bytes on the host, about: Python with torch, the network, the matrices of a ridge head."""
     network = 0 if settings.backbone.name == EMBEDDED else 2 * GIGABYTE
     size = getattr(getattr(settings.method, "ridge", None), "size", 0)
     return int(0.7 * GIGABYTE + network + 6 * 4 * size**2)  # statistics, weights and what a solve needs beside them
@@ -121,10 +114,3 @@ def _outcome(worker: _Worker) -> Outcome:
     if code or said is None or said["state"] == "running":
         return Outcome("failed", f"Its process ended with code {code}; {worker.folder / LOG} may say why.")
     return Outcome(**said)
-
-
-def _resident(process: int) -> int:
-    try:
-        return int(psutil.Process(process).memory_info().rss)
-    except psutil.Error:
-        return 0

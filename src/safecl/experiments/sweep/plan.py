@@ -1,7 +1,7 @@
 """The runs of a sweep: base settings, a grid of keys, extra rows. All are checked first, and nothing heavy imported."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -11,7 +11,7 @@ from safecl.configure.layers import VARIANTS, Values, apply_variants, canonical,
 from safecl.configure.sentences import keys
 from safecl.configure.words import flat, nested, parse_words
 from safecl.errors import SafeclError, unknown
-from safecl.experiments.config import RunSettings, given_text, load, presets, read_shipped, read_source, run_name
+from safecl.experiments.config import RunSettings, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
 
@@ -28,7 +28,6 @@ class Cell:
 
     varied: dict[str, Any]
     settings: RunSettings
-    given: str = field(repr=False)
 
     @property
     def title(self) -> str:
@@ -154,7 +153,7 @@ def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[st
         low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
     top = overlay(low, high)
     told = {key: value for key, value in varied.items() if key in has | METHOD}
-    return Cell(told, load(source, values=top), given_text(source, values=top))
+    return Cell(told, load(source, values=top))
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:

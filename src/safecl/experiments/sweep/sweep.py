@@ -115,9 +115,9 @@ class Loop:
         return self.failed
 
     def _start(self) -> None:
-        while self.queue and self.executor.room(self.queue[0]):
+        while self.queue and self.executor.room():
             cell = self.queue.popleft()
-            job = Job(cell.settings.model_dump(mode="json"), cell.given, self.command, self.executor.threads)
+            job = Job(cell.settings.model_dump(mode="json"), self.command, self.executor.threads)
             self.executor.start(cell, self.folder / cell.name, job)
             self.running[cell.name] = cell, time.monotonic()
 

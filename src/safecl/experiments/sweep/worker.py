@@ -21,10 +21,9 @@ STATUS, LOG = "status.json", "worker.log"  # in the run's folder
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs: resolved settings, how they were written, the sweep's command, and its threads."""
+    """What a worker needs: resolved settings, the sweep's command, and its threads."""
 
     settings: dict[str, Any]
-    given: str
     command: str
     threads: int
 
@@ -65,7 +64,7 @@ def _attempt(folder: Path, job: Job) -> Outcome:
         from safecl.experiments.launch import launch
 
         torch.set_num_threads(job.threads)
-        launch(validate(job.settings), folder, Plain(), command=job.command, given=job.given)
+        launch(validate(job.settings), folder, Plain(), command=job.command)
     except Busy:
         return Outcome("busy")
     except (Stopped, KeyboardInterrupt):

@@ -82,8 +82,8 @@ class Dataset:
                 f"{place} has no folder test, or classes in it that train lacks; prepare {self.name} again."
             )
         learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
-        by_picture = [tuple(f.folders[0] for f in some) if self.domains else None for some in (train, test)]
-        return Collection(self.name, learned, held, tuple(sorted(known)), *by_picture, self.domains, home=place)
+        learn_in, test_in = (tuple(f.folders[0] for f in some) if self.domains else None for some in (train, test))
+        return Collection(self.name, learned, held, tuple(sorted(known)), learn_in, test_in, self.domains, home=place)
 
 
 def record(place: Path) -> dict[str, object]:
