@@ -339,9 +339,6 @@ def test_a_wrong_label_and_a_picture_in_two_classes_are_pointed_out(
         assert (b"picture 7" in (tmp_path / "m.safecl").read_bytes()) is not frozen
     export_safetensors(model._fitted, tmp_path / "m.safetensors")
     assert b"picture 7" not in (tmp_path / "m.safetensors").read_bytes()
-    twice = np.concatenate([images, np.clip(images[:1].astype(int) + 1, 0, 255).astype(np.uint8)])
-    told = new_model("ranpac").learn(twice, [*labels, "c"])
-    assert any("look the same: picture 0 and picture 24" in warning for warning in told.warnings)
 
 
 def test_probabilities_are_honest_on_pictures_that_were_never_learned(new_model: New, lesson: Lesson) -> None:

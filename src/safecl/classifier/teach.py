@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from safecl.atomic import write_json
@@ -48,7 +47,6 @@ from safecl.streams.stream import Session
 
 JOB = "job.json"  # in the folder of a lesson: what it is
 FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
-TWIN_COSINE = 0.95  # cosine of centred features from which two pictures look the same: saved again, or at another size
 MAX_LISTED, MAX_SUSPECTS = 5, 20  # of what a summary lists, and of labels that look wrong and are kept in mind
 MAX_OWN, MIN_OTHER = 0.1, 0.5  # probability of its own class and of another, at which a label looks wrong
 
@@ -168,7 +166,7 @@ def teach(
     judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
     taught = {label: learned_now[label] + learned_before.get(label, 0) for label in classes}
-    told["warnings"] = [*fresh.note(), *warnings(pictures, taught, method.classes, judged), *told["warnings"]]
+    told["warnings"] = [*fresh.note(), *warnings(pictures, taught, method.classes, judged)]
     per_class, seconds = {label: learned_now[label] for label in classes}, time.monotonic() - began
     lesson = Lesson(name, len(pictures), fresh.skipped, per_class, new, seconds, train.epochs, **told)
     same = {key: getattr(lesson, key) for key in ("pictures", "new", "epochs", "accuracy")}
@@ -216,6 +214,8 @@ def _look_back(
     ``state``: with the pictures of the session among those seen. ``given``: by ridge head, the features (N, d) of the
     session's pictures that its learning has computed. ``suspected``: pictures whose labels looked wrong before.
     """
+    if not method.leaves_out:
+        return state, None, {"accuracy": None, "interval": None, "confused": [], "suspects": []}
     here = some(len(targets)) if len(targets) <= MAX_JUDGED else chosen(targets)[some(len(chosen(targets)))]
     if method.heads and given.keys() >= set(method.heads.values()):
         computed = {name: given[head] for name, head in method.heads.items()}
@@ -223,9 +223,6 @@ def _look_back(
     else:
         features = embed(method.embed, views, here.tolist(), transform, method.backbone.device, stop)
     own, keeping, kept = targets[here], method.to_keep(features), state.kept or {"targets": targets[:0]}
-    alike = twins(next(iter(features.values())), own, here, views)
-    if not method.leaves_out:
-        return state, None, {"accuracy": None, "interval": None, "confused": [], "suspects": [], "warnings": alike}
     older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
     if len(older):
         before = recalled(method, kept, older)
@@ -249,7 +246,6 @@ def _look_back(
         "interval": calibration and calibration["interval"],
         "confused": [(names[a], names[b], n) for a, b, n in calibration["confused"]] if calibration else [],
         "suspects": [(views.where(int(at[i])), names[c], names[answer], sure) for i, c, answer, sure in odd],
-        "warnings": alike,
     }
     more = {name: rows[picked].half() for name, rows in keeping.items()}
     more |= {"targets": own[picked], "hashes": marks[here][picked]}
@@ -262,14 +258,6 @@ def suspects(p: Tensor, targets: Tensor) -> list[tuple[int, int, int, float]]:
     found = ((own < MAX_OWN) & (sure > MIN_OTHER)).nonzero()[:, 0]
     found = found[own[found].argsort()][:MAX_LISTED]
     return [(i, int(targets[i]), int(answers[i]), float(sure[i])) for i in found.tolist()]
-
-
-def twins(features: Tensor, targets: Tensor, where: Tensor, pictures: Pictures) -> list[str]:
-    """A sentence on pictures of different classes that look the same."""
-    f = F.normalize(features - features.mean(dim=0), dim=1)
-    alike = ((f @ f.T > TWIN_COSINE) & (targets[:, None] != targets[None])).triu().nonzero()
-    pairs = [" and ".join(pictures.where(int(where[i])) for i in pair) for pair in alike.tolist()[:MAX_LISTED]]
-    return [f"Pictures of two classes look the same: {naming(pairs)}: is one in a wrong folder?"] if pairs else []
 
 
 def warnings(
