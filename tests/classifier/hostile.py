@@ -353,7 +353,7 @@ IN_LEARNING: dict[str, tuple[Mutation, str]] = {
     "fewer rows than targets": (tensor("kept.safetensors", "targets", lambda t: t[1:]), MISFIT.format("the rows of")),
     "no hashes of pictures": (
         lambda draft: draft.change("kept.safetensors", lambda t: t.pop("seen/hashes")),
-        MISFIT.format("'hashes'"),
+        MISFIT.format("the pictures that were learned"),
     ),
     "hashes that are lists": (tensor("kept.safetensors", "seen/hashes", lambda t: t[:, None]), MISFIT.format("")),
     "classes that are lists": (tensor("kept.safetensors", "seen/classes", lambda t: t[:, None]), MISFIT.format("")),

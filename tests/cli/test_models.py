@@ -159,9 +159,6 @@ BAD: list[tuple[str, str]] = [
     ("freeze m.safecl -o frozen.zip", "ends in .safecl, such as frozen.safecl"),
     ("freeze m.safecl -o one", "is a folder"),
     ("merge m.safecl frozen.safecl -o both.bin", "ends in .safecl"),
-    ("export-run one --model run.model", "ends in .safecl"),
-    ("export-run one --model run.safecl", "holds no run"),
-    ("export-run one --model m.safecl", "is there already"),
     ("inspect m.safecl --force", "--force has no effect without --page"),
     ("eval one --model m.safecl --force", "--force has no effect without --page"),
 ]
@@ -357,31 +354,6 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path
             assert (model.predict_proba(images) == wanted).all()
         except SafeclError:
             continue
-
-
-@pytest.mark.parametrize("statistics", ["following", "shared"])
-def test_a_finished_run_becomes_a_model_that_goes_on_learning_and_forgets(
-    statistics: str, say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, two_blocks: Path
-) -> None:
-    from safecl.experiments.launch import run
-
-    words = [f"backbone.weights={two_blocks}", "backbone.image_size=16", "ridge.size=60", "ridge.layers=1",
-             "ridge.patches=false", "ridge.mirror=false", "method.pilot=0", "train.epochs=1", "device=cpu",
-             "stream.cache=false", f"method.answer.statistics={statistics}"]  # fmt: skip
-    found = run("safe", "backbone=test_vit", *words, stream="folder:one", folder=tmp_path / "run", show="quiet")
-    code, said, error = say("export-run", str(tmp_path / "run"), "--model", str(tmp_path / "m.safecl"))
-    assert code == 0 and "knows 4 classes" in said, error
-    predictions = [json.loads(line) for line in (found.folder / "predictions.jsonl").read_text().splitlines()]
-    from safecl.classifier.classifier import ContinualClassifier
-
-    model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
-    answers = model.predict([line["picture"] for line in predictions])
-    assert answers.tolist() == [line["predicted"]["safe"] for line in predictions]
-    code, said, error = say("learn", "two", "--model", str(tmp_path / "m.safecl"), "-q")
-    assert code == 0 and "knows 6 now" in said, error
-    model = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
-    model.forget(model.classes_[0])
-    assert set(model.predict([line["picture"] for line in predictions])) <= {*model.classes_}
 
 
 def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:

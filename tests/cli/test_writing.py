@@ -216,7 +216,6 @@ REFUSED = [
     ("freeze other.safecl -o m.safecl", "is there already and can learn"),
     ("freeze other.safecl -o text.safecl", "is no model"),
     ("merge other.safecl frozen.safecl -o m.safecl", "is there already and can learn"),
-    ("export-run run --model m.safecl", "is there already and can learn"),
 ]
 
 

@@ -27,7 +27,6 @@ def model_card(header: Header, licence: str) -> str:
     """Facts, classes and history of a model."""
     method, backbone, calibration = header["settings"]["method"], header["backbone"], header["calibration"]
     pictures, pet = sum(counts(header).values()), (method.get("pet") or {}).get("kind")
-    learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
     told = "not calibrated"
     if calibration:
         on = counted(calibration["pictures"], "picture")
@@ -35,7 +34,8 @@ def model_card(header: Header, licence: str) -> str:
     lines = [
         "---", "library_name: safecl", "pipeline_tag: image-classification", f"license: {licence}",
         *([] if backbone["name"] == EMBEDDED else [f"base_model: timm/{backbone['name']}"]), "---", "",
-        f"# {counted(len(header['classes']), 'class')}{learned} in {counted(sessions(header), 'session')}", "",
+        f"# {counted(len(header['classes']), 'class')}, learned from {counted(pictures, 'picture')} in "
+        f"{counted(sessions(header), 'session')}", "",
         f"- method: {method['name']}{f' with {pet}' if pet else ''}",
         f"- backbone: {backbone['name']} at {backbone['size']} px, weights {backbone['weights']}, licence {licence}",
         f"- {told}", *(f"- {sentence}" for sentence in advice(nameless(header))),

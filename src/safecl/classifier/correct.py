@@ -51,12 +51,12 @@ def correct(
     place, wanted = {mark: i for i, mark in enumerate(marks)}, dict(zip(marks, labels, strict=True))
     if twice := [pictures.where(i) for i, mark in enumerate(marks) if labels[i] != wanted[mark]]:
         raise SafeclError(f"A picture is given with two labels: {naming(twice)}; give each picture once.")
-    learned, known = seen["hashes"].tolist() if seen else [], learned_as(seen, model.classes)
+    learned, known = seen["hashes"].tolist(), learned_as(seen, model.classes)
     fresh = [mark for mark in wanted if mark not in known]
     check_wanted(wanted, {mark: pictures.where(i) for mark, i in place.items()}, known, of is not None)
     method = model.method(backbone, learning=True)
     method.summed()
-    classes = [model.classes[c] for c in seen["classes"].tolist()] if seen else []
+    classes = [model.classes[c] for c in seen["classes"].tolist()]
     rows = [row for row, mark in enumerate(learned) if mark in wanted]
     if of is not None and (others := sorted({str(classes[row]) for row in rows} - {str(of)})):
         raise SafeclError(f"Some of the pictures were not learned as {of!r} but as {naming(others)}; omit them.")
@@ -99,7 +99,7 @@ def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label
         check_labels([label for label in model.classes if label not in (one, other)], [name], "the model")
     method, i, j = model.method(backbone, learning=True), model.classes.index(one), model.classes.index(other)
     method.join(i, j)
-    rows = (model.state.seen.get("classes", torch.zeros(0)) == j).nonzero()[:, 0]
+    rows = (model.state.seen["classes"] == j).nonzero()[:, 0]
     change = Change(model, method, rows, torch.full_like(rows, i), gone=[j])
     made = change.done(step("join", f"{one} and {other}", moved=len(rows)), None if name == one else (one, name))
     return made, f"{one} and {other} are one class now: {name}.{change.said}"
@@ -142,7 +142,7 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")
     method, index = model.method(backbone, learning=True), model.classes.index(label)
-    rows = (model.state.seen.get("classes", torch.zeros(0)) == index).nonzero()[:, 0]
+    rows = (model.state.seen["classes"] == index).nonzero()[:, 0]
     change, removed = Change(model, method, rows, torch.full_like(rows, -1), gone=[index]), Counter[str]()
     for session, (_, places) in change.touched.items():
         for one in (one for one in model.state.records.get(session, ()) if not one.taken):

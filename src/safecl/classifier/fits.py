@@ -44,6 +44,8 @@ def check_state(state: State, classes: int, sizes: Mapping[str, int], learned: C
         for added in several:
             _check_rows(added.table, "targets", classes, least=0 if session in learned else -1)
     _check_rows(state.kept, "targets", classes)
+    if state.seen.keys() != {"hashes", "classes"}:
+        raise ValueError("the pictures that were learned are not there")
     _check_rows(state.seen, "classes", classes)
     _check_rows(state.seen, "hashes", 1 << 63, least=-(1 << 63))
     for name, gram in state.base.items():

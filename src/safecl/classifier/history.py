@@ -21,8 +21,8 @@ CORRECTIONS = ("correct", "split", "join")  # steps that change what was learned
 BRINGING = ("learn", "correct")  # steps that bring pictures
 MAX_PAIRS = 3  # of confused classes that are named
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
-WHAT = {"learn": "learned", "run": "made from a run", "forget": "forgot", "rename": "renamed", "merge": "merged with",
-        "correct": "corrected", "split": "split", "join": "joined"}  # fmt: skip
+WHAT = {"learn": "learned", "forget": "forgot", "rename": "renamed", "merge": "merged with", "correct": "corrected",
+        "split": "split", "join": "joined"}  # fmt: skip
 
 
 def step(what: str, name: str, **more: Any) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def after(
 
 
 def sessions(header: Header) -> int:
-    """How many sessions were learned; those of a run count, too."""
-    return sum(entry.get("sessions", 1) for entry in header["history"] if entry["what"] in ("learn", "run"))
+    """How many sessions were learned."""
+    return sum(entry["what"] == "learn" for entry in header["history"])
 
 
 def check_not_frozen(header: Header, steps: int = 0) -> None:
@@ -81,7 +81,7 @@ def check_rollback(header: Header) -> dict[str, Any]:
 
 
 def counts(header: Header) -> dict[Label, int]:
-    """The pictures of each class that the model knows; 0 where a run did not say."""
+    """The pictures of each class that the model knows."""
     found: dict[Label, int] = dict.fromkeys(header["classes"], 0)
     for entry in header["history"]:
         for label, count in entry["classes"]:
@@ -96,7 +96,7 @@ def class_table(header: Header) -> Table:
     for number, entry in enumerate(header["history"], 1):
         for label, _ in entry["classes"]:
             first.setdefault(label, f"{number} {entry['name']} ({entry['date'][:10]})")
-    rows = [[str(label), first.get(label, NONE), f"{n:,}" if n else NONE] for label, n in counts(header).items()]
+    rows = [[str(label), first.get(label, NONE), f"{n:,}"] for label, n in counts(header).items()]
     heads = ["class", "learned in", "pictures"]
     if calibration := header["calibration"]:
         heads += ["leave-one-out", "95 % interval"]
@@ -131,7 +131,7 @@ def history_table(header: Header) -> Table:
         learned = entry["what"] == "learn"
         row = [str(number), WHAT[entry["what"]], str(entry["name"]), entry["date"].replace("T", " ")[:16]]
         row.append(words.count(sum(count for _, count in entry["classes"]) if learned else None))
-        row.append(words.count(len(entry["new"]) if learned or entry["what"] == "run" else None))
+        row.append(words.count(len(entry["new"]) if learned else None))
         rows.append([*row, words.count(entry.get("seconds")), words.bare_percent(entry.get("accuracy"))])
     heads = ("", "what", "name", "date", "pictures", "new classes", "seconds", "accuracy, %")
     return make_table("History", heads, rows, words=["what", "name", "date"])

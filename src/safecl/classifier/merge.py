@@ -102,7 +102,7 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
     method.merge(now, before, index.to(backbone.device))
     state = _together(a.state, b.state, index, sessions)
     if a.settings.thumbnails:
-        new = {*state.seen["hashes"].tolist()} - {*a.state.seen["hashes"].tolist()} if state.seen else {}
+        new = {*state.seen["hashes"].tolist()} - {*a.state.seen["hashes"].tolist()}
         state = replace(state, thumbnails=(*state.thumbnails, *(t for t in b.state.thumbnails if t.picture in new)))
     if shared:  # the features that were added since are at hand
         state = replace(state, chain=(*state.chain, *(name for name in sessions if name in state.records)))

@@ -1,4 +1,4 @@
-"""A model: its header and its state, from a file, from a run or just learned; and its state as members of the file."""
+"""A model: its header and its state, from a file or just learned; and its state as members of the file."""
 
 import uuid
 import zlib
@@ -10,21 +10,19 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
-import yaml
 from torch import Tensor
 
 import safecl
 from safecl.backbone.backbone import Backbone
-from safecl.backbone.load import load_backbone
 from safecl.classifier.fits import check_answer, check_state
-from safecl.classifier.history import after, check_labels, check_not_frozen, nameless, step
+from safecl.classifier.history import check_not_frozen, nameless
 from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
 from safecl.classifier.settings import ModelSettings, resolve
-from safecl.classifier.state import Added, State, Undo, set_grams, sizes_of
+from safecl.classifier.state import Added, State, Undo, set_grams
 from safecl.classifier.store import ModelFile, check_size, encoded, fitting
-from safecl.engine.checkpoint import encode, load_state
+from safecl.engine.checkpoint import encode
 from safecl.errors import SafeclError
 from safecl.heads.tensors import check_all_finite
 from safecl.methods.catalog import make_method, method_class
@@ -226,38 +224,6 @@ def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
         "weights": backbone.digest,
         "file": settings.backbone.weights,
     }
-
-
-def model_of_run(folder: Path) -> Model:
-    """The newest state of the run in ``folder`` as a model; a run keeps no features to calibrate with."""
-    from safecl.streams.catalog import transform_of
-    from safecl.streams.settings import parse_stream
-
-    resolved, states = folder / "resolved.yaml", sorted((folder / "state").glob("session_*.safetensors"))
-    if not resolved.is_file() or not states:
-        raise SafeclError(f"{folder} holds no run that has learned a session; give the folder of a run.")
-    try:
-        values: dict[str, Any] = yaml.safe_load(resolved.read_text(encoding="utf-8"))
-        tensors, facts = load_state(states[-1])
-        settings = resolve({key: values[key] for key in ("method", "backbone", "train", "seed")})
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise SafeclError(f"The run in {folder} cannot be read ({type(error).__name__}: {error}).") from error
-    settings = settings.model_copy(update={"epochs": settings.train.epochs})
-    backbone = load_backbone(settings.backbone)
-    stream = values["stream"]
-    transform = transform_of(None if stream["kind"] == "python" else parse_stream(stream), backbone.size)
-    method = make_method(settings.method, backbone, settings.seed)
-    method.restore(tensors, facts["classes"])
-    sizes = sizes_of(method)
-    state = State(
-        tensors={k: v for k, v in tensors.items() if k not in {f"{name}.gram" for name in sizes}},
-        base={name: tensors[f"{name}.gram"] for name in sizes},
-    )
-    check_labels(facts["classes"], facts["classes"], f"the run in {folder}")
-    classes = [[label, 0] for label in facts["classes"]]
-    entry = step("run", folder.name, classes=classes, new=list(facts["classes"]), sessions=facts["session"])
-    header = new_header(settings, backbone, transform)
-    return Model(after(header, entry, facts["classes"], None, statistics=sizes), state)
 
 
 def _read(file: ModelFile) -> State:

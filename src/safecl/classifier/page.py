@@ -18,7 +18,7 @@ def write_page(
     measured, galleries = found or (None, _kept(file))
     header, backbone = file.header, file.header["backbone"]
     calibration, pictures = header.get("calibration"), sum(counts(header).values())
-    learned = f"learned from {words.plural(pictures, 'picture')}" if pictures else ""
+    learned = f"learned from {words.plural(pictures, 'picture')}"
     facts = [Tile(words.count(len(header["classes"])), "classes", learned)]
     if calibration:
         on = f"on {words.plural(calibration['pictures'], 'picture')}"

@@ -48,7 +48,7 @@ class Looking:
     def __init__(self, now: Snapshot, unknown: float = 0.05) -> None:
         self.now, self.limits, self.learned = now, now.limits(unknown), 0
         frozen = now.model.header["frozen"]  # such a file does not say which pictures were learned
-        self._known = set() if frozen else set(now.model.state.seen.get("hashes", torch.zeros(0)).tolist())
+        self._known = set() if frozen else set(now.model.state.seen["hashes"].tolist())
         self._found: list[Queued] = []
         self._features: list[Tensor] = []
         self._given = 0

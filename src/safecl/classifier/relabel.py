@@ -52,7 +52,7 @@ class Change:
         # The last session that says anything of β, which takes five pictures.
         self.judged = [None, *(entry["id"] for entry, count in zip(past, sizes, strict=True) if count >= 5)][-1]
         named = {label for entry in said for label in (*entry["new"], *(label for label, _ in entry["classes"]))}
-        if sum(sizes) != len(model.state.seen.get("classes", ())) or not named <= set(model.classes):
+        if sum(sizes) != len(model.state.seen["classes"]) or not named <= set(model.classes):
             raise SafeclError("The model's history tells of other pictures or classes than it knows: use a copy.")
         self.ends = torch.tensor([0, *sizes, len(marks)]).cumsum(dim=0)
         sessions = torch.searchsorted(self.ends, rows, right=True) - 1
@@ -62,11 +62,9 @@ class Change:
             for n in torch.unique(sessions).tolist()
         }
         more = {"hashes": torch.tensor(marks, dtype=torch.int64), "classes": torch.full((len(marks),), -1)}
-        self.seen = {key: torch.cat([model.state.seen.get(key, own[:0]), own]) for key, own in more.items()}
+        self.seen = {key: torch.cat([model.state.seen[key], own]) for key, own in more.items()}
         self.old, self.classes = self.seen["classes"][rows], self.seen["classes"].index_copy(0, rows, new)
         left = set(self.classes.tolist())
-        for entry in model.header["history"]:  # how many pictures of a class a run had is not known
-            left |= {model.classes.index(label) for label, _ in entry["classes"] if entry["what"] == "run"}
         self.joined, self.gone = gone, sorted({c for c in self.old.tolist() if c >= 0 and c not in left} | set(gone))
         if len(self.gone) == len(method.classes):
             raise SafeclError("These are all pictures that the model has learned; delete its file to start over.")
@@ -130,12 +128,11 @@ class Change:
         records, rows = self._records()
         kept, was = self._kept(before.kept)
         rows |= {f"kept/{key}": value for key, value in was.items()}
-        seen, classes, end = before.seen, self.index[self.classes], int(self.ends[-2])
-        if len(classes):
-            seen, was = edited({key: own[:end] for key, own in self.seen.items()}, "classes", classes[:end])
-            rows |= {f"seen/{key}": value for key, value in was.items()}
-            more = {**self.seen, "classes": classes}
-            seen = {key: torch.cat([own, more[key][end:]]) for key, own in seen.items()}
+        classes, end = self.index[self.classes], int(self.ends[-2])
+        seen, was = edited({key: own[:end] for key, own in self.seen.items()}, "classes", classes[:end])
+        rows |= {f"seen/{key}": value for key, value in was.items()}
+        more = {**self.seen, "classes": classes}
+        seen = {key: torch.cat([own, more[key][end:]]) for key, own in seen.items()}
         marks = {*self.seen["hashes"][self.rows].tolist()}
         shown = tuple(one for one in before.thumbnails if one.picture not in marks)
         state = replace(before, records=records, kept=kept, seen=seen, thumbnails=shown)
@@ -192,7 +189,7 @@ class Change:
 
     def _kept(self, kept: Table) -> tuple[Table, Table]:
         """(features to calibrate with: of the same pictures, new ones, others with few of their class; changes)."""
-        if not kept:  # a model of a run, which learns a session before it judges itself
+        if not kept:  # the method does not judge itself
             return kept, {}
         marks = self.seen["hashes"][self.rows].tolist()
         new = {(mark, int(old)): int(c) for mark, old, c in zip(marks, self.old, self.new, strict=True)}

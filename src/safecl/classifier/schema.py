@@ -128,7 +128,7 @@ class Step(Part):
 
     what: str
     id: Session = Field(description="of the step")
-    name: Text = Field(description="of the session, the run, the class or the model")
+    name: Text = Field(description="of the session, the class or the model")
     date: Date = Field(description="when it ended, UTC")
     classes: list[tuple[Class, Count]] = Field(max_length=MAX_CLASSES, description="pictures by class")
     new: list[Class] = Field(max_length=MAX_CLASSES, description="classes that it brought")
@@ -150,11 +150,6 @@ class Learned(Step):
     notes: dict[Text, bool | Count | Number | Text | None] = Field(description="what the method decided")
 
 
-class Run(Step):
-    what: Literal["run"]
-    sessions: Count = Field(description="of the run")
-
-
 class Renamed(Step):
     what: Literal["rename"]
     to: Class = Field(description="the new name")
@@ -173,7 +168,7 @@ class Corrected(Step):
     )
 
 
-Entry: TypeAlias = Annotated[Learned | Run | Renamed | Corrected | Other, Field(discriminator="what")]
+Entry: TypeAlias = Annotated[Learned | Renamed | Corrected | Other, Field(discriminator="what")]
 
 
 class Rewritten(Part):

@@ -67,7 +67,7 @@ def check_wanted(
 def learned_as(seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = "") -> dict[int, set[Label]]:
     """By hash, the classes that pictures were learned as, from the tensors that a model has of them."""
     names, found = dict(enumerate(labels)), dict[int, set[Label]]()
-    marks, classes = (seen[name].tolist() if (name := prefix + key) in seen else [] for key in ("hashes", "classes"))
+    marks, classes = (seen[prefix + key].tolist() for key in ("hashes", "classes"))
     for mark, c in zip(marks, classes, strict=True):
         found.setdefault(mark, set()).add(names[c])
     return found

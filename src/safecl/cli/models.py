@@ -242,7 +242,7 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     pet, calibration = settings["method"].get("pet", {}).get("kind"), header["calibration"]
     backbone, pictures = header["backbone"], sum(counts(header).values())
     undo = len(steps_back(header))
-    told = "no: too few pictures, made from a run, or the method cannot leave learned pictures out"
+    told = "no: too few pictures, or the method cannot leave learned pictures out"
     if calibration and calibration["temperature"] is not None:
         told = f"temperature {calibration['temperature']:.2f}, calibration error {calibration['error']:.3f} on "
         told += f"{counted(calibration['pictures'], 'picture')}, each left out in turn"
@@ -251,11 +251,10 @@ def facts(file: ModelFile) -> list[tuple[str, str]]:
     if size := header.get("memory_bytes"):
         kept += f", {words.size(size)}"
     kept += "; thumbnails of two pictures of each class" if settings.get("thumbnails") and not header["frozen"] else ""
-    learned = f", learned from {counted(pictures, 'picture')}" if pictures else ""
     back = f"; {counted(undo, 'step')} can be rolled back" if undo else ""
     return [
         ("model", f"{file.path}, {words.size(file.size)}{' (frozen)' if header['frozen'] else ''}"),
-        ("classes", f"{len(header['classes'])}{learned}"),
+        ("classes", f"{len(header['classes'])}, learned from {counted(pictures, 'picture')}"),
         ("method", settings["method"]["name"] + (f" with {pet}" if pet else "")),
         ("backbone", f"{backbone['name']} at {backbone['size']} px, weights {backbone['weights'][:12]}…"),
         ("accuracy", accuracy),
@@ -354,31 +353,11 @@ def freeze(model: ModelArgument, out: Out, force: Force = False) -> None:
     say(f"{out}: {file.stat().st_size / 1e6:.1f} MB")
 
 
-def export_run(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    model: ModelOption,
-    force: Force = False,
-) -> None:
-    """Make a model from a run: it knows what the run has learned so far, and can learn more.
-
-    Example:  safecl export-run runs/demo/safe --model glyphs.safecl
-    """
-    replaceable(model, force)
-    from safecl.classifier.model import model_of_run
-
-    with locked(model) as file:
-        made = model_of_run(run)
-        made.save(file, force=force)
-    known = counted(len(made.classes), "class")
-    say(f"{model} knows {known}; its probabilities are not calibrated until it learns more.")
-
-
 def add_commands(app: typer.Typer) -> None:
     """The commands of this file."""
     for command in (learn, predict, inspect, rename, forget, merge, rollback, freeze):
         app.command(cls=ModelCommand)(command)
     app.command("eval", cls=ModelCommand)(evaluate)
-    app.command("export-run", cls=ModelCommand)(export_run)
 
 
 def _check_out(out: Path, force: bool, *sources: Path) -> None:

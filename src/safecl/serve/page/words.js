@@ -159,7 +159,6 @@ export const words = {
   // history
   history_lead: "Newest first. Rolling back restores the model to before the last change.",
   what_learn: "learned",
-  what_run: "made from a run",
   what_forget: "forgot",
   what_rename: "renamed",
   what_merge: "merged with",
