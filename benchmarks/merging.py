@@ -42,8 +42,8 @@ def main() -> None:
         def accuracy(model: ContinualClassifier, asked=asked) -> dict[str, float]:  # type: ignore[no-untyped-def]
             right: dict[str, list[bool]] = {}
             labels, names = iter(asked.labels), model._fitted.classes
-            for found, main, _ in model._snapshot().scored(unlabelled(asked)):
-                wanted = [next(labels) for _ in main]
+            for found in model._snapshot().scored(unlabelled(asked)):
+                wanted = [next(labels) for _ in next(iter(found.values()))]
                 for output in model.outputs:
                     said = [names[i] for i in found[output].argmax(dim=1).tolist()]
                     right.setdefault(output, []).extend(a == b for a, b in zip(said, wanted, strict=True))

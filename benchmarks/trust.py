@@ -30,11 +30,13 @@ from torch import Tensor
 from unknowns import BY_FEATURES, auroc, by_logits, left_out
 
 from safecl import ContinualClassifier
+from safecl.classifier.answers import LIKENESS
 from safecl.classifier.calibrate import (
     expected_error,
     fit_temperature,
     probabilities,
     recalled,
+    unknown_score,
 )
 from safecl.classifier.data import unlabelled
 from safecl.classifier.teach import embed
@@ -189,9 +191,11 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
 
 def answered(model: ContinualClassifier, pictures: Pictures) -> tuple[dict[str, Tensor], Tensor]:
     """Logits (n, C) by output, and how known each picture looks to the model."""
-    parts = list(model._snapshot().scored(unlabelled(pictures)))
-    logits = {name: torch.cat([part[0][name] for part in parts]) for name in model.outputs}
-    return logits, torch.cat([part[2] for part in parts])
+    now = model._snapshot()
+    parts = list(now.scored(unlabelled(pictures)))
+    found = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    score = unknown_score(found[now.outputs[-1]], found.get(LIKENESS), now.calibration)
+    return {name: found[name] for name in now.outputs}, score
 
 
 def verdicts(logits: Tensor, score: Tensor, limits: Tensor) -> list[bool]:

@@ -19,7 +19,7 @@ Lesson = Callable[..., tuple[np.ndarray, list[Any]]]
 
 def slow(model: ContinualClassifier, images: np.ndarray) -> dict[Any, torch.Tensor]:
     """The slow learner's logits by class."""
-    found = torch.cat([found["slow"] for found, *_ in model._snapshot().scored(_pictures(images))])
+    found = torch.cat([found["slow"] for found in model._snapshot().scored(_pictures(images))])
     return {label: found[:, i] for i, label in enumerate(model._fitted.classes)}
 
 
@@ -146,9 +146,7 @@ def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New
         one.learn(*lesson("da", seed=1))
         images = lesson("abcd", seed=5)[0]
         assert both._fitted.classes == ["a", "b", "c", "d"]
-        found, wanted = (
-            torch.cat([main for _, main, _ in model._snapshot().scored(_pictures(images))]) for model in (both, one)
-        )
+        found, wanted = (torch.cat([*model._snapshot().logits(_pictures(images))]) for model in (both, one))
         assert torch.allclose(found, wanted, atol=1e-4)
     one.forget("c")
     assert "c" not in one.classes_.tolist() and len(one.predict(lesson("ab")[0])) == 10

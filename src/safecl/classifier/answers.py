@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from safecl.engine.device_loader import moved
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer, Answering, is_calibrated, make_answers
-from safecl.streams.pictures.images import Label, Pictures, Transform
+from safecl.streams.pictures.images import Label, Pictures
 from safecl.streams.pictures.load import batches
 
 LIKENESS = " likeness"  # beside the names of outputs, none of which begins so
@@ -30,20 +29,23 @@ MAX_CONFUSIONS = 10  # pairs of classes that are listed
 BATCH = {"cpu": 64, "cuda": 256}  # pictures that go through the network at a time
 
 
-@dataclass(frozen=True)
 class Snapshot(Answering):
-    """A model and its method, neither of which changes: a call asks one of them, whatever is learned meanwhile."""
+    """A model and its method, neither of which changes: a call asks one of them, whatever is learned meanwhile.
 
-    model: Model
-    method: Method
-    careful: bool = False  # the mean answer to a picture and its mirror image
+    ``careful``: the mean answer to a picture and its mirror image.
+    """
+
+    def __init__(self, model: Model, method: Method, careful: bool = False) -> None:
+        self.model, self.method, self.careful = model, method.eval(), careful
+        self.known, self.outputs, self.calibration = model.classes, method.outputs, model.header["calibration"]
 
     @classmethod
     def open(cls, path: str | Path | ModelFile, device: str = "auto") -> "Snapshot":
         """The model in a file, for answers alone: unlike ``ContinualClassifier`` it needs no scikit-learn."""
         model, place = Model.open(path), choose_device(device)
-        method = model.method(load_backbone(model.settings.backbone).to(place, choose_precision("auto", place)))
-        return cls(model, method.eval())
+        return cls(
+            model, model.method(load_backbone(model.settings.backbone).to(place, choose_precision("auto", place)))
+        )
 
     def carefully(self, careful: bool) -> "Snapshot":
         """One that looks at mirror images as well, which its heads must have learned."""
@@ -52,7 +54,7 @@ class Snapshot(Answering):
                 "A careful answer is the mean of those to a picture and its mirror image, and this model has learned "
                 "no mirror images; ask it as it is, or teach a new one with --set method.ridge.mirror=true."
             )
-        return replace(self, careful=careful)
+        return Snapshot(self.model, self.method, careful)
 
     @property
     def file(self) -> ModelFile:
@@ -60,90 +62,64 @@ class Snapshot(Answering):
         assert self.model.file is not None
         return self.model.file
 
-    @property
-    def known(self) -> list[Label]:  # type: ignore[override]
-        return self.model.classes
+    @torch.no_grad()
+    def asked(self, ask: Callable[[Tensor], dict[str, Tensor]], pictures: Pictures) -> Iterator[dict[str, Tensor]]:
+        """What ``ask`` gives for a batch of pictures in [0, 1] at a time, on the CPU."""
+        device = self.method.backbone.device
+        waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
 
-    @property
-    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.method.outputs
+        def arrived() -> dict[str, Tensor]:
+            return {name: rows.float().cpu() for name, rows in waiting.items()}
 
-    @property
-    def calibration(self) -> dict[str, Any] | None:  # type: ignore[override]
-        found: dict[str, Any] | None = self.model.header["calibration"]
-        return found
+        size, pin = BATCH.get(device.type, 64), device.type == "cuda"
+        for batch in batches(pictures, range(len(pictures)), size, "plain", self.model.transform, pin=pin):
+            answers = ask(moved(batch.pictures, device).float() / 255)
+            if waiting:
+                yield arrived()
+            waiting = answers
+        if waiting:
+            yield arrived()
 
-    def scored(self, pictures: Pictures) -> Iterator[tuple[dict[str, Tensor], Tensor, Tensor]]:
-        """(what ``answered`` gives, logits of the answer, how known pictures look) of a batch at a time, on the CPU."""
-        method, main = self.method, self.method.outputs[-1]
+    def answered(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Logits (N, C) by output, the answer's last, and the likeness (N,) under ``LIKENESS`` where there is one."""
+        likeness = self.method.likeness(features)
+        return self.method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
+
+    def scored(self, pictures: Pictures) -> Iterator[dict[str, Tensor]]:
+        """What ``answered`` gives of a batch at a time, on the CPU."""
 
         def ask(images: Tensor) -> dict[str, Tensor]:
-            found = answered(method, method.embed(images))
+            found = self.answered(self.method.embed(images))
             if not self.careful:
                 return found
-            mirrored = answered(method, method.embed(images.flip(3)))
+            mirrored = self.answered(self.method.embed(images.flip(3)))
             return {name: (rows + mirrored[name]) / 2 for name, rows in found.items()}
 
-        for found in asked(ask, method, self.model.transform, pictures):
-            yield found, found[main], scores_of(method, found, self.calibration)
+        return self.asked(ask, pictures)
+
+    def logits(self, pictures: Pictures) -> Iterator[Tensor]:
+        """Those of the answer (n, C), of a batch at a time."""
+        return (found[self.outputs[-1]] for found in self.scored(pictures))
 
     def features(self, pictures: Pictures) -> Iterator[Tensor]:
         """Features (n, d′) of a batch at a time, on the CPU: of every network that answers, side by side."""
-        for found in asked(self.method.embed, self.method, self.model.transform, pictures):
-            yield torch.cat(list(found.values()), dim=1)
+        return (torch.cat(list(found.values()), dim=1) for found in self.asked(self.method.embed, pictures))
 
     def answers(self, pictures: Any, *, unknown: float | None = 0.05, detail: bool = True) -> Iterator[Answer]:
         """The answers one by one; see ``answers_of``."""
         parts, limits = self.scored(unlabelled(pictures)), self.limits(unknown)
-        return chain.from_iterable(
-            answers_of(self.method, found, self.calibration, limits, detail) for found, *_ in parts
-        )
+        return chain.from_iterable(self.answers_of(found, limits, detail) for found in parts)
 
+    def answers_of(self, found: Mapping[str, Tensor], limits: np.ndarray, detail: bool) -> Iterator[Answer]:
+        """The answers to a batch; ``found``: what ``answered`` has given.
 
-@torch.no_grad()
-def asked(
-    ask: Callable[[Tensor], dict[str, Tensor]], method: Method, transform: Transform, pictures: Pictures
-) -> Iterator[dict[str, Tensor]]:
-    """What ``ask`` gives for a batch of pictures in [0, 1] at a time, on the CPU; it is a function of ``method``."""
-    device = method.backbone.device
-    waiting: dict[str, Tensor] = {}  # answers that the device is working on while the next batch is made ready
-
-    def arrived() -> dict[str, Tensor]:
-        return {name: rows.float().cpu() for name, rows in waiting.items()}
-
-    size, pin = BATCH.get(device.type, 64), device.type == "cuda"
-    for batch in batches(pictures, range(len(pictures)), size, "plain", transform, pin=pin):
-        answers = ask(moved(batch.pictures, device).float() / 255)
-        if waiting:
-            yield arrived()
-        waiting = answers
-    if waiting:
-        yield arrived()
-
-
-def answered(method: Method, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Logits (N, C) by output, and the likeness (N,) under ``LIKENESS`` where there is one."""
-    likeness = method.likeness(features)
-    return method.answer(features) | ({} if likeness is None else {LIKENESS: likeness})
-
-
-def scores_of(method: Method, found: Mapping[str, Tensor], calibration: dict[str, Any] | None) -> Tensor:
-    """How known pictures look, from what ``answered`` has given: (N,)."""
-    return unknown_score(found[method.outputs[-1]], found.get(LIKENESS), calibration)
-
-
-def answers_of(
-    method: Method, logits: Mapping[str, Tensor], calibration: dict[str, Any] | None, limits: np.ndarray, detail: bool
-) -> Iterator[Answer]:
-    """The answers to a batch; ``logits``: what ``answered`` has given.
-
-    ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions.
-    """
-    said = method.outputs if detail else method.outputs[-1:]
-    p = {name: probabilities(logits[name], calibration).numpy() for name in said}
-    weights = {name: rows.numpy() for name, rows in method.weights(logits).items()} if detail else None
-    scores = scores_of(method, logits, calibration).double().numpy()
-    return make_answers(method.classes, p, scores, limits, is_calibrated(calibration), weights)
+        ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions.
+        """
+        said = self.outputs if detail else self.outputs[-1:]
+        p = {name: probabilities(found[name], self.calibration).numpy() for name in said}
+        weights = {name: rows.numpy() for name, rows in self.method.weights(found).items()} if detail else None
+        scores = unknown_score(found[self.outputs[-1]], found.get(LIKENESS), self.calibration).double().numpy()
+        return make_answers(self.known, p, scores, limits, is_calibrated(self.calibration), weights)
 
 
 class Judged(NamedTuple):
@@ -163,12 +139,12 @@ def evaluate(now: Snapshot, pictures: Pictures, unknown: float = 0.05) -> tuple[
     """(numbers fit for JSON, the answers to pictures of known classes); others only show whether it says unknown."""
     known, limits = {label: c for c, label in enumerate(now.known)}, now.limits(unknown)
     said: list[tuple[Answer, float]] = []
-    for found, main, _ in now.scored(pictures):
+    for found in now.scored(pictures):
+        main = found[now.outputs[-1]]
         labels = pictures.labels[len(said) : len(said) + len(main)]
         own = torch.tensor([known.get(label, 0) for label in labels])[:, None]
         margins = main.gather(1, own) - main.scatter(1, own, NO_LOGIT).amax(dim=1, keepdim=True)
-        answers = answers_of(now.method, found, now.calibration, limits, detail=False)
-        said += zip(answers, margins[:, 0].tolist(), strict=True)
+        said += zip(now.answers_of(found, limits, detail=False), margins[:, 0].tolist(), strict=True)
     every = [Judged(i, label, *one) for i, (label, one) in enumerate(zip(pictures.labels, said, strict=True))]
     strangers = [one.answer.unknown for one in every if one.label not in known]
     given = [one for one in every if one.label in known]

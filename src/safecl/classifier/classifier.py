@@ -146,7 +146,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         backbone, home = self._backbone(model.settings), path if path is not None and path.is_dir() else None
         taught, lesson = teach(model, backbone, fresh, name, home, self.device, shown, folder, stop)
         if model.settings.thumbnails:
-            taught = with_thumbnails(Snapshot(taught, taught.method(backbone).eval()), fresh)
+            taught = with_thumbnails(Snapshot(taught, taught.method(backbone)), fresh)
         self._model = taught
         self._snapshot()  # so that the first prediction is as quick as the others
         return lesson
@@ -198,13 +198,13 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
     def predict_proba(self, pictures: Any) -> np.ndarray:
         """Calibrated probabilities: (N, C), a column per class in the order of ``classes_``."""
         now = self._snapshot()
-        found = (probabilities(main, now.calibration).numpy() for _, main, _ in now.scored(unlabelled(pictures)))
-        return now.by_class(found)
+        found = now.logits(unlabelled(pictures))
+        return now.by_class(probabilities(logits, now.calibration).numpy() for logits in found)
 
     def decision_function(self, pictures: Any) -> np.ndarray:
         """Logits before calibration: (N, C), in the order of ``classes_``; with two classes (N,), second less first."""
         now = self._snapshot()
-        found = now.by_class(main.numpy() for _, main, _ in now.scored(unlabelled(pictures)))
+        found = now.by_class(logits.numpy() for logits in now.logits(unlabelled(pictures)))
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def transform(self, pictures: Any) -> np.ndarray:
@@ -392,9 +392,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         check_fork(self.device)
         model, ready = self._fitted, self._ready
         if ready is None or ready.model is not model:
-            method = model.method(self._backbone(model.settings))
-            method.eval()
-            self._ready = ready = Snapshot(model, method)
+            self._ready = ready = Snapshot(model, model.method(self._backbone(model.settings)))
         return ready
 
     def _backbone(self, settings: ModelSettings | None = None) -> Backbone:

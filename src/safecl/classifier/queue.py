@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.classifier.answers import Snapshot, answered, answers_of, asked
+from safecl.classifier.answers import Snapshot
 from safecl.classifier.data import hashes
 from safecl.classifier.sort import put
 from safecl.errors import SafeclError
@@ -57,15 +57,15 @@ class Looking:
         """Look at more pictures."""
         marks = hashes(pictures).tolist()
         new = [i for i, mark in enumerate(marks) if mark not in self._known]
-        method, answers, kept = self.now.method, list[Answer](), list[Tensor]()
+        now, method, answers, kept = self.now, self.now.method, list[Answer](), list[Tensor]()
 
         def ask(images: Tensor) -> dict[str, Tensor]:
             features = method.embed(images)
-            return {**answered(method, features), FEATURES: features[method.anchor or next(iter(features))]}
+            return {**now.answered(features), FEATURES: features[method.anchor or next(iter(features))]}
 
-        for found in asked(ask, method, self.now.model.transform, pictures.subset(new)):
+        for found in now.asked(ask, pictures.subset(new)):
             kept.append(found.pop(FEATURES))
-            answers += answers_of(method, found, self.now.calibration, self.limits, True)
+            answers += now.answers_of(found, self.limits, True)
         for i, one in zip(new, answers, strict=True):
             self._found.append(Queued(self._given + i, pictures.where(i), replace(one, opinions={})))
         self._features += kept

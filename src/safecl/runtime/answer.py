@@ -88,7 +88,11 @@ class Answering(ABC):
 
     def cannot_tell(self, unknown: float | None) -> str:
         """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-        return cannot_tell(self.calibration, unknown, len(self.known))
+        sure = [] if is_calibrated(self.calibration) or len(self.known) == 1 else ["how sure an answer is"]
+        few = [f"whether a picture is unknown at a rate of {unknown:g}"] if np.isnan(self.limits(unknown)).any() else []
+        told = " and ".join([*sure, *few])
+        there = counted(self.calibration["pictures"], "picture") if self.calibration else "no pictures"
+        return told and f"has {there} to judge itself by, too few to say {told}."
 
     def by_class(self, found: Iterable[np.ndarray]) -> np.ndarray:
         """Rows with a column per class in its own order, as (N, C) in the order of ``classes_``."""
@@ -141,15 +145,6 @@ def _likeliest(p: np.ndarray, classes: Sequence[Label]) -> list[tuple[Label, flo
 def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
     """Whether probabilities mean anything: there were pictures enough, and two classes."""
     return bool(calibration) and calibration["temperature"] is not None  # type: ignore[index]
-
-
-def cannot_tell(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> str:
-    """What there are too few pictures to say, as the end of a sentence about the model; empty if nothing."""
-    sure = [] if is_calibrated(calibration) or classes == 1 else ["how sure an answer is"]
-    few = np.isnan(thresholds(calibration, rate, classes)).any()
-    told = " and ".join([*sure, *([f"whether a picture is unknown at a rate of {rate:g}"] if few else [])])
-    there = counted(calibration["pictures"], "picture") if calibration else "no pictures"
-    return told and f"has {there} to judge itself by, too few to say {told}."
 
 
 def thresholds(calibration: Mapping[str, Any] | None, rate: float | None, classes: int) -> np.ndarray:

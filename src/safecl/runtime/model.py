@@ -13,7 +13,7 @@ from PIL import Image
 
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted
-from safecl.runtime.answer import Answer, Answering, cannot_tell, is_calibrated, make_answers, thresholds
+from safecl.runtime.answer import Answer, Answering, is_calibrated, make_answers, thresholds
 from safecl.streams.pictures.decode import ENOUGH, as_arrays, as_image, decode, is_one, listed
 from safecl.streams.pictures.find import File, picture_files, printable
 from safecl.streams.pictures.prepare import prepare
@@ -145,7 +145,7 @@ def _metadata(session: Any, path: Path) -> dict[str, Any]:
 
 def _check(found: Mapping[str, Any], outputs: Mapping[str, Sequence[Any]]) -> None:
     """Refuse metadata that the outputs of the network belie."""
-    classes, sides = found["classes"], (found["size"], found["resize"])
+    classes, sides, calibration = found["classes"], (found["size"], found["resize"]), found["calibration"]
     if not classes or not all(isinstance(label, str | int) for label in classes) or len(set(classes)) < len(classes):
         raise ValueError("its classes are not different words or numbers")
     for name in ("probabilities", *(f"probabilities_{output}" for output in found["outputs"][:-1])):
@@ -154,6 +154,7 @@ def _check(found: Mapping[str, Any], outputs: Mapping[str, Sequence[Any]]) -> No
     if not all(isinstance(side, int) for side in sides) or not 1 <= sides[0] <= sides[1]:
         raise ValueError(f"pictures of {sides[0]} out of {sides[1]} pixels")
     found["outputs"][-1], outputs["score"], found["backbone"]["name"]
-    cannot_tell(found["calibration"], 0.99, len(classes))  # reads all that is read of it
-    if thresholds(found["calibration"], 0.99, len(classes)).shape != (len(classes),):
+    if calibration:  # what else is read of it
+        calibration["temperature"], counted(calibration["pictures"], "picture")
+    if thresholds(calibration, 0.99, len(classes)).shape != (len(classes),):
         raise ValueError("scores of other classes")

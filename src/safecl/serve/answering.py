@@ -20,7 +20,7 @@ from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
-from safecl.classifier.answers import BATCH, Snapshot, answered, answers_of
+from safecl.classifier.answers import BATCH, Snapshot
 from safecl.classifier.history import find
 from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile
@@ -36,7 +36,7 @@ from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
 CHUNK = 8  # pictures of a request that one process decodes
-Rows: TypeAlias = dict[str, Tensor]  # what ``answered`` gives
+Rows: TypeAlias = dict[str, Tensor]  # what ``Snapshot.answered`` gives
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Desk:
                 chosen = (model := Model.open(file)).settings.backbone
                 if (key := chosen.model_dump_json()) not in self._backbones:
                     self._backbones[key] = load_backbone(chosen).to(self.place, choose_precision("auto", self.place))
-                self._now = {**self._now, name: Snapshot(model, model.method(self._backbones[key]).eval())}
+                self._now = {**self._now, name: Snapshot(model, model.method(self._backbones[key]))}
                 self._reloads += 1
             return file.version
 
@@ -161,7 +161,7 @@ class Desk:
         try:
             rows = self._logits(now, [one.views for one in asked if len(one.views)])
             limits = now.limits(asked[0].unknown)
-            answers = list(answers_of(now.method, rows, now.calibration, limits, True)) if rows else []
+            answers = list(now.answers_of(rows, limits, True)) if rows else []
             for one in asked:
                 till = at + len(one.views)
                 told.append(one.tell(answers[at:till]))
@@ -181,5 +181,5 @@ class Desk:
         images, parts = torch.from_numpy(np.concatenate(views)).permute(0, 3, 1, 2).contiguous(), list[Rows]()
         for at in range(0, len(images), self.batch):
             part = moved(images[at : at + self.batch], self.place).float() / 255
-            parts.append(answered(now.method, now.method.embed(part)))
+            parts.append(now.answered(now.method.embed(part)))
         return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
