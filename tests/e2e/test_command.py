@@ -67,7 +67,6 @@ def test_runs_are_listed_shown_and_compared(safecl: Safecl, tmp_path: Path) -> N
         (["runs", "nowhere"], "There is no folder nowhere"),
         (["runs", "."], "There are no runs in"),
         (["show", "nowhere"], "There is no run folder nowhere"),
-        (["run", "safe", "--resume", "--folder", "new"], "There is nothing to resume in new"),
         (["run", "safe", *TINY, "--track", "wandbb"], "did you mean 'wandb'?"),
         (["run", "safe", *TINY, "train.accumulate=7"], "train.accumulate=7 must divide train.batch_size=48"),
     ],
@@ -102,6 +101,6 @@ def test_a_signal_stops_a_run_within_seconds_and_the_same_command_goes_on(safecl
     assert second.code == 2 and "Another run is using" in second.err
     assert not (tmp_path / "run" / "summary.json").exists()
     assert "unfinished" in safecl("runs", str(tmp_path)).out
-    rest = safecl(*command, "--resume")
+    rest = safecl(*command)
     assert rest.code == 0 and "Resuming in session 1 of 2." in rest.out
     assert "test pictures of 4 classes at the end" in rest.out

@@ -7,7 +7,7 @@ import typer
 
 from safecl.classifier.history import as_label
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, ModelCommand, change
+from safecl.cli.models import ModelArgument, change
 from safecl.errors import SafeclError
 from safecl.streams.labels import Label
 
@@ -77,9 +77,3 @@ def _files(model: Path, paths: list[Path], label: Label | None, split: bool = Fa
     files = [file for path in paths for file in picture_files(path)]
     check_files(files, ModelFile(model), label, split)
     return files
-
-
-def add_commands(app: typer.Typer) -> None:
-    """The commands of this file."""
-    for command in (correct, split, join):
-        app.command(cls=ModelCommand)(command)

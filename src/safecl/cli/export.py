@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import ModelArgument, ModelCommand, Out
+from safecl.cli.models import ModelArgument, Out
 from safecl.cli.terminal import Force, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
@@ -75,9 +75,3 @@ def push(
     from safecl.classifier.push import push as put
 
     say(put(model.expanduser(), repo, private=private))
-
-
-def add_commands(app: typer.Typer) -> None:
-    """The commands of this file."""
-    for command in (export, push):
-        app.command(cls=ModelCommand)(command)

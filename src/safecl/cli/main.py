@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import warnings
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from safecl import __version__
-from safecl.cli import correct, export, models, queue, serve, terminal
+from safecl.cli import models, terminal
+from safecl.cli.correct import correct, join, split
 from safecl.cli.data import COLUMNS, HELP
 from safecl.cli.data import app as data_app
+from safecl.cli.export import export, push
+from safecl.cli.queue import queue, sort
 from safecl.cli.reproduce import reproduce
+from safecl.cli.serve import serve
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
@@ -33,8 +38,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
-for group in (models, correct, queue, export, serve):
-    group.add_commands(app)
+ON_MODELS: dict[str, Callable[..., Any]] = {
+    "learn": models.learn, "predict": models.predict, "eval": models.evaluate, "inspect": models.inspect,
+    "rename": models.rename, "forget": models.forget, "merge": models.merge, "rollback": models.rollback,
+    "freeze": models.freeze, "correct": correct, "split": split, "join": join, "queue": queue, "sort": sort,
+    "export": export, "push": push,
+}  # fmt: skip
+for name, command in ON_MODELS.items():
+    app.command(name, cls=models.ModelCommand)(command)
+for other in (serve, sweep, reproduce):
+    app.command()(other)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -87,7 +100,6 @@ def run(
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also show the loss and its terms.")] = False,
     fresh: Fresh = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume; the same command does so too.")] = False,
     track: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
 ) -> None:
     """Run a method over a stream. The same command again resumes where it was stopped.
@@ -101,8 +113,6 @@ def run(
     settings = load(config, words or [])  # before anything heavy is imported: a wrong word is answered at once
     place = folder or Path("runs") / run_name(settings, settings.preset)
     first = os.environ.get("RANK", "0") == "0"  # of the processes that a launcher started: only the first prints
-    if first and resume and not (place / "resolved.yaml").exists():
-        raise SafeclError(f"There is nothing to resume in {place}; omit --resume to start.")
     from safecl.engine.progress import make_progress
     from safecl.experiments.launch import launch
 
@@ -118,10 +128,6 @@ def run(
         page = write_page([place], place / "report.html", f"{settings.method.title} on {settings.stream.title}")
         for line in (*results(place), str(page)):
             say(line)
-
-
-app.command()(sweep)
-app.command()(reproduce)
 
 
 @app.command()

@@ -353,13 +353,6 @@ def freeze(model: ModelArgument, out: Out, force: Force = False) -> None:
     say(f"{out}: {file.stat().st_size / 1e6:.1f} MB")
 
 
-def add_commands(app: typer.Typer) -> None:
-    """The commands of this file."""
-    for command in (learn, predict, inspect, rename, forget, merge, rollback, freeze):
-        app.command(cls=ModelCommand)(command)
-    app.command("eval", cls=ModelCommand)(evaluate)
-
-
 def _check_out(out: Path, force: bool, *sources: Path) -> None:
     """Refuse sources that are no models, and to write over one of them or over what may not be replaced."""
     for source in sources:

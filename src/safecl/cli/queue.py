@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from safecl.classifier.store import ModelFile
-from safecl.cli.models import Device, ModelArgument, ModelCommand, Page, Unknown
+from safecl.cli.models import Device, ModelArgument, Page, Unknown
 from safecl.cli.terminal import Force, check_page, make_console, say
 from safecl.errors import SafeclError
 from safecl.lines import counted
@@ -109,9 +109,3 @@ def sort(
     if sorting.there:
         say(f"{counted(sorting.there, 'picture was', 'pictures were')} there already.")
     return tell_bad(bad)
-
-
-def add_commands(app: typer.Typer) -> None:
-    """The commands of this file."""
-    for command in (queue, sort):
-        app.command(cls=ModelCommand)(command)

@@ -64,8 +64,3 @@ def check_installed() -> None:
     """What the extra brings is there."""
     if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
         raise SafeclError(f"The service needs {' and '.join(missing)}: pip install 'safecl[serve]'.")
-
-
-def add_commands(app: typer.Typer) -> None:
-    """The command of this file."""
-    app.command()(serve)
