@@ -84,3 +84,7 @@ def test_a_linear_head_grows_and_loads_on_its_device() -> None:
     here.grow(2, generator(1, "head"))
     there.load_state_dict(here.state_dict())
     assert all(parameter.is_cuda for parameter in there.parameters()) and there.classes == 5
+    for _ in range(5):
+        there.drop_class(0)
+    there.load_state_dict(here.state_dict())
+    assert all(parameter.is_cuda for parameter in there.parameters()) and there.classes == 5

@@ -18,14 +18,10 @@ class LinearHead(Trained, nn.Module):
     Classes are numbered in the order of their first appearance, so a block is a range of them.
     """
 
-    _like: Tensor
-
     def __init__(self, width: int, cosine: float | None = None, uniform: bool = False) -> None:
         super().__init__()
         self.width, self.bias, self.cosine, self.uniform = width, cosine is None, cosine, uniform
         self.weights, self.biases = GrowingList(), GrowingList()
-        # Type and device of the blocks to come, which a head without any must know too.
-        self.register_buffer("_like", torch.zeros(()), persistent=False)
 
     @property
     def sizes(self) -> list[int]:
@@ -63,9 +59,9 @@ class LinearHead(Trained, nn.Module):
             bias.uniform_(-bound, bound, generator=generator)
         else:
             nn.init.trunc_normal_(weight, std=0.02, generator=generator)
-        self.weights.append(nn.Parameter(weight.to(self._like)))
+        self.weights.append(nn.Parameter(weight.to(self.weights.like)))
         if self.bias:
-            self.biases.append(nn.Parameter(bias.to(self._like)))
+            self.biases.append(nn.Parameter(bias.to(self.weights.like)))
 
     def begin(self, current: Tensor, generator: torch.Generator) -> None:
         """Make room for the classes ``current`` (sorted), and let gradients reach the blocks that hold them alone."""
@@ -82,7 +78,7 @@ class LinearHead(Trained, nn.Module):
             blocks: list[nn.Parameter] = list(getattr(self, name))
             rest = without(blocks[block].data, row)
             blocks[block : block + 1] = [nn.Parameter(rest, blocks[block].requires_grad)] if len(rest) else []
-            setattr(self, name, GrowingList(blocks))
+            setattr(self, name, GrowingList(blocks).to(self.weights.like))
 
     def train_only(self, blocks: Iterable[int]) -> None:
         """Let gradients reach these blocks alone; −1 is the latest."""

@@ -48,9 +48,14 @@ def put(module: nn.Module, name: str, values: Tensor) -> None:
 class GrowingList(nn.ParameterList):
     """Parameters of which a state may bring more than there are."""
 
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        # Type and device of the parameters to come, which a list without any must know too.
+        self.like: Tensor = nn.Buffer(torch.zeros(()), persistent=False)
+
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         while (stored := state_dict.get(f"{prefix}{len(self)}")) is not None:
-            self.append(nn.Parameter(torch.zeros_like(stored)))
+            self.append(nn.Parameter(self.like.new_zeros(stored.shape)))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
