@@ -1,8 +1,10 @@
 """What ridge heads read of a picture: blocks and patches of one forward pass, and the mirror image."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from safecl.heads.reading import PLAIN, Reading
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.learner import Learner, Reader
+from safecl.methods.reading import choose_reading
 from safecl.pet.settings import pet_settings
 
 ALL = Reading(3, True, True)
@@ -133,3 +136,28 @@ def test_more_blocks_than_there_are_is_refused() -> None:
     assert all(one.mirror for one in RidgeSettings(mirror=True).readings(2, False))
     with pytest.raises(SafeclError, match=r"ridge\.layers=4: the backbone has 3 blocks"):
         RidgeSettings(layers=4).readings(3, True)
+
+
+def test_what_is_read_has_the_least_error_and_every_projection_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of the patches alone tells the classes apart; rows have two views of three blocks and that mean."""
+    random, targets, drawn = torch.Generator().manual_seed(0), torch.arange(40) % 4, list[int]()
+    rows = torch.randn(40, 2, 4, 5, generator=random)
+    rows[:, :, 3] += 3 * torch.eye(5)[targets][:, None]
+    draw = np.random.RandomState
+    monkeypatch.setattr(np.random, "RandomState", lambda seed: drawn.append(seed) or draw(seed))
+    head = RidgeHead(5, RidgeSettings(size=30))
+    train = SimpleNamespace(labels=targets.tolist())
+    session: Any = SimpleNamespace(classes=range(4), train=train, only=lambda _: None)
+    network: Any = SimpleNamespace(vit=SimpleNamespace(blocks=range(3)))
+    fit: Any = SimpleNamespace(transform=SimpleNamespace(flip=0.5), agree=bool)
+    fit.features = lambda *_: (targets, rows.flatten(1))
+    choose_reading(head, network, session, fit)
+    assert len(drawn) == len(set(drawn)) == 4  # of one to four blocks
+    errors = {}
+    for option in head.settings.readings(3, True):
+        twin = RidgeHead(5, RidgeSettings(size=30))
+        twin.read(option)
+        errors[option] = float(twin.leave_one_out(option.of(rows.flatten(1), ALL), targets).mean())
+        if option == head.reading:
+            assert torch.equal(twin.projection, head.projection)
+    assert head.reading == min(errors, key=lambda one: errors[one]) and head.reading.patches

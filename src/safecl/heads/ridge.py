@@ -65,18 +65,21 @@ class RidgeHead(PerClass):
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.int64, device=device))
         self.read(PLAIN)
 
-    def read(self, reading: Reading) -> None:
-        """Read this of every picture from now on; nothing has been added yet."""
+    def read(self, reading: Reading, drawn: Tensor | None = None) -> None:
+        """Read this of every picture from now on, by a projection that is ``drawn``; nothing has been added yet."""
         self.reading, self.chosen, own = reading, torch.tensor(reading).to(self.chosen), self.projection
         self.width = reading.blocks * self.token  # d of one view
-        projection = torch.zeros(self.width, 0).to(own)
-        if self.settings.project:
-            seed = derive(self.seed, "projection", self.width, self.size)
-            projection = random_projection(self.width, self.size, seed, own.device).to(own)
-        elif self.size != self.width:
+        if not self.settings.project and self.size != self.width:
             self.size = self.statistics.size = self.width
             self.weight, self.statistics.sums = self.weight.new_zeros(self.size, 0), own.new_zeros(self.size, 0)
-        self.projection = projection
+        self.projection = (self.drawn(reading.blocks) if drawn is None else drawn).to(own)
+
+    def drawn(self, blocks: int) -> Tensor:
+        """W_rand (d, M) for a view of so many tokens; without a projection (d, 0)."""
+        width, device = blocks * self.token, self.projection.device
+        if not self.settings.project:
+            return torch.zeros(width, 0)
+        return random_projection(width, self.size, derive(self.seed, "projection", width, self.size), device)
 
     def views(self, features: Tensor) -> Tensor:
         """Pictures (N, v · d) with v views → (N · v, d), those of a picture one after the other."""

@@ -1,6 +1,7 @@
 """What the ridge heads of a method read of a picture, chosen once by the classes of the first session."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -25,10 +26,14 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
         rows = judges(torch.tensor([numbers[label] for label in session.train.labels]), MAX_JUDGING_PICTURES)
         widest = Reading(*map(max, zip(*options, strict=True)))
         if len(rows):
-            targets, features = fit.features(session.only(rows.tolist()), Reader(network, widest))
+            blocks = {option.blocks for option in options}
+            with ThreadPoolExecutor(len(blocks)) as pool:  # a projection takes as long as the network
+                drawing = pool.map(head.drawn, blocks)
+                targets, features = fit.features(session.only(rows.tolist()), Reader(network, widest))
+            projections = dict(zip(blocks, drawing, strict=True))
             least = math.inf
             for option in options:
-                head.read(option)
+                head.read(option, projections[option.blocks])
                 error = float(head.leave_one_out(option.of(features, widest), targets).mean())
                 if fit.agree(error < least):
                     best, least = option, error
