@@ -51,12 +51,13 @@ class LinearMap(protocol.Editable, nn.Module):
 def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:
     """The ridge of y on x (N, d) with the least error on classes (N,) left out; None for one class or constant x."""
     x, y = x - x.mean(dim=0), y - y.mean(dim=0)
-    values, vectors = torch.linalg.eigh(x.T @ x)
+    few = len(x) < x.shape[1]  # then XXᵀ is the smaller one of the two with these eigenvalues
+    values, vectors = torch.linalg.eigh(x @ x.T if few else x.T @ x)
     values = values.clamp(min=0)
     if not values[-1] > 0 or len(torch.unique(classes)) < 2:
         return None
-    ridges = values.mean() * torch.tensor(RIDGES).to(values)
-    errors = left_out_errors(x @ vectors, y, values + ridges[:, None], classes)
+    ridges = values.sum() / x.shape[1] * torch.tensor(RIDGES).to(values)
+    errors = left_out_errors(vectors * values.sqrt() if few else x @ vectors, y, values + ridges[:, None], classes)
     return float(ridges[errors.argmin()])
 
 

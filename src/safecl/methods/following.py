@@ -22,10 +22,12 @@ class Following(nn.Module):
         super().__init__()
         self.seed, self.kept, self.map = seed, SharedGaussians(width), LinearMap(width)
 
-    def follow(self, slow: RidgeHead, fast: RidgeHead) -> None:
-        """Compute the statistics of the fast learner's head, and solve it."""
-        fast.statistics.follow(slow.statistics, self.movement(fast))
+    def follow(self, slow: RidgeHead, fast: RidgeHead) -> Movement:
+        """Compute the statistics of the fast learner's head, and solve it; gives its ``movement``."""
+        found = self.movement(fast)
+        fast.statistics.follow(slow.statistics, found)
         fast.solve()
+        return found
 
     def movement(self, fast: RidgeHead) -> Movement:
         """How the slow learner's projected features move to become those in the statistics of the fast one's head."""

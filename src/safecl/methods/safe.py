@@ -16,7 +16,8 @@ from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges, leaving_out, one_of_each
 from safecl.heads.nearest import NearestMean
 from safecl.heads.ridge import RidgeHead
-from safecl.heads.statistics import require_memory
+from safecl.heads.solve import factors_kept
+from safecl.heads.statistics import Movement, require_memory
 from safecl.learner import Learner, Reader
 from safecl.methods.following import Following
 from safecl.methods.method import Batch, Fit, Method, Network
@@ -161,8 +162,10 @@ class SAFE(Method):
             terms["cos"] = lambda_cos * losses.alignment(g, f, s.cos_reduction)  # Eq. (6)
         return terms
 
+    @factors_kept()  # judging asks for those of the same sums
     def add_statistics(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
         """G and W̃ of Eq. (10) for each learner, from its features (N, d′) of the session, and the heads from them."""
+        moved = None
         self.ridge_fast.add(f_fast, targets)
         if self.following is None:
             self.ridge_fast.solve()  # before the slow learner's are added, where both share them
@@ -178,18 +181,18 @@ class SAFE(Method):
             self.nearest.follow(self.following.kept)
             if self.sessions:
                 self.following.map.fit(f_slow, f_fast, targets)
-                self.following.follow(self.ridge_slow, self.ridge_fast)
+                moved = self.following.follow(self.ridge_slow, self.ridge_fast)
         answer = self.settings.answer
         if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
-            self.judge(targets, f_slow, f_fast)
+            self.judge(targets, f_slow, f_fast, moved)
 
-    def judge(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
+    def judge(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor, moved: Movement | None) -> None:
         """Note how far each learner is wrong on some of the session's pictures, as if these had not been learned."""
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(torch.unique(targets[rows])) < MIN_JUDGING_CLASSES:
             return
         own, features = targets[rows], {"slow": f_slow[rows], "fast": f_fast[rows]}
-        with leaving_out(self, own, one_of_each(own), self.included(features)):
+        with leaving_out(self, own, one_of_each(own), self.included(features, moved)):
             logits = [getattr(self, head).logits(features[name]) for name, head in self.heads.items()]
         wanted = F.one_hot(own, logits[0].shape[1])
         errors = torch.stack([(z - wanted).square().sum() for z in logits])
@@ -236,12 +239,12 @@ class SAFE(Method):
         """φ_slow, and φ_fast by the map between the two."""
         return dict(kept) if self.following is None else {**kept, "fast": self.following.map(kept["slow"])}
 
-    def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A head that follows has the slow learner's features, moved."""
+    def included(self, features: Mapping[str, Tensor], moved: Movement | None = None) -> dict[str, Tensor]:
+        """A head that follows has the slow learner's features, moved; ``moved``: how, if that is known."""
         if self.following is None or not self.ridge_fast.weight.numel():  # nothing has moved yet
             return {}
         rows = self.ridge_slow.project(self.ridge_slow.views(features["slow"]))
-        return {"ridge_fast": self.following.movement(self.ridge_fast)(rows)}
+        return {"ridge_fast": (moved or self.following.movement(self.ridge_fast))(rows)}
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
