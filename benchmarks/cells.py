@@ -97,7 +97,8 @@ class Watch:
     def __init__(self, method: SAFE, stream: Stream, fit: Trainer) -> None:
         self.method, self.stream, self.fit = method, stream, fit
         self.heads = {kind: self.head() for kind in KINDS}
-        self.untuned, self.memory = self.head(), Following(method.backbone.width, method.seed)
+        self.untuned, self.slow = self.head(), self.head()
+        self.memory = Following(method.backbone.width, method.seed)
         self.left_out: list[list[float]] = []
         self.by_test: dict[str, list[float]] = {}
 
@@ -132,12 +133,13 @@ class Watch:
         pictures = self.stream._parts[number - 1].train
         y, slow_head = self.targets(pictures), self.method.ridge_slow
         if number == 1:  # what is read is known now
-            for head in (*self.heads.values(), self.untuned):
+            for head in (*self.heads.values(), self.untuned, self.slow):
                 head.read(slow_head.reading)
             self.memory = Following(slow_head.width, self.method.seed).to(y.device)
         slow, fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
         self.heads["stale"].add(fast, y)
         self.untuned.add(plain, y)
+        self.slow.add(slow, y)
         self.memory.kept.add(slow[:, : slow_head.width], y)
         if number > 1:
             self.memory.map.fit(slow, fast, y)
@@ -152,7 +154,7 @@ class Watch:
         for head in self.heads.values():
             head.errors = self.heads["stale"].errors  # the evidence for β is the same for all
         self.memory.follow(self.method.ridge_slow, self.heads["gaussians"])
-        for head in (*self.heads.values(), self.untuned):
+        for head in (*self.heads.values(), self.untuned, self.slow):
             head.solve()
         right: dict[str, list[Tensor]] = {}
         s = self.method.settings.answer
@@ -164,13 +166,13 @@ class Watch:
                 continue
             y = self.targets(pictures)
             f_slow, f_fast, plain = self.features(pictures, self.method.slow, self.method.fast, self.method.backbone)
-            slow = factor * self.method.ridge_slow.logits(f_slow)
-            logits = {"slow": slow, "untuned": self.untuned.logits(plain)}
+            logits = {"slow": factor * self.slow.logits(f_slow), "untuned": factor * self.untuned.logits(plain)}
+            beside = logits[self.method.beside(number)]
             for kind, head in self.heads.items():
                 fast = factor * head.logits(f_fast)
                 by_errors = s.aggregation in ("errors", "concat")
                 rule: Any = s.aggregation
-                safe = torch.lerp(slow, fast, weight) if by_errors else aggregate(slow, fast, rule, s.gamma)
+                safe = torch.lerp(beside, fast, weight) if by_errors else aggregate(beside, fast, rule, s.gamma)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": safe}
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)

@@ -236,6 +236,16 @@ def new_model(two_blocks: Path) -> Callable[..., Any]:
     return make
 
 
+@pytest.fixture
+def untuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where SAFE has pilots, they ask for the untuned backbone and nothing else: the rest is as in the paper."""
+    from safecl.methods.policy import Policy
+
+    monkeypatch.setattr(Policy, "transfers", lambda policy, *_: (False, 1.0, policy.settings.pilot > 0))
+    monkeypatch.setattr(Policy, "lambda_cos", lambda policy, *_: policy.settings.guide.lambda_cos)
+    monkeypatch.setattr(Policy, "kept", lambda *_: 1.0)
+
+
 @pytest.fixture(scope="session")
 def lesson() -> Callable[..., tuple[np.ndarray, list[Label]]]:
     """``lesson("ab", 5)``: arrays of five pictures of each class, and their labels; always the same ones."""

@@ -26,7 +26,7 @@ TUNING = ("slow.", "fast.", "learner.", "adapted.", "w_fast.", "following.map.",
 
 
 @pytest.fixture(autouse=True)
-def tuned_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+def tuned_without_labels(monkeypatch: pytest.MonkeyPatch, untuned: None) -> None:
     """Every phase moves the networks in its module, whatever the labels are: so the tuning of two models is the same
     where labels differ, and what differs else has its cause in the labels."""
 
@@ -131,13 +131,14 @@ METHODS: dict[str, dict[str, Any]] = {
         "method.ridge": {"size": 60, "betas": (0.01,)},  # which reads the last CLS token alone
     },
     "safe ptm": {"method.guide.teacher": "ptm"},
+    "safe untuned": {"method.pilot": 1},
     "ranpac": {},
     "ranpac flat": {"method.ridge": {"project": False, "betas": (0.03, 0.1, 0.3), **PLAIN}},
     "simplecil": {},
     "aper": {},
     **{f"safe {kind}": {"method.pet": {"kind": kind}} for kind in ("adapter", "lora", "vpt_deep", "prefix")},
 }
-OFTEN = ["safe-statistics", "ranpac-features", "simplecil-statistics", "aper-statistics"]
+OFTEN = ["safe-statistics", "safe untuned-statistics", "ranpac-features", "simplecil-statistics", "aper-statistics"]
 CASES = [
     pytest.param(kind, memory, id=f"{kind}-{memory}", marks=() if f"{kind}-{memory}" in OFTEN else pytest.mark.slow)
     for kind in METHODS
@@ -214,6 +215,7 @@ def header(model: ContinualClassifier) -> dict[str, Any]:
 
 ROLLED = [
     ("safe", "statistics", 512), ("ranpac", "features", 0), ("simplecil", "statistics", 512),
+    ("safe untuned", "statistics", 512),
     pytest.param("safe", "statistics", 0, marks=pytest.mark.slow),
     pytest.param("ranpac", "features", 512, marks=pytest.mark.slow),
 ]  # fmt: skip
@@ -230,8 +232,8 @@ def test_a_correction_is_rolled_back_to_the_bit_and_the_sessions_before_it_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
-    settings = {} if name == "simplecil" else BETAS
-    model = new_model(name, memory=memory, keep=6, settings=settings)
+    settings = ({} if name == "simplecil" else BETAS) | METHODS[name]
+    model = new_model(name.partition(" ")[0], memory=memory, keep=6, settings=settings)
     (images, labels), (more, theirs) = lesson("abc"), lesson("dea", seed=1)
     steps = [
         lambda: model.learn(images, labels),
@@ -481,11 +483,9 @@ def test_a_picture_learned_as_several_classes_becomes_one(new_model: New, lesson
     check_same(*models)
 
 
-@pytest.mark.parametrize("name", ["safe", "ranpac", "simplecil"])
+@pytest.mark.parametrize("name", ["safe", "safe untuned", "ranpac", "simplecil"])
 def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New, lesson: Lesson) -> None:
-    settings = {} if name == "simplecil" else BETAS
-    if name == "safe":  # how much of a tuning is kept depends on the number of classes
-        settings = {"method.pilot": 0, **settings}
+    settings, (name, *_) = ({} if name == "simplecil" else BETAS) | METHODS[name], name.split()
     models, (images, labels) = [new_model(name, settings=settings) for _ in range(2)], lesson("abc", 4)
     more, theirs = lesson("db", 4, seed=1)
     for model, one in zip(models, ("b", "a"), strict=True):
@@ -511,7 +511,7 @@ def test_a_split_class_is_as_two_from_the_start(new_model: New, lesson: Lesson) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["safe", "simplecil"])
+@pytest.mark.parametrize("name", ["safe", "safe untuned", "simplecil"])
 def test_a_corrected_model_is_merged_forgets_and_freezes_as_any_other(
     name: str, new_model: New, lesson: Lesson, tmp_path: Path
 ) -> None:
@@ -519,7 +519,7 @@ def test_a_corrected_model_is_merged_forgets_and_freezes_as_any_other(
     own, theirs = lesson("d", 4, seed=1), lesson("e", 4, seed=2)
     merged = []
     for wrong in (True, False):
-        base = new_model(name)
+        base = new_model(name.partition(" ")[0], settings=METHODS[name])
         base.learn(images, labels)
         one, other = (ContinualClassifier.of(base._fitted, device="cpu") for _ in range(2))
         one.learn(own[0], ["a", *own[1][1:]] if wrong else own[1])

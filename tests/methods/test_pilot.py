@@ -11,7 +11,7 @@ from safecl.engine.settings import TrainSettings
 from safecl.heads.leave_one_out import MIN_ERROR_CHANGE
 from safecl.heads.ridge import RidgeHead
 from safecl.methods.method import Batch
-from safecl.methods.policy import SHARES, UNJUDGED_SHARE
+from safecl.methods.policy import MIN_PILOT_GAIN, SHARES, UNJUDGED_SHARE
 from safecl.methods.safe import SAFE
 from safecl.streams.stream import Stream
 
@@ -72,7 +72,7 @@ def test_pilots_are_tuned_on_one_half_of_the_classes_and_asked_about_the_other(
     assert trained == {"pilot1": {0, 2}, "pilot2": {0, 2}, "slow": {0, 1, 2, 3}}
     assert terms == {"pilot1": {"cls"}, "pilot2": {"cls", "diag", "rdn"}, "slow": {"cls"}}
     assert asked == [{1, 3}] * len(ASKED)
-    assert method.notes == {"pilots": True, "transfer": False, "kept": 1.0}
+    assert method.notes == {"pilots": True, "transfer": False, "kept": 1.0, "untuned": True}
 
 
 @pytest.mark.parametrize(("transfer", "best"), ASKED)
@@ -99,6 +99,22 @@ def test_what_is_taken_back_must_pay(
     answers(lambda loss, share: 1 - gain if share == 0.5 else 1.0)
     tools.teach(method, make_stream(FOUR), last=1)
     assert method.notes["kept"] == (0.5 if gain == MIN_ERROR_CHANGE else 1.0)
+
+
+@pytest.mark.parametrize("best", [(False, 1.0), (True, 0.5)])
+@pytest.mark.parametrize(("gain", "statistics"), [(0.9, "following"), (1.1, "following"), (0.9, "stale")])
+def test_the_untuned_backbone_answers_where_the_best_pilot_gains_little_over_it(
+    best: tuple[bool, float], gain: float, statistics: str,
+    new: Callable[..., SAFE], make_stream: MakeStream, tools: Any, answers: Any,
+) -> None:  # fmt: skip
+    method = new(pilot=True, statistics=statistics)
+    answers(lambda *asked: 1 - gain * MIN_PILOT_GAIN if asked == best else 1.0)
+    tools.teach(method, make_stream(FOUR), last=1)
+    wanted = gain < 1 and statistics == "following"
+    assert method.notes == {"pilots": True, "transfer": best[0], "kept": best[1], "untuned": wanted}
+    assert method.untuned == wanted
+    if statistics == "following":
+        assert method.following.untuned.width == (24 if wanted else 0)  # nothing is kept in vain
 
 
 def test_without_a_transfer_loss_only_the_share_is_asked_for(

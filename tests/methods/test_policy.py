@@ -55,6 +55,6 @@ def test_the_papers_policy_answers_constants() -> None:
         transfer, guide = TransferSettings(loss=loss), GuideSettings(lambda_cos=50)
         policy = Policy(SafeSettings(transfer=transfer, guide=guide, pilot=0))
         given: list[Any] = [nothing] * 6
-        assert policy.transfers(*given) == (loss == "correlation", 1)
+        assert policy.transfers(*given) == (loss == "correlation", 1, False)
         assert policy.lambda_cos(*given) == 50
         assert policy.kept(10, 100) == 1 and policy.share == 1

@@ -208,7 +208,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def transform(self, pictures: Any) -> np.ndarray:
-        """What the heads read of every network that answers, side by side: of SAFE (N, 2 d′), the slow learner's first.
+        """What the heads read of every network that answers, side by side: of SAFE (N, 2 d′), the fast learner's last.
 
         Each begins with the network's features (N, d); ridge heads may read more, as ``Reading`` says.
         """

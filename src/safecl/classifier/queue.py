@@ -61,7 +61,7 @@ class Looking:
 
         def ask(images: Tensor) -> dict[str, Tensor]:
             features = method.embed(images)
-            return {**now.answered(features), FEATURES: features[method.anchor or next(iter(features))]}
+            return {**now.answered(features), FEATURES: next(iter(features.values()))}
 
         for found in now.asked(ask, pictures.subset(new)):
             kept.append(found.pop(FEATURES))

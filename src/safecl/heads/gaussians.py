@@ -162,8 +162,9 @@ class SharedGaussians(ClassMoments):
 
     def join(self, one: int, other: int) -> None:
         """Exactly the moments of both classes' pictures together."""
-        self._combine(one, int(self.counts[other]), self._mean(other), torch.zeros_like(precise(self.scatter)))
-        self.counts[other] = 0
+        if self.classes:
+            self._combine(one, int(self.counts[other]), self._mean(other), torch.zeros_like(precise(self.scatter)))
+            self.counts[other] = 0
 
     def correct(self, features: Tensor | None, old: Tensor, new: Tensor) -> None:
         """Take features (n, d), with others beside them or not, out of the classes ``old``, and add them to ``new``."""

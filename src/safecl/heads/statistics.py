@@ -114,7 +114,7 @@ class Statistics(Editable, nn.Module):
 
     def join(self, one: int, other: int) -> None:
         """Add up the sums of two classes; G is that of all."""
-        if self.kept:
+        if self.kept and self.sums.shape[1]:
             self.sums[:, one] += self.sums[:, other]
             self.sums[:, other] = 0
 

@@ -15,12 +15,14 @@ class Following(nn.Module):
     """Where the slow learner's features lie, and a map from there to the fast learner's.
 
     What is kept of the frozen slow learner's features stays true. The map, fitted on the pictures of a session, takes
-    its statistics to the fast learner's, by means of points drawn from Gaussians.
+    its statistics to the fast learner's, by means of points drawn from Gaussians. ``untuned``: where the untuned
+    backbone's features (N, ``plain``) lie, if they are asked for.
     """
 
-    def __init__(self, width: int, seed: int = 0) -> None:
+    def __init__(self, width: int, seed: int = 0, plain: int = 0) -> None:
         super().__init__()
         self.seed, self.kept, self.map = seed, SharedGaussians(width), LinearMap(width)
+        self.untuned = SharedGaussians(plain)
 
     def follow(self, slow: RidgeHead, fast: RidgeHead) -> Movement:
         """Compute the statistics of the fast learner's head, and solve it; gives its ``movement``."""

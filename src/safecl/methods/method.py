@@ -136,7 +136,6 @@ class Method(nn.Module, ABC):
 
     outputs: ClassVar[tuple[str, ...]]  # what ``answer`` gives; the method's own answer comes last
     anchor: ClassVar[str | None] = None  # key of ``embed`` whose features no session after the first changes, if any
-    heads: ClassVar[Mapping[str, str]] = {}  # key of ``embed``: the ridge head to which a session adds these features
     handles: ClassVar[tuple[str, ...]] = ()  # its own buffers that ``drop_class`` and ``merge`` see to or leave alone
     moving: ClassVar[tuple[str, ...]] = ()  # of its ``networks``, those that every session goes on tuning
     learning: ClassVar[tuple[str, ...]] = ()  # how names of its state begin that predictions do not need
@@ -201,6 +200,11 @@ class Method(nn.Module, ABC):
         return {}
 
     @property
+    def heads(self) -> Mapping[str, str]:
+        """By network, the ridge head to which a session adds its features."""
+        return {}
+
+    @property
     def reads(self) -> Mapping[str, tuple[str, ...]]:
         """By module, the ``networks`` whose features, side by side, it has learned, or the ridge head that gave it its
         own: what ``correct`` must give it."""
@@ -227,7 +231,8 @@ class Method(nn.Module, ABC):
         parts = editable_parts(self, self.handles)
         for name, part in parts.items():
             sums = isinstance(part, CosineHead | ClassMoments) and part.classes > 0
-            if (sums or (isinstance(part, RidgeHead) and part.statistics.kept)) and name not in self.reads:
+            sums |= isinstance(part, RidgeHead) and part.statistics.kept and part.statistics.sums.shape[1] > 0
+            if sums and name not in self.reads:
                 raise refusal(part)
         if self.handles:
             raise refusal(self)

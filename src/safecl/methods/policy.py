@@ -1,4 +1,4 @@
-"""What SAFE decides beyond its paper: which loss, which λ_cos, and what share of a tuning is kept."""
+"""What SAFE decides beyond its paper: which loss, which λ_cos, what share of a tuning is kept, and who answers."""
 
 import copy
 import math
@@ -23,18 +23,21 @@ from safecl.methods.settings.safe import SafeSettings
 from safecl.streams.stream import Session
 
 MIN_GAIN = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
+# Share of the untuned backbone's error by which pilots must be better for the slow learner to answer: pilots know half
+# of the first classes, and a tuning that gains less there often harms classes that come later.
+MIN_PILOT_GAIN = 0.2
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of a tuning that may be kept
 UNJUDGED_SHARE = 0.5  # of the slow learner's tuning on classes too few for pilots; two classes tune it little
 SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Tensor]]
 
 
 class Policy(Editable, nn.Module):
-    """Three answers; with ``method.pilot=0`` they are the constants of the paper.
+    """Four answers; with ``method.pilot=0`` they are the constants of the paper.
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures
     of later sessions before anything was learned from them, without the slow learner's tuning and with it. They have
-    decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of the slow and the
-    fast learner after the session, each picture left out.
+    decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of who
+    answers beside the fast learner and of the fast learner, after the session, each picture left out.
     """
 
     by_difference: ClassVar[tuple[str, ...]] = ("errors", "judged")
@@ -49,20 +52,26 @@ class Policy(Editable, nn.Module):
 
     def transfers(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
-    ) -> tuple[bool, float]:
-        """Whether L_slow has its transfer terms, and the share of the tuning to keep: as set, or as pilots show."""
+    ) -> tuple[bool, float, bool]:
+        """As set, or as pilots show: whether L_slow has its transfer terms, and the share of the tuning to keep.
+
+        And whether the untuned backbone answers beside the fast learner, in place of the slow one, from session 2 on.
+        """
         s = self.settings
         found = self.piloted(slow, head, ridge, loss, session, fit) if s.pilot else None
-        few = (False, UNJUDGED_SHARE if len(session.classes) > 2 else 1.0)
-        transfer, share = found or (few if s.pilot else (s.transfer.loss != "none", 1.0))
-        self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share}
+        few = (False, UNJUDGED_SHARE if len(session.classes) > 2 else 1.0, math.inf)
+        transfer, share, gain = found or (few if s.pilot else (s.transfer.loss != "none", 1.0, math.inf))
+        untuned = s.answer.statistics == "following" and fit.agree(gain < MIN_PILOT_GAIN) if found else False
+        self.notes = {"pilots": found is not None, "transfer": transfer, "kept": share, "untuned": untuned}
         self.share = torch.full_like(self.share, share if found else 1.0)
-        return transfer, share
+        return transfer, share, untuned
 
     def piloted(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
-    ) -> tuple[bool, float] | None:
-        """With the transfer loss or not, and the share of the tuning to keep; None if there is too little to ask.
+    ) -> tuple[bool, float, float] | None:
+        """With the transfer loss or not, the share of the tuning to keep, and its gain over the untuned backbone.
+
+        None if there is too little to ask.
 
         Tuned on a few classes, a network can get worse at all others; which PET and loss do so depends on the backbone.
         So two pilots, with the transfer loss and without, are tuned on one half of the classes, and the other half
@@ -87,15 +96,16 @@ class Policy(Editable, nn.Module):
             start, parts = learner.tuning(), nn.ModuleList([learner, own])
             fit(f"pilot{number}", parts, tuned, partial(loss, transfer, learner, own), recipe=recipe)
             pilots.append((transfer, learner, start, learner.tuning()))
-        choice, least = (False, 1.0), math.inf
+        choice, least, errors = (False, 1.0), math.inf, dict[tuple[bool, float], float]()
         for transfer, learner, start, end in pilots:
             for share in SHARES[:-1] if transfer else SHARES:  # without any tuning both are the same
                 learner.interpolate(start, end, share)
                 targets, features = fit.features(judging, Reader(learner, ridge.reading.once))
-                error = float(ridge.leave_one_out(features, targets).mean()) * (1 + MIN_ERROR_CHANGE * (1 - share))
+                error = errors[transfer, share] = float(ridge.leave_one_out(features, targets).mean())
+                error *= 1 + MIN_ERROR_CHANGE * (1 - share)
                 if fit.agree(error < least):
                     choice, least = (transfer, share), error
-        return choice
+        return *choice, 1 - errors[choice] / max(errors[False, 0.0], torch.finfo(torch.float32).tiny)
 
     def lambda_cos(
         self, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit
@@ -125,7 +135,7 @@ class Policy(Editable, nn.Module):
 
     @property
     def lead(self) -> Tensor:
-        """α_fast by the errors of both learners: ()."""
+        """α_fast by the errors of both that answer: ()."""
         return lead_weight(self.judged)
 
     def merge(self, now: "Policy", before: "Policy", index: Tensor) -> None:

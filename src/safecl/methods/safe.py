@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +30,8 @@ from safecl.streams.stream import Session
 TRANSFER_LIMIT = 0.1  # share of the gradient of L_cls that that of a transfer term has at most; not in the paper
 MIN_JUDGING_CLASSES = 4  # of a session that says which learner counts: a map fitted on fewer is wrong about them first
 
-Learned: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Class indices (N,) of a session's pictures, and what ridge heads read of both learners after it, (N, d′) each."""
+Learned: TypeAlias = tuple[Tensor, dict[str, Tensor]]
+"""Class indices (N,) of a session's pictures, and by network what its ridge head reads after it, (N, d′) each."""
 
 
 class Teacher(NamedTuple):
@@ -42,11 +42,14 @@ class Teacher(NamedTuple):
 
 
 class SAFE(Method):
-    """Two learners on one frozen backbone: the slow one is tuned once and kept, the fast one goes on learning."""
+    """Two learners on one frozen backbone: the slow one is tuned once and kept, the fast one goes on learning.
+
+    Where pilots gain little, from session 2 on the output "slow" is that of the slow learner without its tuning: the
+    untuned backbone, with statistics of its own. The tuned one remains the teacher, and statistics follow from it.
+    """
 
     outputs = ("slow", "fast", "safe")
     anchor = "slow"
-    heads: ClassVar = {"slow": "ridge_slow", "fast": "ridge_fast"}
     learning = ("following.",)
     moving = ("fast",)
     settings: SafeSettings
@@ -54,7 +57,8 @@ class SAFE(Method):
     def __init__(self, backbone: Backbone, settings: SafeSettings, seed: int = 0) -> None:
         super().__init__(backbone, settings, seed)
         s, d, device = settings, backbone.width, backbone.device
-        grams = 3 if s.answer.aggregation == "concat" else 2
+        piloted = s.answer.statistics == "following" and s.pilot > 0
+        grams = 3 if piloted or s.answer.aggregation == "concat" else 2
         require_memory(s.ridge.size if s.ridge.project else d, device, d, grams=grams)
         self.slow, self.fast = Learner(backbone, s.pet, seed), Learner(backbone, s.pet, seed)
         self.w_slow, self.w_ptm = CosineHead(d, s.scale), CosineHead(d, s.scale)
@@ -64,6 +68,7 @@ class SAFE(Method):
         self.nearest = None if self.following is None else NearestMean(d)
         self.ridge_slow = RidgeHead(d, s.ridge, seed, device)
         self.ridge_fast = RidgeHead(d, s.ridge, seed, device, kept=self.following is None)
+        self.ridge_untuned = RidgeHead(d, s.ridge, seed, device) if piloted else None
         if s.answer.statistics == "shared":
             self.ridge_fast.share(self.ridge_slow)
         self.joint = RidgeHead(2 * d, s.ridge, seed, device) if s.answer.aggregation == "concat" else None
@@ -75,10 +80,10 @@ class SAFE(Method):
             targets, f_ptm = fit.features(session, self.backbone)
             self.expand(self.w_ptm, f_ptm, targets)
         phase = self.learn_fast if self.sessions else self.learn_slow
-        targets, f_slow, f_fast = phase(session, fit)
+        targets, features = phase(session, fit)
         self.slow.freeze()
         self.w_slow.requires_grad_(False)
-        self.add_statistics(targets, f_slow, f_fast)
+        self.add_statistics(targets, features)
         self.notes |= self.policy.notes
 
     def learn_slow(self, session: Session, fit: Fit) -> Learned:
@@ -87,12 +92,17 @@ class SAFE(Method):
         self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
         if self.joint is None:
             choose_reading(self.ridge_slow, self.backbone, session, fit)
-            self.ridge_fast.read(self.ridge_slow.reading)
-        transfers, share = self.policy.transfers(self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit)
+            for other in (self.ridge_fast, self.ridge_untuned):
+                if other is not None:
+                    other.read(self.ridge_slow.reading)
+        transfers, share, untuned = self.policy.transfers(
+            self.slow, self.w_slow, self.ridge_slow, self.slow_loss, session, fit
+        )
         start = self.slow.tuning()
         fit("slow", tuned, session, partial(self.slow_loss, transfers, self.slow, self.w_slow))
         self.slow.interpolate(start, self.slow.tuning(), share)
-        targets, f_slow = fit.features(session, self.networks["slow"])
+        frozen = ["slow", "untuned"] if untuned else ["slow"]
+        targets, f_slow, *found = fit.features(session, *(self.networks[name] for name in frozen))
         self.w_slow.observe(self.last(f_slow), targets)
         if s.slow_rows == "imprint":
             self.w_slow.imprint()
@@ -101,12 +111,13 @@ class SAFE(Method):
         self.fast.load_state_dict(self.slow.state_dict())
         self.w_fast.load_state_dict(self.w_slow.state_dict())
         self.w_fast.grow(self.w_fast.weight[:0])
-        return targets, f_slow, f_slow
+        return targets, {"fast": f_slow, **dict(zip(frozen, [f_slow, *found], strict=True))}
 
     def learn_fast(self, session: Session, fit: Fit) -> Learned:
         """Phase 2: both heads get rows for the new classes; min L_fast over F-PET and W_fast, Eq. (8)."""
         known, tuned = self.w_slow.classes, nn.ModuleList([self.fast, self.w_fast])
-        targets, f_slow, f_fast = fit.features(session, self.networks["slow"], self.fast)
+        frozen = [name for name in self.heads if name not in self.moving]
+        targets, f_fast, f_slow, *found = fit.features(session, self.fast, *(self.networks[name] for name in frozen))
         teacher = self.appoint_teacher(f_fast, targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, f_fast, targets)
@@ -116,7 +127,7 @@ class SAFE(Method):
         share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
         self.fast.interpolate(start, self.fast.tuning(), share)
         _, f_fast = fit.features(session, self.networks["fast"])
-        return targets, f_slow, f_fast
+        return targets, {"fast": f_fast, **dict(zip(frozen, [f_slow, *found], strict=True))}
 
     def last(self, features: Tensor) -> Tensor:
         """Of what a ridge head reads (N, d′), the features (N, d) of the network itself."""
@@ -163,9 +174,9 @@ class SAFE(Method):
         return terms
 
     @factors_kept()  # judging asks for those of the same sums
-    def add_statistics(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor) -> None:
-        """G and W̃ of Eq. (10) for each learner, from its features (N, d′) of the session, and the heads from them."""
-        moved = None
+    def add_statistics(self, targets: Tensor, features: Mapping[str, Tensor]) -> None:
+        """G and W̃ of Eq. (10) for each network, from its features (N, d′) of the session, and the heads from them."""
+        f_slow, f_fast, moved = features["slow"], features["fast"], None
         self.ridge_fast.add(f_fast, targets)
         if self.following is None:
             self.ridge_fast.solve()  # before the slow learner's are added, where both share them
@@ -173,47 +184,83 @@ class SAFE(Method):
             self.joint.add(concatenate(f_slow, f_fast), targets)
             self.joint.solve()
         given = self.ridge_slow.add(f_slow, targets)
-        self.ridge_slow.solve()
-        if self.following is not None and self.nearest is not None:
+        if self.following is None:
+            self.ridge_slow.solve()
+        else:
+            untuned = "untuned" in features
             if not self.sessions:
-                self.following = Following(self.ridge_slow.width, self.seed).to(self.backbone.device)
+                plain = self.backbone.width if untuned else 0
+                self.following = Following(self.ridge_slow.width, self.seed, plain).to(self.backbone.device)
             self.following.kept.add(given[:, : self.ridge_slow.width], targets)
-            self.nearest.follow(self.following.kept)
+            if untuned and self.ridge_untuned is not None:
+                given = self.ridge_untuned.add(features["untuned"], targets)
+                self.following.untuned.add(self.last(given), targets)
             if self.sessions:
                 self.following.map.fit(f_slow, f_fast, targets)
-                moved = self.following.follow(self.ridge_slow, self.ridge_fast)
+            moved = self.settle(self.sessions + 1)
         answer = self.settings.answer
         if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
-            self.judge(targets, f_slow, f_fast, moved)
+            self.judge(targets, features, moved)
 
-    def judge(self, targets: Tensor, f_slow: Tensor, f_fast: Tensor, moved: Movement | None) -> None:
-        """Note how far each learner is wrong on some of the session's pictures, as if these had not been learned."""
+    def settle(self, learned: int) -> Movement | None:
+        """Where statistics follow: compute the heads that answer after so many sessions, from all that is kept.
+
+        Gives the movement of those of the fast learner, if it has moved.
+        """
+        assert self.following is not None and self.nearest is not None
+        beside = self.beside(learned)
+        getattr(self, self.heads[beside]).solve()
+        if beside == "untuned":
+            self.ridge_slow.weight = self.ridge_slow.weight[:, :0]
+        self.nearest.follow(self.following.untuned if beside == "untuned" else self.following.kept)
+        return self.following.follow(self.ridge_slow, self.ridge_fast) if learned > 1 else None
+
+    def judge(self, targets: Tensor, features: Mapping[str, Tensor], moved: Movement | None) -> None:
+        """Note how far both that answer are wrong on some of the session's pictures, as if these were not learned."""
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(torch.unique(targets[rows])) < MIN_JUDGING_CLASSES:
             return
-        own, features = targets[rows], {"slow": f_slow[rows], "fast": f_fast[rows]}
+        own, features = targets[rows], {name: f[rows] for name, f in features.items()}
+        both = (self.beside(self.sessions + 1), "fast")
         with leaving_out(self, own, one_of_each(own), self.included(features, moved)):
-            logits = [getattr(self, head).logits(features[name]) for name, head in self.heads.items()]
+            logits = [getattr(self, self.heads[name]).logits(features[name]) for name in both]
         wanted = F.one_hot(own, logits[0].shape[1])
         errors = torch.stack([(z - wanted).square().sum() for z in logits])
         self.policy.judged = self.policy.judged + errors.to(self.policy.judged)
 
+    @property
+    def untuned(self) -> bool:
+        """Whether the untuned backbone has statistics, or, where these were left out for predictions, a head."""
+        head = self.ridge_untuned
+        return head is not None and head.statistics.sums.shape[1] + head.weight.shape[1] > 0
+
+    def beside(self, learned: int) -> str:
+        """Who answers beside the fast learner after so many sessions; the first one's classes are tuned for."""
+        return "untuned" if self.untuned and learned > 1 else "slow"
+
     def embed(self, images: Tensor) -> dict[str, Tensor]:
-        """φ_slow and φ_fast, which are one network until session 2."""
-        reading = self.ridge_slow.reading.once
-        f_slow = self.slow.read(images, reading)
-        return {"slow": f_slow, "fast": f_slow if self.sessions == 1 else self.fast.read(images, reading)}
+        """φ_slow and φ_fast, which are one network until session 2; or features of who answers in place of φ_slow."""
+        reading, beside = self.ridge_slow.reading.once, self.beside(self.sessions)
+        found = (self.slow if beside == "slow" else self.backbone).read(images, reading)
+        return {beside: found, "fast": found if self.sessions == 1 else self.fast.read(images, reading)}
 
     @property
     def networks(self) -> dict[str, Network]:
         reading = self.ridge_slow.reading
-        return {"slow": Reader(self.slow, reading), "fast": Reader(self.fast, reading), "backbone": self.backbone}
+        read: dict[str, Learner | Backbone] = {"slow": self.slow, "fast": self.fast, "untuned": self.backbone}
+        return {**{name: Reader(network, reading) for name, network in read.items()}, "backbone": self.backbone}
+
+    @property
+    def heads(self) -> dict[str, str]:
+        found = {"slow": "ridge_slow", "fast": "ridge_fast"}
+        return {**found, "untuned": "ridge_untuned"} if self.untuned else found
 
     @property
     def reads(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {"w_slow": ("slow",), "w_fast": ("fast",), "ridge_slow": ("slow",)}
         found |= {"w_ptm": ("backbone",)} if self.w_ptm.classes else {}
         found |= {"ridge_fast": ("fast",)} if self.following is None else {"following.kept": ("ridge_slow",)}
+        found |= {"ridge_untuned": ("untuned",), "following.untuned": ("ridge_untuned",)} if self.untuned else {}
         return found if self.joint is None else {**found, "joint": ("slow", "fast")}
 
     def side_by_side(self, features: Sequence[Tensor]) -> Tensor:
@@ -232,8 +279,8 @@ class SAFE(Method):
         return statistics == "following" or (statistics == "stale" and self.sessions == 1)
 
     def to_keep(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The slow learner's features, which stay true; where the fast one's head follows, these are enough."""
-        return dict(features) if self.following is None else {"slow": features["slow"]}
+        """Features of frozen networks, which stay true; where the fast learner's head follows, these are enough."""
+        return {name: f for name, f in features.items() if self.following is None or name not in self.moving}
 
     def recalled(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """φ_slow, and φ_fast by the map between the two."""
@@ -248,12 +295,13 @@ class SAFE(Method):
 
     def answer(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """z_slow, z_fast of Eq. (9), and their aggregate of Eq. (11)."""
-        s, f_slow, f_fast = self.settings.answer, features["slow"], features["fast"]
+        s, beside = self.settings.answer, self.beside(self.sessions)
+        f_slow, f_fast = features[beside], features["fast"]
 
         def logits(ridge: RidgeHead, head: CosineHead, f: Tensor) -> Tensor:
             return ridge.logits(f) * (head.scale if s.temperature == "learned" else s.temperature)
 
-        slow = fast = logits(self.ridge_slow, self.w_slow, f_slow)
+        slow = fast = logits(getattr(self, self.heads[beside]), self.w_slow, f_slow)
         if self.following is None or self.sessions > 1:  # otherwise nothing has moved yet
             fast = logits(self.ridge_fast, self.w_fast, f_fast)
         if self.joint is not None:
@@ -267,10 +315,10 @@ class SAFE(Method):
         return {"slow": slow, "fast": fast, "safe": safe}
 
     def likeness(self, features: Mapping[str, Tensor]) -> Tensor | None:
-        """Less, the further the slow learner's features are from the nearest class mean."""
+        """Less, the further features of who answers beside the fast learner are from the nearest class mean."""
         if self.nearest is None or "slow" not in self.outputs:  # where the fast one is asked alone
             return None
-        found: Tensor = -self.nearest(self.last(features["slow"]))
+        found: Tensor = -self.nearest(self.last(features[self.beside(self.sessions)]))
         return found
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -284,13 +332,10 @@ class SAFE(Method):
         return {"slow": alpha[:, 0], "fast": alpha[:, 1]}
 
     def refresh(self) -> None:
-        self.ridge_slow.solve()
-        if self.following is None or self.nearest is None:
+        if self.following is None:
             super().refresh()
         else:
-            self.nearest.follow(self.following.kept)
-            if self.sessions > 1:
-                self.following.follow(self.ridge_slow, self.ridge_fast)
+            self.settle(self.sessions)
         self.w_ptm.imprint()
         if self._imprints(self.w_slow):
             self.w_slow.imprint()

@@ -16,6 +16,7 @@ DECISIONS = {
     "pilots": ("Pilots", "trained", "none"),
     "transfer": ("Transfer loss", "used", "not used"),
     "kept": ("Tuning kept", "", ""),
+    "untuned": ("Beside the fast learner", "untuned backbone", "slow learner"),
     "released": ("L_cos", "dropped", "used"),
     "average": ("Weight of the session", "", ""),
 }
