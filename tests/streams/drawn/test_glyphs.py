@@ -27,10 +27,11 @@ def random(*seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_a_picture_depends_on_seed_class_and_index_alone() -> None:
+def test_a_picture_depends_on_seed_class_and_index_alone_and_is_drawn_once() -> None:
     some = GlyphPictures(["A", "§"], range(3), seed=5)
     other = GlyphPictures(["Ж", "§"], range(1, 4), seed=5)
-    assert np.array_equal(some.array(4), other.array(3))  # § number 1, whatever stands around it
+    assert some.array(4) is other.array(3)  # § number 1, whatever stands around it
+    assert np.array_equal(some.array(4), draw("§", random(5, ord("§"), 1))) and not some.array(4).flags.writeable
     assert not np.array_equal(some.array(4), some.array(5))
     assert not np.array_equal(some.array(4), GlyphPictures(["§"], [1], seed=6).array(0))
 
@@ -212,7 +213,7 @@ def test_without_fonts_one_sentence_says_so(broken: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(drawing, "font_folder", lambda: tmp_path)
     drawing._upright.cache_clear()
     with pytest.raises(SafeclError, match=r"needs the font .*DejaVu.*\.ttf.*reinstall matplotlib") as caught:
-        glyphs(**SMALL).test(1).decode(0)
+        draw("A", random(0))
     assert "\n" not in str(caught.value)
 
 

@@ -1,11 +1,12 @@
 """The embedded stream: pictures of characters, drawn when they are first read. Nothing is downloaded."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from safecl.errors import SafeclError, unknown
-from safecl.streams.drawn.drawing import DIFFICULTIES, SIDE, STYLES, draw
+from safecl.streams.drawn.drawing import DIFFICULTIES, SIDE, STYLES, Difficulty, draw
 from safecl.streams.pictures.images import ALL, ArrayPictures, Label, Transform, join
 from safecl.streams.settings import Level, Protocol
 from safecl.streams.stream import Part, Stream, class_incremental, class_order
@@ -23,7 +24,7 @@ _FIRST_TEST = 1_000_000  # the number of the first test picture, above that of a
 
 
 class GlyphPictures(ArrayPictures):
-    """Pictures ``indices`` of each of ``characters``, drawn when first read and kept."""
+    """Pictures ``indices`` of each of ``characters``, drawn when first read."""
 
     sides = (SIDE, SIDE)
 
@@ -38,15 +39,10 @@ class GlyphPictures(ArrayPictures):
         self.labels = [character for character in characters for _ in indices]
         self._indices, self._seed, self._style = list(indices), seed, style
         self._difficulty = DIFFICULTIES[difficulty]
-        self._drawn: dict[int, np.ndarray] = {}
 
     def array(self, position: int) -> np.ndarray:
         """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
-        if position not in self._drawn:
-            character = str(self.labels[position])
-            random = np.random.default_rng([self._seed, ord(character), self._index(position)])
-            self._drawn[position] = draw(character, random, self._style, self._difficulty)
-        return self._drawn[position]
+        return _drawn(str(self.labels[position]), self._index(position), self._seed, self._style, self._difficulty)
 
     def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
         return (f"{self._seed} {self._index(i)} {self._style} {self._difficulty}".encode() for i in indices)
@@ -60,6 +56,12 @@ class GlyphPictures(ArrayPictures):
 
     def identity(self) -> None:
         """Never cached."""
+
+
+@lru_cache(maxsize=8192)  # 100 MB; methods that are compared on a stream read the same pictures
+def _drawn(character: str, index: int, seed: int, style: str, difficulty: Difficulty) -> np.ndarray:
+    picture: np.ndarray = draw(character, np.random.default_rng([seed, ord(character), index]), style, difficulty)
+    return picture
 
 
 def glyphs(
