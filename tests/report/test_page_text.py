@@ -52,7 +52,7 @@ def test_the_best_of_several_runs_is_above_the_next_with_the_error_of_the_differ
         metrics["pooled"][folder.name] = metrics["seen"][folder.name] = accuracy_
         (folder / "metrics.jsonl").write_text(json.dumps(metrics) + "\n")
     error = 100 * stdev([-1, 1, 1, 1, *[0] * 96]) / 10
-    assert f"SAFE is 2.0 ± {error:.1f} points above RanPAC." in page(folders).text
+    assert f"SAFE is 2.0 ± {error:.1f} points above RanPAC, picture by picture." in page(folders).text
     edit(folders[1] / "facts.json", seed=1)  # other pictures
     assert "points above" not in page(folders).text
 

@@ -76,7 +76,7 @@ def _ahead(known: Sequence[Series]) -> str:
     best, second = ([said(one.run, each) == each.label for each in one.run.predictions] for one in ranked)
     gaps = [mine - other for mine, other in zip(best, second, strict=True)]
     above = f"{words.points(fmean(gaps))}{NBSP}±{NBSP}{words.points(stdev(gaps) / math.sqrt(len(gaps)))} points above"
-    return f" {ranked[0].name} is {above} {ranked[1].name}."
+    return f" {ranked[0].name} is {above} {ranked[1].name}, picture by picture."
 
 
 def runs_on_streams(runs: Sequence[Run]) -> str:
