@@ -1,4 +1,4 @@
-"""Accuracy, forgetting and transfer against their definitions, on random matrices with tests of unequal size."""
+"""Accuracy and forgetting against their definitions, on random matrices with tests of unequal size."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safecl.engine.metrics import History, backward_transfer, forward_transfer, mean, pooled
+from safecl.engine.metrics import History, mean, pooled
 
 
 def matrix(seed: int, sessions: int, domain: bool = False) -> list[list[float]]:
@@ -45,7 +45,7 @@ def test_without_a_test_picture_there_is_no_accuracy_and_no_forgetting() -> None
     line = history.add({"safe": [None, None]}, [0, 0])
     assert line["pooled"]["safe"] is None and line["seen"]["safe"] is None and line["forgetting"]["safe"] is None
     summary = history.summary()
-    assert summary["final"]["safe"] is None and summary["average"]["safe"] is None and summary["bwt"]["safe"] is None
+    assert summary["final"]["safe"] is None and summary["average"]["safe"] is None
     json.dumps(summary)
 
 
@@ -56,39 +56,14 @@ def test_a_session_without_test_pictures_is_left_out_of_every_mean() -> None:
     line = history.add({"safe": [0.4, None, 1.0]}, [10, 0, 30])
     assert line["pooled"]["safe"] == pytest.approx((4 + 30) / 40) and line["task_mean"]["safe"] == pytest.approx(0.7)
     assert line["forgetting"]["safe"] == pytest.approx(0.4)  # of session 1 alone
-    assert history.summary()["bwt"]["safe"] == pytest.approx(-0.4)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 7), st.booleans())
-def test_forgetting_and_transfer_are_the_printed_sums(seed: int, t: int, domain: bool) -> None:
+def test_forgetting_is_the_printed_sum(seed: int, t: int, domain: bool) -> None:
     rows = matrix(seed, t, domain)
     r = {(i + 1, j + 1): value for i, row in enumerate(rows) for j, value in enumerate(row)}  # R_{i,j}, from 1
     lost = [max(r[k, i] for k in range(i, t)) - r[t, i] for i in range(1, t)]
-    moved = [r[t, i] - r[i, i] for i in range(1, t)]
     assert forgetting(rows) == pytest.approx(np.mean(lost) if t > 1 else 0.0)
-    assert backward_transfer(rows) == pytest.approx(np.mean(moved) if t > 1 else 0.0)
-
-
-@given(st.integers(0, 2**31), st.integers(1, 7))
-def test_forward_transfer_is_what_a_domain_gains_before_it_is_seen(seed: int, t: int) -> None:
-    rows = matrix(seed, t, domain=True)
-    base = np.random.default_rng(seed + 1).uniform(size=t).tolist()
-    gained = [rows[i - 2][i - 1] - base[i - 1] for i in range(2, t + 1)]
-    assert forward_transfer(rows, base) == pytest.approx(np.mean(gained) if t > 1 else 0.0)
-
-
-@given(st.integers(0, 2**31), st.integers(1, 6), st.booleans())
-def test_forward_transfer_is_told_where_it_can_be(seed: int, t: int, domain: bool) -> None:
-    """Domains are tested before they are learned; classes nobody has shown cannot be answered."""
-    rows, history = matrix(seed, t, domain), History(("safe",))
-    for i, row in enumerate(rows, start=1):
-        history.add({"safe": row}, [5] * len(row), classes_seen=10 + i)
-    found = history.summary()["fwt"]
-    if domain and t > 1:
-        gained = [rows[i - 2][i - 1] - 1 / (10 + i - 1) for i in range(2, t + 1)]
-        assert found["safe"] == pytest.approx(np.mean(gained))
-    else:
-        assert found is None
 
 
 @given(st.integers(0, 2**31), st.lists(st.integers(1, 30), min_size=1, max_size=6))
@@ -108,15 +83,13 @@ def test_metrics_are_those_of_single_answers_with_more_than_100_classes(seed: in
     last = len(counts) - 1
     lost = [max(r[k][i] for k in range(i, last)) - r[last][i] for i in range(last)]
     assert summary["forgetting"]["safe"] == pytest.approx(np.mean(lost) if lost else 0.0)
-    assert summary["bwt"]["safe"] == pytest.approx(np.mean([r[last][i] - r[i][i] for i in range(last)] or [0.0]))
 
 
 @given(st.integers(0, 2**31), st.integers(2, 7))
 def test_what_was_never_better_is_not_forgotten(seed: int, t: int) -> None:
     final = np.random.default_rng(seed).uniform(size=t).tolist()
     steady = [final[: i + 1] for i in range(t)]
-    assert forgetting(steady) == pytest.approx(0) and backward_transfer(steady) == pytest.approx(0)
-    assert -forgetting(matrix(seed, t)) <= backward_transfer(matrix(seed, t)) + 1e-12
+    assert forgetting(steady) == pytest.approx(0)
 
 
 def test_a_history_notes_every_output_and_sums_up() -> None:
@@ -139,7 +112,6 @@ def test_a_history_notes_every_output_and_sums_up() -> None:
         assert summary["average"][output] == pytest.approx(np.mean(every))
         assert summary["final_task_mean"][output] == pytest.approx(np.mean(rows[output][-1]))
         assert summary["forgetting"][output] == pytest.approx(forgetting(rows[output]))
-        assert summary["bwt"][output] == pytest.approx(backward_transfer(rows[output]))
     assert (summary["sessions"], summary["classes"], summary["seconds"]) == (3, 12, 6.0)
 
 

@@ -365,10 +365,9 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(
 def test_a_run_says_what_it_is_and_what_it_took(
     name: str, go: Callable[..., tuple[Any, Method]], tmp_path: Path
 ) -> None:
-    summary, method = go(tmp_path, name)
+    _, method = go(tmp_path, name)
     facts = json.loads((tmp_path / "facts.json").read_text())
     assert facts["method"] == name and facts["processes"] == 1 and facts["libraries"]["torch"] and facts["hardware"]
-    assert summary["fwt"] is None  # classes that nobody has shown
     for line in [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]:
         seconds = line["seconds"]
         assert seconds["total"] == pytest.approx(seconds["fit"] + seconds["statistics"] + seconds["evaluate"])
@@ -417,9 +416,7 @@ def test_class_streams_are_tested_on_what_was_seen_and_domain_streams_on_every_d
 ) -> None:
     go(tmp_path / "class")
     assert [len(line["test_counts"]) for line in lines(tmp_path / "class")] == [1, 2, 3]
-    summary, _ = go(tmp_path / "domain", sessions=[["a", "b"]] * 3, protocol="domain")
-    rows = [line["accuracy"]["ranpac"] for line in lines(tmp_path / "domain")]
-    assert summary["fwt"]["ranpac"] == pytest.approx((rows[0][1] + rows[1][2]) / 2 - 1 / 2)  # above a guess of two
+    go(tmp_path / "domain", sessions=[["a", "b"]] * 3, protocol="domain")
     assert [len(line["test_counts"]) for line in lines(tmp_path / "domain")] == [3, 3, 3]
 
 

@@ -1,13 +1,10 @@
 """What is said of a stream before a run on it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from safecl.experiments.launch import announce, cut
-from safecl.streams.catalog import open_stream
-from safecl.streams.settings import parse_stream
 from safecl.streams.stream import Stream
 
 MakeStream = Callable[..., Stream]
@@ -31,18 +28,6 @@ def test_the_cut_into_sessions_in_words(
     sessions: list[list[str]], protocol: str, told: str, make_stream: MakeStream
 ) -> None:
     assert cut(make_stream(sessions, protocol=protocol)) == told
-
-
-def test_a_default_cut_names_the_setting_for_another_and_that_setting_makes_it(
-    class_folder: Callable[..., Path],
-) -> None:
-    top = class_folder({f"class {i}": 2 for i in range(12)})
-    settings = parse_stream(f"folder:{top}")
-    first = next(iter(announce(open_stream(settings), settings)))
-    assert first == "data: 12 classes in 6 sessions of 2; stream.step=4 makes 3 sessions."
-    chosen = settings.model_copy(update={"step": 4})
-    assert len(open_stream(chosen)) == 3
-    assert next(iter(announce(open_stream(chosen), chosen))) == "data: 12 classes in 3 sessions of 4."
 
 
 def test_what_makes_numbers_rough_is_said(make_stream: MakeStream) -> None:

@@ -98,13 +98,11 @@ def _metrics(t: int, name: str, level: dict[str, list[float]], sessions: int, pr
     later = {"released": t > 3, "average": 1 / t}
     notes = {"notes": first if t == 1 else later} if "slow" in level else {}
     lost = {o: sum(known(o, i, i) - known(o, t, i) for i in range(1, t)) / max(1, t - 1) for o in level}
-    before = {o: sum(known(o, i, i + 1) - 0.1 for i in range(1, t)) / max(1, t - 1) for o in level}
     return {
         "session": t, "name": name, "classes_seen": 10 if protocol == "domain" else 10 * t,
         "test_counts": [100] * shown,
         "accuracy": {o: [known(o, t, i) for i in range(1, shown + 1)] for o in level},
         "pooled": pooled, "seen": seen, "task_mean": pooled, "forgetting": lost, **notes,
-        "bwt": {o: -value for o, value in lost.items()}, "fwt": before if protocol == "domain" and t > 1 else None,
         "seconds": {"fit": 6.1 + t, "statistics": 0.8, "evaluate": 0.6, "total": 7.5 + t},
         "phases": [{"phase": "slow" if t == 1 else "fast", "steps": 200, "seconds": 6.1 + t}],
         "parameters": {"learnable": 12_345, "stored": 1_234_567 + 1000 * t},
@@ -139,7 +137,7 @@ def _examples(folder: Path, labels: list[str], outputs: list[str], number: int, 
             "file": f"examples/{i:02}.png", "why": "chance", "label": label, "session": min(place // 10 + 1, sessions),
             "predictions": {o: other if wrong.get(o, i == 5) else label for o in outputs},
         })  # fmt: skip
-    for i, (why, label, other) in enumerate([("pair", 0, 1), ("pair", 0, 1), ("like", 1, 1)][:number]):
+    for i, (why, label, other) in enumerate([("pair", 0, 1), ("pair", 0, 1)][:number]):
         cards.append({
             "file": f"examples/{i:02}.png", "why": why, "label": labels[label], "session": 1,
             "predictions": dict.fromkeys(outputs, labels[other]),

@@ -62,7 +62,7 @@ def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_devia
             values = [getattr(series, kind) for series in each]
             assert getattr(one, kind) == pytest.approx(mean(values)), kind
             assert one.deviation(kind) == pytest.approx(stdev(values)), kind
-        for kind in ("pooled", "seen", "validation", "bwt"):
+        for kind in ("pooled", "seen", "validation", "lost"):
             curves = zip(*(getattr(series, kind) for series in each), strict=True)
             assert getattr(one, kind) == [
                 (points[0][0], pytest.approx(mean(value for _, value in points))) for points in curves
@@ -73,7 +73,7 @@ def test_every_number_is_the_mean_over_seeds_and_its_spread_their_standard_devia
 def test_one_run_is_itself_and_has_no_spread(make_run: Any) -> None:
     run = read_run(make_run(protocol="domain"))
     for one, alone in zip(all_series([run], fold_seeds=True), all_series([run]), strict=True):
-        for kind in ("pooled", "seen", "final", "average", "forgetting", "bwt", "fwt", "rows"):
+        for kind in ("pooled", "seen", "final", "average", "forgetting", "rows"):
             assert getattr(one, kind) == getattr(alone, kind)
         assert one.deviation("final") is None and one.band() == []
 
@@ -83,3 +83,11 @@ def test_seeds_that_have_not_come_as_far_end_the_mean(make_run: Any) -> None:
     one = all_series(runs, fold_seeds=True)[0]
     assert [session for session, _ in one.pooled] == [1, 2, 3] == [session for session, *_ in one.band()]
     assert one.final == one.pooled[-1][1]
+
+
+def test_weights_are_means_by_class_in_the_order_of_learning(make_run: Any) -> None:
+    run = read_run(make_run(sessions=2))
+    found = run.weights()
+    assert [one.label for one in found] == [label for part in run.facts.stream.sessions for label in part.classes]
+    assert found[0].fast == pytest.approx(0.46) and found[-1].session == 2
+    assert read_run(make_run("other", method="ranpac")).weights() == []

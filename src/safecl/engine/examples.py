@@ -21,9 +21,8 @@ SIDE, QUALITY = 144, 90  # largest side of a stored picture, and its JPEG qualit
 
 
 def write_examples(folder: Path, answers: Answers, transform: Transform) -> None:
-    """Keep pictures drawn by chance, mistakes of confused pairs, right answers like them, and what is disputed."""
-    pairs, like = confused(answers)
-    chosen = {"chance": by_chance(answers.counts), "pair": pairs, "like": like, "apart": disputed(answers)}
+    """Keep pictures drawn by chance, mistakes of confused pairs, and what is disputed."""
+    chosen = {"chance": by_chance(answers.counts), "pair": confused(answers), "apart": disputed(answers)}
     every, ends = join(answers.collections), list(accumulate(answers.counts))
     labels, notes = every.labels, list[dict[str, Any]]()
     try:
@@ -49,15 +48,13 @@ def by_chance(counts: list[int]) -> list[int]:
     return found
 
 
-def confused(answers: Answers) -> tuple[list[int], list[int]]:
-    """Positions of mistakes in the most confused pairs, the most frequent first, and of what they are taken for."""
+def confused(answers: Answers) -> list[int]:
+    """Positions of mistakes in the most confused pairs, the most frequent first."""
     targets, said = answers.targets.numpy(), answers.main.numpy()
     wrong = (targets != said) & (targets >= 0)
     pairs, times = np.unique(np.stack([targets[wrong], said[wrong]], axis=1), axis=0, return_counts=True)
     most = pairs[np.argsort(-times, kind="stable")[:PAIRS]]
-    mistakes = [int(i) for a, b in most for i in np.flatnonzero((targets == a) & (said == b))[:EACH_PAIR]]
-    taken_for = dict.fromkeys(int(b) for _, b in most)
-    return mistakes, [int(i) for b in taken_for for i in np.flatnonzero((targets == b) & (said == b))[:1]]
+    return [int(i) for a, b in most for i in np.flatnonzero((targets == a) & (said == b))[:EACH_PAIR]]
 
 
 def disputed(answers: Answers) -> list[int]:

@@ -27,22 +27,9 @@ def pooled(accuracies: Row, counts: Sequence[int]) -> Accuracy:
 def forgetting(rows: Rows) -> Accuracy:
     """F_t = 1/(t−1) Σ_{i<t} (max_{l ∈ i…t−1} R_li − R_ti); 0 after the first session."""
     *earlier, now = rows
-    since = [[best for row in earlier[i:] if (best := row[i]) is not None] for i in range(len(earlier))]
-    return mean(_minus(max(found, default=None), now[i]) for i, found in enumerate(since)) if earlier else 0.0
-
-
-def backward_transfer(rows: Rows) -> Accuracy:
-    """BWT = 1/(t−1) Σ_{i<t} (R_ti − R_ii); 0 after the first session."""
-    return mean(_minus(rows[-1][i], rows[i][i]) for i in range(len(rows) - 1)) if len(rows) > 1 else 0.0
-
-
-def forward_transfer(rows: Rows, reference: Sequence[float]) -> Accuracy:
-    """FWT = 1/(t−1) Σ_{i=2…t} (R_{i−1,i} − b_i), b the accuracy of an untrained reference on each session."""
-    return mean(_minus(rows[i - 1][i], reference[i]) for i in range(1, len(rows))) if len(rows) > 1 else 0.0
-
-
-def _minus(one: Accuracy, other: Accuracy) -> Accuracy:
-    return None if one is None or other is None else one - other
+    since = [[known for row in earlier[i:] if (known := row[i]) is not None] for i in range(len(earlier))]
+    pairs = [(max(found), last) for found, last in zip(since, now, strict=False) if found and last is not None]
+    return mean(best - last for best, last in pairs) if earlier else 0.0
 
 
 @dataclass
@@ -72,8 +59,6 @@ class History:
         line["seen"] = self._each(lambda output: pooled(accuracy[output][:learned], counts[:learned]))
         line["task_mean"] = self._each(lambda output: mean(accuracy[output]))
         line["forgetting"] = self._each(lambda output: forgetting(self.rows(output)))
-        line["bwt"] = self._each(lambda output: backward_transfer(self.rows(output)))
-        line["fwt"] = self._fwt()
         if validation is not None:
             found, each = validation
             scores = self._each(lambda output: pooled(found[output], each))
@@ -81,14 +66,14 @@ class History:
         return line
 
     def summary(self) -> dict[str, Any]:
-        """Final and average accuracy, forgetting and transfer, by output."""
+        """Final and average accuracy, and forgetting, by output."""
         last = self.lines[-1]
         summary = {
             "final": last["pooled"],
             "average": self._mean([line["pooled"] for line in self.lines]),
             "average_seen": self._mean([line["seen"] for line in self.lines]),
             "final_task_mean": last["task_mean"],
-            **{name: last.get(name) for name in ("forgetting", "bwt", "fwt")},
+            "forgetting": last["forgetting"],
             "sessions": len(self.lines),
             "classes": last.get("classes_seen"),
             "test_pictures": sum(last["test_counts"]),
@@ -104,11 +89,3 @@ class History:
 
     def _mean(self, values: list[dict[str, Accuracy]]) -> dict[str, Accuracy]:
         return self._each(lambda output: mean(value[output] for value in values))
-
-    def _fwt(self) -> dict[str, Accuracy] | None:
-        """Where sessions were tested before they were learned; the reference is a guess among the classes known."""
-        before = list(zip(self.lines, range(1, len(self.lines)), strict=False))
-        if not before or any(len(line["test_counts"]) <= i or "classes_seen" not in line for line, i in before):
-            return None
-        guess = [0.0, *(1 / line["classes_seen"] for line, _ in before)]
-        return self._each(lambda output: forward_transfer(self.rows(output), guess))

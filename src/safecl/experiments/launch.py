@@ -1,6 +1,5 @@
 """From settings to a finished run: what stands behind ``safecl run`` and ``safecl.run``."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from safecl.report.sentences import results
 from safecl.settings import flatten
 from safecl.streams.catalog import open_stream, read, seeded
 from safecl.streams.collection import Collection
-from safecl.streams.settings import FolderSettings, GlyphsSettings, HuggingFaceSettings, StreamSettings, TableSettings
+from safecl.streams.settings import GlyphsSettings, StreamSettings
 from safecl.streams.stream import Stream
 
 MIN_TEST_PICTURES = 5  # per class, below which its accuracy is rough
@@ -102,11 +101,10 @@ def build(
     backbone, resolved = weights(settings.backbone), settings.model_dump(mode="json")
     if stream is None:
         stream = open_stream(settings.stream, size=backbone.size, seed=settings.seed, data=data)
-        sentences += announce(stream, settings.stream)
     else:
         stream = stream.copy(backbone.size)
-        sentences += announce(stream)
         resolved["stream"] = {"kind": "python", "name": stream.name}  # no file can name it: it is refused there
+    sentences += announce(stream)
     return backbone, stream.joint() if settings.method.joint else stream, resolved, sentences
 
 
@@ -156,9 +154,9 @@ def launch(
             each.finish()
 
 
-def announce(stream: Stream, settings: StreamSettings | None = None) -> Iterator[str]:
-    """How ``stream``, opened with ``settings``, is cut into sessions, and what will make its numbers rough."""
-    yield f"{stream.name}: {cut(stream)}{_otherwise(stream, settings)}."
+def announce(stream: Stream) -> Iterator[str]:
+    """How ``stream`` is cut into sessions, and what will make its numbers rough."""
+    yield f"{stream.name}: {cut(stream)}."
     labels = stream.labels
     if len(labels) == 1:
         yield f"Note: there is a single class, {labels[0]!r}, so every answer will be right; add another class."
@@ -184,15 +182,3 @@ def cut(stream: Stream) -> str:
     runs = [(size, len(list(some))) for size, some in groupby(sizes)]
     *first, last = [f"{count} × {size}" if count > 1 and len(runs) > 1 else str(size) for size, count in runs]
     return f"{classes} in {len(sizes)} sessions of {', '.join(first)}{' and ' if first else ''}{last}"
-
-
-def _otherwise(stream: Stream, settings: StreamSettings | None) -> str:
-    """The setting for other sessions, where the cut is the default one."""
-    if not isinstance(settings, FolderSettings | TableSettings | HuggingFaceSettings) or stream.protocol != "class":
-        return ""
-    if settings.first is not None or settings.step is not None:
-        return ""
-    classes, step = len(stream.labels), len(stream.sessions[0][1])
-    other = 2 * step if 2 * step < classes else 1
-    count = math.ceil(classes / other)
-    return f"; stream.step={other} makes {count} sessions" if count not in (1, len(stream)) else ""

@@ -11,10 +11,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report import sentences, words
-from safecl.report.answers import Weight
 from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour
 from safecl.report.drawing import percent_axis, session_axis
-from safecl.report.runs import Run, kind_of_phase
+from safecl.report.runs import Run, Weight, kind_of_phase
 from safecl.report.series import Series
 
 MAX_POINTS = 300  # of a loss curve: more cannot be seen, and would be written out one by one

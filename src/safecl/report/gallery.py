@@ -2,14 +2,12 @@
 
 import base64
 import io
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report.answers import pairs
 from safecl.report.runs import Example, Run, read_bytes
 from safecl.report.series import Series
 
@@ -46,19 +44,6 @@ def cards(series: Sequence[Series], why: str) -> list[dict[str, Any]]:
             card = result.setdefault(key, {"picture": picture, "label": example.label, "session": example.session})
             card.setdefault("answers", []).extend(_answers(example, mine))
     return list(result.values())
-
-
-def confused_pairs(run: Run) -> list[dict[str, Any]]:
-    """The pairs that the run's examples show: how often, the mistakes, and a picture of the other class."""
-    tested = Counter(one.label for one in run.predictions)
-    times = {(label, other): count for label, other, count in pairs(run)}
-    like = {one.label: _picture(run, one) for one in reversed(run.examples) if one.why == "like"}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for example in (one for one in run.examples if one.why == "pair"):
-        key = label, other = example.label, example.predictions.get(run.facts.main, "")
-        about = {"label": label, "other": other, "times": times.get(key, 0), "tested": tested[label], "mistakes": []}
-        found.setdefault(key, {**about, "like": like.get(other, "")})["mistakes"].append(_picture(run, example))
-    return list(found.values())
 
 
 def _answers(example: Example, series: Sequence[Series]) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
-from safecl.report.answers import pairs
 from safecl.report.colours import variable
 from safecl.report.drawing import saved
 from safecl.report.runs import Run, read_run
@@ -50,9 +49,7 @@ def write_page(
             kind: [table for run, name in detailed if (table := make(run, name))]
             for kind, make in tables.OF_A_RUN.items()
         },
-        pairs=[(name, found) for run, name in detailed if (found := gallery.confused_pairs(run))],
-        flawless=[name for run, name in detailed if run.predictions and not pairs(run)],
-        cards={why: gallery.cards(answering, why) for why in ("chance", "apart")},
+        cards={why: gallery.cards(answering, why) for why in ("chance", "pair", "apart")},
         kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},
         files=detailed,

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safecl.report import figures
-from safecl.report.answers import weights
 from safecl.report.colours import PALETTE, Colour, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
@@ -120,7 +119,7 @@ def all_panels(choice: Choice) -> dict[str, list[Panel]]:
 def _of_runs(named: Named) -> dict[str, list[Panel]]:
     found: dict[str, list[Panel]] = {"weights": [], "losses": []}
     for run, name in named:
-        if weighed := weights(run):
+        if weighed := run.weights():
             found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed)))
         for phase in figures.phases(run):
             legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from statistics import fmean
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -87,8 +88,6 @@ class Metrics(Part):
     seen: dict[str, Number] = {}
     validation: Validation | None = None
     forgetting: dict[str, Number] = {}
-    bwt: dict[str, Number] = {}
-    fwt: dict[str, Number] | None = None
     seconds: dict[str, Number] = {}
     peak_memory: Number = None
     images_per_second: Number = None
@@ -111,8 +110,8 @@ class Loss(Part):
 class Example(Part):
     """A test picture and what each output said about it.
 
-    ``why``: drawn by "chance", a mistake of a confused "pair", a picture of what that is taken for ("like"), or one
-    that a method's learners answer differently ("apart").
+    ``why``: drawn by "chance", a mistake of a confused "pair", or one that a method's learners answer differently
+    ("apart").
     """
 
     file: str
@@ -120,6 +119,14 @@ class Example(Part):
     why: str = "chance"
     session: int | None = None
     predictions: dict[str, Label] = {}
+
+
+class Weight(NamedTuple):
+    """The mean weight of the fast learner in the answers to a class."""
+
+    label: str
+    session: int
+    fast: float
 
 
 class Prediction(Part):
@@ -205,6 +212,19 @@ class Run:
     @cached_property
     def predictions(self) -> list[Prediction]:
         return list(_lines(self.folder / "predictions.jsonl", Prediction))
+
+    def said(self, one: Prediction) -> str:
+        """The method's own answer."""
+        return one.predicted.get(self.facts.main, "")
+
+    def weights(self) -> list[Weight]:
+        """How much the fast learner counts in the answers to each class; empty where nothing is weighed."""
+        found: dict[tuple[int, str], list[float]] = {}
+        for one in self.predictions:
+            value = one.weights.get("fast")
+            if value is not None:
+                found.setdefault((one.session, one.label), []).append(value)
+        return [Weight(label, session, fmean(values)) for (session, label), values in found.items()]
 
     @cached_property
     def examples(self) -> list[Example]:

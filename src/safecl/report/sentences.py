@@ -7,7 +7,6 @@ from statistics import fmean, stdev
 
 from safecl.lines import NBSP
 from safecl.report import words
-from safecl.report.answers import said
 from safecl.report.runs import Run, read_run
 from safecl.report.series import Series, all_series, by_stream, stream_key
 
@@ -73,7 +72,7 @@ def _ahead(known: Sequence[Series]) -> str:
     if len(known) < 2 or seeds(known) or len(set(asked)) > 1 or len(asked[0]) < 3:
         return ""  # not the same pictures
     ranked = sorted(known, key=lambda one: -(one.final_seen or 0.0))[:2]
-    best, second = ([said(one.run, each) == each.label for each in one.run.predictions] for one in ranked)
+    best, second = ([one.run.said(each) == each.label for each in one.run.predictions] for one in ranked)
     gaps = [mine - other for mine, other in zip(best, second, strict=True)]
     above = f"{words.points(fmean(gaps))}{NBSP}±{NBSP}{words.points(stdev(gaps) / math.sqrt(len(gaps)))} points above"
     return f" {ranked[0].name} is {above} {ranked[1].name}, picture by picture."

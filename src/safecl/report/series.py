@@ -64,8 +64,6 @@ class Series:
     seen = Curve(lambda line, output: (line.seen or line.pooled).get(output))
     validation = Curve(lambda line, output: (line.validation or Validation()).pooled.get(output))
     lost = Curve(lambda line, output: line.forgetting.get(output) if line.session > 1 else None)
-    bwt = Curve(lambda line, output: line.bwt.get(output) if line.session > 1 else None)
-    fwt = Curve(lambda line, output: (line.fwt or {}).get(output))
     seconds = Curve(lambda line, _: line.seconds.get("total"))
 
     final, final_seen, final_validation = Last(pooled), Last(seen), Last(validation)

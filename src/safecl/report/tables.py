@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from safecl.report import sentences, words
-from safecl.report.answers import said
 from safecl.report.runs import Metrics, Run, kind_of_phase
 from safecl.report.series import Series, by_stream, stream_key
 from safecl.report.table import Cell, Table, make_table, numbers
@@ -41,11 +40,11 @@ def at_the_end(series: Sequence[Series]) -> Table:
         cells = [Cell(one.name), _measured(one, "final", best)]
         cells.append(Cell(str(len(one.runs)) if several else words.NONE, value=len(one.runs)))
         cells += numbers(words.percent, one.average, one.average_seen if domain else None)
-        cells += numbers(words.points, *(dict(curve).get(one.run.done) for curve in (one.lost, one.bwt, one.fwt)))
+        cells += numbers(words.points, one.forgetting)
         rows.append([*cells, _measured(one, "final_validation")])
     average = "Average over sessions" + (", all domains" if any(domains) else "")
     heads = ["Output", "Final accuracy", "Seeds", average, "Average over sessions, domains learned so far"]
-    heads += ["Forgetting", "Backward transfer", "Forward transfer", "Validation"]
+    heads += ["Forgetting", "Validation"]
     return make_table("At the end", heads, rows).filled()
 
 
@@ -112,7 +111,7 @@ def by_class(run: Run, name: str) -> Table | None:
     """The accuracy on each class, the worst first; None where nothing was tested."""
     answers: dict[str, Counter[str]] = {}
     for one in run.predictions:
-        answers.setdefault(one.label, Counter())[said(run, one)] += 1
+        answers.setdefault(one.label, Counter())[run.said(one)] += 1
     rows = []
     for label, given in sorted(answers.items(), key=lambda item: (item[1][item[0]] / item[1].total(), item[0])):
         wrong = [(times, other) for other, times in given.items() if other != label]

@@ -17,11 +17,10 @@ from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, Outcome, Shown, series, texts
 from safecl.experiments.sweep.plan import Cell
 from safecl.lines import plain
-from safecl.report.answers import Weight, weights
 from safecl.report.colours import COLOURS, INK, PALETTE
 from safecl.report.drawing import canvas
 from safecl.report.figures import weight_bars
-from safecl.report.runs import Run
+from safecl.report.runs import Run, Weight
 from safecl.streams.catalog import open_stream
 from safecl.streams.stream import Session, positions
 
@@ -145,7 +144,7 @@ def _advantage(when: str, who: str, one: list[list[float]], other: list[list[flo
 
 def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -> Drawing:
     """The mean weight of the fast learner by class, in the order of learning, which differs with the seed."""
-    found = zip(*(weights(runs[cell.name]) for cell in entry.runs if cell.name in runs), strict=True)
+    found = zip(*(runs[cell.name].weights() for cell in entry.runs if cell.name in runs), strict=True)
     means = [Weight(str(i), ones[0].session, mean(one.fast for one in ones)) for i, ones in enumerate(found, start=1)]
     first = _first_late(means[-1].session, late)
     parts = {"early": [one.fast for one in means if one.session <= first]}
