@@ -1,7 +1,8 @@
-"""Working memory, on the host or a device: how much is free, how much a piece of work took, how much it may take."""
+"""Processors, and working memory on the host or a device: what is free, what a piece of work took or may take."""
 
 import contextlib
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from safecl.errors import SafeclError
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Bounded(TorchDispatchMode):

@@ -35,7 +35,7 @@ Command = Callable[..., tuple[int, str, str]]
         (["show"], "RUN"),
         (["compare"], "RUN"),
         (["run", "safe", "--nosuch"], "--nosuch"),
-        (["data", "check", "folder:x", "--workers", "x"], "workers"),
+        (["data", "check", "folder:x", "--workers", "2"], "--workers"),
         (["sweep", "compare", "--on", "rya"], "'rya' is not one of 'local', 'ray'. See safecl sweep --help."),
         (["sweep", "compare", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["sweep", "compare", "--gpus", "3"], "Invalid value for '--gpus'"),

@@ -54,7 +54,6 @@ def prepare(
     source: Annotated[Path | None, typer.Option("--from", help="An archive, or a folder.")] = None,
     root: Root = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch what is open to software.")] = False,
-    any_md5: Annotated[bool, typer.Option("--any-md5", help="Accept an archive whose md5 is unknown.")] = False,
 ) -> None:
     """Lay a named dataset out below ROOT, from its official or its processed archive.
 
@@ -73,16 +72,11 @@ def prepare(
         raise SafeclError(f"{dataset.title} has to come from somewhere: {dataset.fetch}")
     if source is None:
         source = fetch(dataset, place / "downloads" / dataset.name, say)
-    lay_out(dataset, source, place, any_md5=any_md5, say=say)
+    lay_out(dataset, source, place, say)
 
 
 @app.command()
-def check(
-    name: Name,
-    words: Words = None,
-    root: Root = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Pictures at once; one per core if not given.")] = None,
-) -> None:
+def check(name: Name, words: Words = None, root: Root = None) -> None:
     """Counts, unreadable pictures, pictures in training and test. Exit code 1 if there is a problem.
 
     It reads what a run with the same settings would read.
@@ -91,7 +85,7 @@ def check(
     settings = _settings(name, words, root)  # before anything heavy is imported: a wrong word is answered at once
     from safecl.streams.catalog import check_stream
 
-    report = check_stream(settings, workers)
+    report = check_stream(settings)
     for sign, lines in (("", report.facts), ("warning: ", report.warnings), ("problem: ", report.problems)):
         for line in lines:
             say(sign + line)

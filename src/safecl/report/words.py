@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from rich import filesize
+
 from safecl.lines import NBSP, counted
 from safecl.report import table
 
@@ -47,13 +49,7 @@ def count(value: float | None) -> str:
 
 def size(value: float | None) -> str:
     """Bytes in decimal units: 1234567 → "1.2 MB"."""
-    if value is None:
-        return NONE
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5 or unit == "GB":
-            break
-        value /= 1000
-    return f"{value:.0f}{NBSP}{unit}" if unit == "B" or value >= 100 else f"{value:.1f}{NBSP}{unit}"
+    return NONE if value is None else filesize.decimal(int(value)).replace(" ", NBSP)
 
 
 def duration(seconds: float | None) -> str:

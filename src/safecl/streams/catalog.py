@@ -113,10 +113,10 @@ def read_dataset(stream: DatasetSettings) -> tuple[Collection, Dataset, str]:
     return replace(dataset.read(place), split=SPLITS.get(split, split)), dataset, split
 
 
-def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
+def check_stream(stream: StreamSettings) -> Report:
     """What ``safecl data check`` says about the pictures that a run with these settings would read."""
     if stream.kind == "dataset":
-        return check(*read_dataset(stream), workers=workers)
+        return check(*read_dataset(stream))
     found: list[str] = []
     rules, allowed = Rules(refuse=found.append), False
     if isinstance(stream, FilesSettings):  # duplicates and broken pictures are counted by the check
@@ -125,7 +125,7 @@ def check_stream(stream: StreamSettings, workers: int | None = None) -> Report:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         data = read(stream, **rules)
-    report = check(data, workers=workers, duplicates_allowed=allowed)
+    report = check(data, duplicates_allowed=allowed)
     report.warnings.extend(str(w.message).rstrip(".") for w in said)
     report.problems[:0] = [sentence.rstrip(".") for sentence in found]
     return report

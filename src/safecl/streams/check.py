@@ -139,11 +139,7 @@ class Report:
 
 
 def check(
-    data: Collection,
-    dataset: Dataset | None = None,
-    split: str | None = None,
-    workers: int | None = None,
-    duplicates_allowed: bool = False,
+    data: Collection, dataset: Dataset | None = None, split: str | None = None, duplicates_allowed: bool = False
 ) -> Report:
     """Read everything once. ``dataset`` and ``split``: whose published counts to compare with."""
     report = Report()
@@ -162,7 +158,7 @@ def check(
             have = counted(len(labels), "class has", "classes have")
             report.warnings.append(f"{have} {what}: {naming(map(repr, labels))}")
     parts = (data.train, data.test)
-    bad = {(pictures, i): why for pictures in parts for i, why in broken(pictures, workers).items()}
+    bad = {(pictures, i): why for pictures in parts for i, why in broken(pictures).items()}
     if bad:
         report.problems.append(unreadable_pictures(list(bad.items())))
     everything = [(pictures, i) for pictures in parts for i in range(len(pictures))]
@@ -190,7 +186,7 @@ def wrong_counts(data: Collection, dataset: Dataset, split: str | None = None) -
         yield f"{known}; here are {len(data.train)} and {len(data.test)}"
 
 
-def broken(pictures: Pictures, workers: int | None = None) -> dict[int, str]:
+def broken(pictures: Pictures) -> dict[int, str]:
     """Why pictures cannot be read, by position; every one is decoded."""
 
     def reason(index: int) -> str:
@@ -200,7 +196,7 @@ def broken(pictures: Pictures, workers: int | None = None) -> dict[int, str]:
             return error.reason
         return ""
 
-    with ThreadPoolExecutor(workers or readers()) as pool:
+    with ThreadPoolExecutor(readers()) as pool:
         return {i: why for i, why in enumerate(pool.map(reason, range(len(pictures)))) if why}
 
 

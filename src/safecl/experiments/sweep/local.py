@@ -18,7 +18,7 @@ from safecl.backbone.settings import EMBEDDED
 from safecl.experiments.config import RunSettings
 from safecl.experiments.sweep.plan import Cell
 from safecl.experiments.sweep.worker import LOG, STATUS, Job, Outcome
-from safecl.ram import free_on_host
+from safecl.ram import cores, free_on_host
 
 GIGABYTE = 10**9
 
@@ -84,11 +84,6 @@ class Local:
         self.stop(at_once=True)
         for worker in self.workers:
             worker.process.wait()
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:

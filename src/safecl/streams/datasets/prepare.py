@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 LISTS = ".txt"  # the ending of published files that are not archives
 
 
-def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False, say: Say = lambda line: None) -> Path:
+def prepare(dataset: Dataset, source: Path, root: Path, say: Say = lambda line: None) -> Path:
     """Lay ``dataset`` out below ``root`` from ``source``: an archive, or a folder of archives or of unpacked files.
 
     The dataset's folder appears only when it is whole.
@@ -30,7 +30,7 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
             return place
         shutil.rmtree(work, ignore_errors=True)  # of a call that was killed
         try:
-            sources, sums = open_sources(dataset, source.expanduser(), work / "unpacked", any_md5, say)
+            sources, sums = open_sources(dataset, source.expanduser(), work / "unpacked", say)
             plan, made = dataset.plan(sources), work / "made"
             for one, moves in plan.moves:
                 carry = os.replace if one.folder.is_relative_to(work) else shutil.copyfile
@@ -48,9 +48,7 @@ def prepare(dataset: Dataset, source: Path, root: Path, *, any_md5: bool = False
     return place
 
 
-def open_sources(
-    dataset: Dataset, source: Path, work: Path, any_md5: bool, say: Say
-) -> tuple[list[Source], dict[str, str]]:
+def open_sources(dataset: Dataset, source: Path, work: Path, say: Say) -> tuple[list[Source], dict[str, str]]:
     """``source`` itself or, for a folder with published archives in it, each of them and what lies beside them.
 
     Archives are unpacked below ``work``; also gives the md5 of each.
@@ -63,7 +61,9 @@ def open_sources(
         say(f"Checking and unpacking {path.name}")
         sums[path.name] = md5_of(path)
         expected = known[path.name].md5 if path.name in known else None
-        if expected is not None and sums[path.name] != expected and not any_md5:
+        if expected is not None and sums[path.name] != expected:
             why = f"its md5 is {sums[path.name]}, not {expected}"
-            raise SafeclError(f"{path} is not the published {path.name}: {why}; fetch it again, or pass --any-md5.")
+            raise SafeclError(
+                f"{path} is not the published {path.name}: {why}; fetch it again, or unpack it and give the folder."
+            )
     return [open_source(path, work) for path in paths], sums

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from torch import Tensor
 
+from safecl.ram import cores
 from safecl.streams.pictures.images import Pictures, Transform
 
 View: TypeAlias = Literal["plain", "canvas"]
@@ -64,8 +65,7 @@ def read(pictures: Pictures, indices: list[int], view: View, transform: Transfor
 
 def readers() -> int:
     """How many pictures or batches to read at a time: one per usable core, 8 at most."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(usable or 1, 8)
+    return min(cores(), 8)
 
 
 @cache
