@@ -58,6 +58,11 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or one + ('es' if one.endswith('s') else 's')}"
 
 
+def slug(text: str) -> str:
+    """A name for a file: lower case letters, digits and dashes."""
+    return re.sub(r"\W+", "-", text.lower()).strip("-")[:80] or "pictures"
+
+
 def plain(text: str) -> str:
     """With no other spaces than usual ones, for terminals, logs and whoever searches them."""
     return text.replace(NBSP, " ")

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.report.page import all_tables, distinct, saved, slug, write_files
-from safecl.report.panels import curves
+from safecl.lines import slug
+from safecl.report.page import all_tables, distinct, saved, write_files
+from safecl.report.panels import choose, curves
 from safecl.report.runs import read_run
 from safecl.report.table import Cell, Column, Table, as_csv, as_latex
 
@@ -28,7 +29,9 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
     assert names["svg"] == names["png"] and names["csv"] == names["tex"]
     assert {"accuracy", "bars-safe", "matrix-safe", "weights-safe"} <= names["svg"]
     assert {"loss-safe-fast", "loss-ranpac-ranpac"} <= names["svg"]
-    assert {"at-the-end", "after-each-session-in-percent", "costs", "decisions-safe", "time-safe"} <= names["csv"]
+    assert {"accuracy-at-the-end", "accuracy-after-each-session-in-percent", "decisions-safe", "time-safe"} <= names[
+        "csv"
+    ]
     for path in written:
         if path.suffix == ".png":
             with Image.open(path) as image:
@@ -43,7 +46,7 @@ def test_the_same_figure_gives_the_same_bytes() -> None:
 
 def test_a_csv_file_has_numbers_and_spreads_of_their_own(make_run: Any) -> None:
     runs = [read_run(make_run(f"s{seed}", method="ranpac", seed=seed)) for seed in (0, 1)]
-    (row,) = csv.DictReader(io.StringIO(as_csv(dict(all_tables(runs))["at-the-end"])))
+    (row,) = csv.DictReader(io.StringIO(as_csv(all_tables(choose(runs))["accuracy"][0])))
     finals = [run.metrics[-1].pooled["ranpac"] or 0.0 for run in runs]
     assert float(row["Final accuracy"]) == pytest.approx(sum(finals) / 2, rel=1e-5)
     assert float(row["Final accuracy ±"]) == pytest.approx(abs(finals[0] - finals[1]) / 2**0.5, rel=1e-4)

@@ -16,11 +16,12 @@ from safecl.configure.words import flat, nested, parse_words
 from safecl.engine.identity import deciding, digest
 from safecl.engine.settings import TrainSettings
 from safecl.errors import SafeclError, unknown
+from safecl.lines import slug
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import MethodSettings
 from safecl.methods.settings.safe import SafeSettings
 from safecl.settings import Settings
-from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream, slug
+from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a sweep resolves hundreds of runs
 

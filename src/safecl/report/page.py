@@ -1,6 +1,5 @@
 """The page of one or several runs, from their folders; and what it shows as files: SVG and PNG, CSV and LaTeX."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from matplotlib.figure import Figure
 
+from safecl.lines import slug
 from safecl.outputs import write_output
 from safecl.report import gallery, panels, sentences, tables
 from safecl.report.colours import variable
@@ -28,7 +28,7 @@ def write_page(
     """Draw the runs in ``folders`` into the one HTML file ``target``. ``first``: tables before the other numbers."""
     runs = read_runs(folders)
     choice = panels.choose(runs)
-    mains, detailed = choice.mains, choice.detailed
+    mains, found = choice.mains, all_tables(choice)
     answering = [one for one in choice.every if any(one.runs == each.runs for each in choice.chosen)]
     html = render(
         "run.html",
@@ -44,15 +44,11 @@ def write_page(
         devices={(one.run.facts.device, one.run.facts.hardware) for one in mains},
         curves=panels.curves([one for one in choice.series if one.pooled]),
         drawn=panels.all_panels(choice),
-        numbers=[*first, *tables.accuracy_tables(choice.listed)],
-        tables={
-            kind: [table for run, name in detailed if (table := make(run, name))]
-            for kind, make in tables.OF_A_RUN.items()
-        },
+        numbers=[*first, *found["accuracy"]],
+        tables=found,
         cards={why: gallery.cards(answering, why) for why in ("chance", "pair", "apart")},
-        kept=tables.kept([one for one in mains if one.run.metrics]),
         streams={run.facts.stream.name: run.facts.stream.sessions for run in reversed(runs)},
-        files=detailed,
+        files=choice.detailed,
     )
     make_folder(target.parent)
     return write(target, html, force=force)
@@ -69,7 +65,8 @@ def write_files(folders: Sequence[Path], target: Path) -> list[Path]:
     written: list[Path] = []
     for name, figure in distinct(all_figures(runs)):
         written += save(figure, target / name)
-    for name, table in distinct(all_tables(runs)):
+    every = [(kind, table) for kind, some in all_tables(panels.choose(runs)).items() for table in some]
+    for name, table in distinct((slug(f"{kind} {table.title}"), table) for kind, table in every):
         texts = {"csv": as_csv(table), "tex": as_latex(table)}
         written += [write(target / f"{name}.{kind}", text, kind) for kind, text in texts.items()]
     return written
@@ -92,23 +89,13 @@ def all_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
         yield slug(panel.file), panel.figure()
 
 
-def all_tables(runs: Sequence[Run]) -> Iterator[tuple[str, Table]]:
-    """The tables of a page by file name."""
-    choice = panels.choose(runs)
-    for table in tables.accuracy_tables(choice.listed):
-        yield slug(table.title), table
+def all_tables(choice: panels.Choice) -> dict[str, list[Table]]:
+    """By kind: the numbers and the costs of all runs, then those of single ones."""
     begun = [one for one in choice.mains if one.run.metrics]
-    if begun:
-        yield "costs", tables.kept(begun)
-    for run, title in choice.detailed:
-        for kind, make in tables.OF_A_RUN.items():
-            if made := make(run, title):
-                yield f"{kind}-{slug(title)}", made
-
-
-def slug(text: str) -> str:
-    """A file name: lower case, with hyphens."""
-    return re.sub(r"[^\w]+", "-", text.lower()).strip("-")[:80] or "run"
+    found = {"accuracy": tables.accuracy_tables(choice.listed), "costs": [tables.kept(begun)] if begun else []}
+    for kind, make in tables.OF_A_RUN.items():
+        found[kind] = [table for run, name in choice.detailed if (table := make(run, name))]
+    return found
 
 
 def distinct(named: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, Valid
 from pydantic_core import ErrorDetails
 
 from safecl.errors import SafeclError, unknown
+from safecl.lines import slug
 from safecl.settings import Settings, explain
 
 Protocol: TypeAlias = Literal["class", "domain", "mixed"]
@@ -205,8 +206,3 @@ def canonical(name: str) -> str:
     """The name of a stream however it is spelled: ``CIFAR-100`` and ``cifar_100`` are ``cifar100``."""
     bare = {re.sub("[-_]", "", known): known for known in names()}
     return bare.get(re.sub("[-_]", "", name.lower()), name)
-
-
-def slug(text: str) -> str:
-    """Lower case letters, digits and dashes."""
-    return re.sub(r"\W+", "-", text).strip("-").lower() or "pictures"

@@ -1,8 +1,6 @@
 """Fetch published files: a file gets its name only when it has been verified."""
 
 import os
-import shutil
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -33,21 +31,13 @@ def fetch(archive: Archive, to: Path) -> None:
         return
     url, partial = str(archive.url), to.with_name(f"{to.name}.partial")
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, open(partial, "wb") as out:
-            if answer.headers.get("Content-Type", "").startswith("text/html"):
-                raise SafeclError(f"{url} answers with a web page and not with the file; fetch it by hand.")
-            shutil.copyfileobj(answer, out, 1 << 20)
-            total = answer.headers.get("Content-Length")
-        got = partial.stat().st_size
-        if total is not None and got < int(total):
-            raise SafeclError(f"{url} broke off after {got:,} of {int(total):,} bytes; run the command again.")
+        _, headers = urllib.request.urlretrieve(url, partial)
+        if headers.get_content_type() == "text/html":
+            raise SafeclError(f"{url} answers with a web page and not with the file; fetch it by hand.")
         if archive.md5 and md5_of(partial) != archive.md5:
             raise SafeclError(f"{url} is not the published file (its md5 differs); try again or fetch it by hand.")
         os.replace(partial, to)
-    except urllib.error.HTTPError as error:
-        raise SafeclError(f"{url} answers {error.code} {error.reason}; fetch it by hand.") from None
     except OSError as error:
-        reason = getattr(error, "reason", None) or error
-        raise SafeclError(f"{url} cannot be fetched ({reason}); run the command again.") from None
+        raise SafeclError(f"{url} cannot be fetched ({error}); run the command again, or fetch it by hand.") from None
     finally:
         partial.unlink(missing_ok=True)
