@@ -27,7 +27,7 @@ def test_every_figure_is_there_as_svg_and_png_and_every_table_as_csv_and_latex(m
         kind: {path.stem for path in written if path.suffix == f".{kind}"} for kind in ("svg", "png", "csv", "tex")
     }
     assert names["svg"] == names["png"] and names["csv"] == names["tex"]
-    assert {"accuracy", "bars-safe", "matrix-safe", "weights-safe"} <= names["svg"]
+    assert {"accuracy", "bars-safe", "weights-safe"} <= names["svg"]
     assert {"loss-safe-fast", "loss-ranpac-ranpac"} <= names["svg"]
     assert {"accuracy-at-the-end", "accuracy-after-each-session-in-percent", "decisions-safe", "time-safe"} <= names[
         "csv"

@@ -69,15 +69,6 @@ def test_curves_are_the_pooled_accuracies(make_run: Any) -> None:
     assert list(lines["SAFE"].get_ydata()) == [line.pooled["safe"] for line in run.metrics]
 
 
-def test_matrix_has_a_cell_for_each_measurement(make_run: Any) -> None:
-    shapes = [
-        (read_run(make_run("class")), 15),  # 1 + 2 + 3 + 4 + 5
-        (read_run(make_run("domain", protocol="domain", sessions=4)), 16),
-    ]
-    for run, cells in shapes:
-        assert len(axes_of(figures.matrix, all_series([run])[0]).patches) == cells
-
-
 def test_steps_written_twice_by_a_resumed_run_are_drawn_once(make_run: Any) -> None:
     folder: Path = make_run()
     path = folder / "losses.jsonl"

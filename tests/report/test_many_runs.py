@@ -35,8 +35,8 @@ def test_all_are_in_the_tables_and_the_best_are_drawn(hundreds: Path) -> None:
     assert "100 configurations, 2 seeds each." in seen.text
     _, _, table = seen.text.partition("At the end")
     assert all(f"RanPAC (preset p{i})" in table for i in range(100))
-    # curves in two widths, bars and a matrix of each that is drawn, and losses of some
-    assert seen.tags["svg"] == 2 + 2 * DRAWN + DETAILED
+    # curves in two widths, bars of each that is drawn, and losses of some
+    assert seen.tags["svg"] == 2 + DRAWN + DETAILED
 
 
 def test_a_figure_has_two_decimals_and_user_texts_keep_theirs() -> None:

@@ -340,12 +340,12 @@ def without_tests(folder: Path) -> Path:
 
 def test_without_a_test_picture_no_empty_figure_is_drawn(make_run: Any, page: Any) -> None:
     seen = page([without_tests(make_run(sessions=2, examples=0))])
-    for section in ("Accuracy as it learns", "What is left of each session", "Every session", "At the end"):
+    for section in ("Accuracy as it learns", "What is left of each session", "At the end"):
         assert section not in seen.text
     assert "have the method's own accuracy" not in seen.text
     beside = page([without_tests(make_run("a", sessions=2)), make_run("b", method="ranpac", sessions=2)])
-    # Two curves, bars and matrix of the other run; losses (of two phases and one).
-    assert beside.tags["svg"] == 2 + 2 + (2 + 1)
+    # Two curves and bars of the other run; losses (of two phases and one).
+    assert beside.tags["svg"] == 2 + 1 + (2 + 1)
 
 
 def test_runs_are_compared_within_their_stream(make_run: Any, page: Any) -> None:

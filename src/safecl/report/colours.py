@@ -30,9 +30,7 @@ SPARE = (
 )
 PALETTE = (*COLOURS.values(), *SPARE)  # for classes, terms and phases
 INK, GRID = "#2b3440", "#dde2e8"
-HEAT, ON_STRONG, ON_WEAK = "#08427f", "#fdfefe", "#0e131a"  # a cell, and the text on a strong or a weak one
-DARK = {INK: "#d7dde5", GRID: "#333b46", HEAT: "#6cb6f5", ON_STRONG: "#0c131b", ON_WEAK: "#f2f5f8"}
-DARK |= {colour.light: colour.dark for colour in PALETTE}
+DARK = {INK: "#d7dde5", GRID: "#333b46", **{colour.light: colour.dark for colour in PALETTE}}
 
 
 def variable(light: str) -> str:

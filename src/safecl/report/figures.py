@@ -7,11 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from safecl.report import sentences, words
-from safecl.report.colours import COLOURS, GRID, HEAT, INK, ON_STRONG, ON_WEAK, PALETTE, SPARE, Colour
+from safecl.report.colours import COLOURS, GRID, INK, PALETTE, SPARE, Colour
 from safecl.report.drawing import percent_axis, session_axis
 from safecl.report.runs import Run, Weight, kind_of_phase
 from safecl.report.series import Series
@@ -74,20 +73,6 @@ def session_bars(axes: Axes, one: Series) -> str:
     axes.grid(False, axis="x")
     axes.set_xlabel("classes of session" if not one.run.domain else "domain")
     return f"final accuracy in percent for each session. {', '.join(told)}"
-
-
-def matrix(axes: Axes, one: Series) -> str:
-    """The matrix R: row t, column i is the accuracy on session i's test pictures after learning session t."""
-    total = max([one.run.total, *(len(row) for row in one.rows.values())])
-    for session, row in one.rows.items():
-        for i, value in enumerate(row, start=1):
-            if value is not None:
-                strength = 0.08 + 0.92 * min(max(value, 0.0), 1.0) ** 1.6  # steeper near the top, where methods differ
-                _cell(axes, i, session, strength, f"{100 * value:.0f}" if total <= 10 else "")
-    _cell_axes(axes, 1, total, "tested on session", "after session")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
-    return "accuracy on each session's test pictures (columns) after each session (rows), in percent"
 
 
 def weight_bars(axes: Axes, found: Sequence[Weight]) -> str:
@@ -171,21 +156,6 @@ def _session_mark(axes: Axes, place: float, session: int) -> None:
     axes.axvline(place, color=GRID, linewidth=1)
     how: dict[str, Any] = {"xytext": (3, -2), "textcoords": "offset points", "va": "top", "fontsize": 9}
     axes.annotate(str(session), (place, 1), xycoords=("data", "axes fraction"), color=INK, **how)
-
-
-def _cell(axes: Axes, column: int, row: int, strength: float, text: str) -> None:
-    corner, side = (column - 0.47, row - 0.47), 0.94
-    axes.add_patch(Rectangle(corner, side, side, facecolor=HEAT, alpha=strength, linewidth=0))
-    colour = ON_STRONG if strength > 0.65 else ON_WEAK
-    axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=10)
-
-
-def _cell_axes(axes: Axes, first: int, last: int, columns: str, rows: str) -> None:
-    """For cells in as many rows as columns, the first row on top."""
-    axes.set(xlim=(first - 0.5, last + 0.5), ylim=(last + 0.5, first - 0.5), aspect="equal")
-    axes.set(xlabel=columns, ylabel=rows)
-    axes.grid(False)
-    axes.spines["bottom"].set_visible(False)
 
 
 def _smooth(points: Points, keep: float = 0.8) -> list[tuple[int, float]]:

@@ -15,9 +15,9 @@ from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
 
 # Inches at 72 to the inch are CSS pixels: each figure is drawn near the width at which it will be read.
-WIDE, NARROW, PANEL, SQUARE = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9), (4.3, 4.1)
+WIDE, NARROW, PANEL = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9)
 LARGER = 1.25  # a figure as a file, with a title and a legend of its own
-DRAWN = len(PALETTE)  # configurations with curves, bars and a matrix: each has a colour of its own
+DRAWN = len(PALETTE)  # configurations with curves and bars: each has a colour of its own
 DETAILED = 6  # of them, those with figures and pictures of their own
 Named = Sequence[tuple[Run, str]]
 
@@ -108,12 +108,11 @@ def curves(series: Sequence[Series]) -> dict[str, Panel]:
 
 def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
-    matrices = choice.series if len(choice.mains) == 1 else choice.best
-    return {
-        "bars": [_of(one, "bars", figures.session_bars) for one in choice.barred],
-        "matrices": [_of(one, "matrix", figures.matrix, SQUARE) for one in matrices if one.pooled],
-        **_of_runs(choice.detailed),
-    }
+    bars = []
+    for one in choice.barred:
+        draw = partial(figures.session_bars, one=one)
+        bars.append(Panel(one.name, f"bars {one.name}", draw, colour=variable(one.colour.light)))
+    return {"bars": bars, **_of_runs(choice.detailed)}
 
 
 def _of_runs(named: Named) -> dict[str, list[Panel]]:
@@ -126,10 +125,6 @@ def _of_runs(named: Named) -> dict[str, list[Panel]]:
             draw = partial(figures.loss_curves, run=run, phase=phase)
             found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
     return found
-
-
-def _of(one: Series, kind: str, draw: Callable[..., str], size: Size = PANEL) -> Panel:
-    return Panel(one.name, f"{kind} {one.name}", partial(draw, one=one), size, variable(one.colour.light))
 
 
 def _legend(items: Iterable[tuple[str, Colour]]) -> list[tuple[str, str]]:

@@ -14,15 +14,15 @@ from safecl.experiments.sweep.sweep import Board, Loop
 
 @pytest.fixture
 def standing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What a sweep of twelve runs shows that works on two at once, after ``took`` seconds of each that is done."""
+    """What a sweep of twelve runs shows, of which ``running`` began so many seconds ago."""
 
-    def show(took: tuple[float, ...], running: tuple[float, ...], waiting: int = 4, share: float = 0.3) -> list[str]:
+    def show(*running: float) -> list[str]:
         loop: Any = Loop([], Path(), SimpleNamespace(jobs=2), Board("quiet"), 12)  # type: ignore[arg-type]
-        monkeypatch.setattr(sweep, "read_place", lambda folder: ("session 2 of 5", share))
+        monkeypatch.setattr(sweep, "read_place", lambda folder: "session 2 of 5")
         monkeypatch.setattr(sweep.time, "monotonic", lambda: 100.0)
         named = {i: SimpleNamespace(title=f"preset=safe seed={i}") for i in range(len(running))}
         loop.running = {str(i): (named[i], 100.0 - seconds) for i, seconds in enumerate(running)}
-        loop.took, loop.done, loop.queue, loop.failed = [*took], len(took), [None] * waiting, {"a": "It failed."}
+        loop.done, loop.failed = 2, {"a": "It failed."}
         found: list[str] = loop.standing().splitlines()
         return found
 
@@ -31,7 +31,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def lines(standing: Any) -> str:
-    return "\n".join(standing((60.0, 40.0), (20.0,) * 30))
+    return "\n".join(standing(*[20.0] * 30))
 
 
 def terminal(**options: Any) -> tuple[Board, StringIO]:
@@ -40,17 +40,11 @@ def terminal(**options: Any) -> tuple[Board, StringIO]:
 
 
 def test_a_line_for_all_and_one_for_each_run_at_work(standing: Any) -> None:
-    assert standing((60.0, 60.0), (20.0, 20.0)) == [
-        "2 of 12 runs done, 1 failed, 2 at work, left 2:50",  # a run: mean of 60, 60, 20/0.3, 20/0.3
+    assert standing(20.0, 20.0) == [
+        "2 of 12 runs done, 1 failed, 2 at work",
         "preset=safe seed=0: session 2 of 5, 0:20",
         "preset=safe seed=1: session 2 of 5, 0:20",
     ]
-
-
-def test_the_time_left_is_that_of_what_is_ahead_over_the_workers(standing: Any) -> None:
-    assert standing((50.0, 50.0), (10.0, 30.0), share=0.0)[0].endswith("left 2:10")  # (40 + 20 + 4 * 50) / 2
-    assert standing((50.0, 50.0), (10.0, 30.0), 0, 0.0)[0].endswith("left 0:40")  # the longest of what is at work
-    assert standing((), (), 8)[0].endswith("left -:--") and standing((50.0,), (), 0)[0].endswith("left 0:00")
 
 
 @pytest.mark.parametrize("width", [20, 50, 100])

@@ -59,10 +59,10 @@ def test_a_worker_ends_when_the_sweep_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_place_is_read_from_what_the_run_has_written(tmp_path: Path) -> None:
-    assert read_place(tmp_path) == ("starting", 0.0)
+    assert read_place(tmp_path) == "starting"
     (tmp_path / "facts.json").write_text(json.dumps({"stream": {"sessions": [{}, {}, {}, {}]}}))
-    assert read_place(tmp_path) == ("session 1 of 4", 0.0)
+    assert read_place(tmp_path) == "session 1 of 4"
     (tmp_path / "metrics.jsonl").write_text("{}\n{}\n")
-    assert read_place(tmp_path) == ("session 3 of 4", 0.5)
+    assert read_place(tmp_path) == "session 3 of 4"
     (tmp_path / "metrics.jsonl").write_text("{}\n" * 4)
-    assert read_place(tmp_path) == ("session 4 of 4", 1.0)
+    assert read_place(tmp_path) == "session 4 of 4"

@@ -99,7 +99,6 @@ class Loop:
         self.running: dict[str, tuple[Cell, float]] = {}
         self.failed: dict[str, str] = {}
         self.deaths: Counter[str] = Counter()
-        self.took: list[float] = []
 
     def run(self, poll: float = POLL) -> dict[str, str]:
         with stoppable() as stop:
@@ -125,8 +124,7 @@ class Loop:
         _, began = self.running.pop(cell.name)
         if outcome.state == "done":
             self.done += 1
-            self.took.append(time.monotonic() - began)
-            self.board.say(f"{cell.title}: done in {clock(self.took[-1])}")
+            self.board.say(f"{cell.title}: done in {clock(time.monotonic() - began)}")
         elif outcome.state == "busy":  # what another sweep has finished by then is only read
             self.queue.append(cell)
         elif outcome.state != "failed" and self.deaths[cell.name] < RETRIES:
@@ -153,32 +151,21 @@ class Loop:
 
     def standing(self) -> str:
         """A line for the whole sweep, and one per run at work: its place, and its seconds so far."""
-        now, lines, lengths = time.monotonic(), [], self.took[:]
+        wrong = f", {len(self.failed)} failed" if self.failed else ""
+        lines = [f"{self.done} of {self.total} runs done{wrong}, {len(self.running)} at work"]
         for name, (cell, began) in self.running.items():
-            place, share = read_place(self.folder / name)
-            lengths += [(now - began) / share] if share > 0.05 else []
-            lines.append(f"{cell.title}: {place}, {clock(now - began)}")
-        wrong, left = f", {len(self.failed)} failed" if self.failed else "", clock(self._left(lengths, now))
-        whole = f"{self.done} of {self.total} runs done{wrong}, {len(lines)} at work, left {left}"
-        return "\n".join([whole, *lines])
-
-    def _left(self, lengths: Sequence[float], now: float) -> float | None:
-        """Seconds until the end, from those that runs take: of finished ones, and of how far those at work are."""
-        if not lengths:
-            return None
-        mean = sum(lengths) / len(lengths)
-        ahead = [max(mean - (now - began), 0.0) for _, began in self.running.values()] + [mean] * len(self.queue)
-        return max(sum(ahead) / max(min(self.executor.jobs, len(ahead)), 1), max(ahead, default=0.0))
+            lines.append(f"{cell.title}: {read_place(self.folder / name)}, {clock(time.monotonic() - began)}")
+        return "\n".join(lines)
 
 
-def read_place(folder: Path) -> tuple[str, float]:
-    """How far the run in a folder is: in words, and as the share of its sessions that are learned."""
+def read_place(folder: Path) -> str:
+    """How far the run in a folder is, in words."""
     facts = read_json(folder / "facts.json")
     if facts is None:
-        return "starting", 0.0
+        return "starting"
     total, metrics = len(facts["stream"]["sessions"]), folder / "metrics.jsonl"
     done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-    return f"session {min(done + 1, total)} of {total}", done / total
+    return f"session {min(done + 1, total)} of {total}"
 
 
 class Board:
