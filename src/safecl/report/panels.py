@@ -1,6 +1,6 @@
 """What is drawn of runs: each figure under its name and described for whoever cannot see it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from safecl.report import figures
-from safecl.report.colours import PALETTE, Colour, variable
+from safecl.report.colours import PALETTE, variable
 from safecl.report.drawing import Size, canvas, inline_svg
 from safecl.report.runs import Run
 from safecl.report.series import Series, all_series
@@ -19,7 +19,6 @@ WIDE, NARROW, PANEL = (12.6, 4.5), (4.3, 3.7), (4.3, 2.9)
 LARGER = 1.25  # a figure as a file, with a title and a legend of its own
 DRAWN = len(PALETTE)  # configurations with curves and bars: each has a colour of its own
 DETAILED = 6  # of them, those with figures and pictures of their own
-Named = Sequence[tuple[Run, str]]
 
 
 @dataclass(frozen=True)
@@ -108,24 +107,15 @@ def curves(series: Sequence[Series]) -> dict[str, Panel]:
 
 def all_panels(choice: Choice) -> dict[str, list[Panel]]:
     """By section of the page."""
-    bars = []
+    found: dict[str, list[Panel]] = {"bars": [], "weights": [], "losses": []}
     for one in choice.barred:
-        draw = partial(figures.session_bars, one=one)
-        bars.append(Panel(one.name, f"bars {one.name}", draw, colour=variable(one.colour.light)))
-    return {"bars": bars, **_of_runs(choice.detailed)}
-
-
-def _of_runs(named: Named) -> dict[str, list[Panel]]:
-    found: dict[str, list[Panel]] = {"weights": [], "losses": []}
-    for run, name in named:
+        draw, colour = partial(figures.session_bars, one=one), variable(one.colour.light)
+        found["bars"].append(Panel(one.name, f"bars {one.name}", draw, colour=colour))
+    for run, name in choice.detailed:
         if weighed := run.weights():
             found["weights"].append(Panel(name, f"weights {name}", partial(figures.weight_bars, found=weighed)))
         for phase in figures.phases(run):
-            legend, title = _legend(figures.loss_colours(run, phase).items()), f"{name}: {phase}"
-            draw = partial(figures.loss_curves, run=run, phase=phase)
+            draw, title = partial(figures.loss_curves, run=run, phase=phase), f"{name}: {phase}"
+            legend = [(term, variable(c.light)) for term, c in figures.loss_colours(run, phase).items()]
             found["losses"].append(Panel(title, f"loss {title}", draw, legend=legend))
     return found
-
-
-def _legend(items: Iterable[tuple[str, Colour]]) -> list[tuple[str, str]]:
-    return [(name, variable(colour.light)) for name, colour in items]
