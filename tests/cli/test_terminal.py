@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -43,7 +43,7 @@ def two_runs(tmp_path: Path, write_run: Callable[..., Path]) -> None:
     write_run(tmp_path / "b", "ranpac", "domain", command="safecl run ranpac stream=folder:photos")
 
 
-@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("columns", [40, 100])
 def test_commands_fit_any_width_and_break_no_number(columns: int, two_runs: None, terminal: Terminal) -> None:
     text = terminal(columns, COMMANDS)
     assert max(len(line) for line in text.splitlines()) <= columns
@@ -79,6 +79,7 @@ def test_a_progress_line_keeps_phase_bar_and_time_left_and_breaks_no_number(colu
 cells = st.text(st.sampled_from("0123456789.%±–"), min_size=1, max_size=14)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4), st.integers(30, 90))
 def test_every_cell_is_printed_whole_at_any_width(rows: list[list[str]], width: int) -> None:
     console = Console(file=io.StringIO(), width=width)
@@ -114,7 +115,7 @@ for words in ([], *([name] for name in tops), *(["data", name] for name in below
 """
 
 
-@pytest.mark.parametrize("columns", [40, 64, 80])
+@pytest.mark.parametrize("columns", [40, 64])
 def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> None:
     few = """([], ["run"], ["demo"], ["runs"], ["compare"], ["data", "check"], ["data", "prepare"])"""
     # On 40 columns the choices of an option may leave no room for words.
@@ -123,19 +124,18 @@ def test_help_breaks_and_swallows_no_word(columns: int, terminal: Terminal) -> N
     for word in ("tensorboard,", "published,", "[required]", "csv:FILE,", "stream.step=2.", "SAFECL_DATA,"):
         assert word in text.split(), word
     assert "…" not in text.replace(", …", "")  # nothing is cut off
-    assert "one per core if not given" in " ".join(text.replace("│", " ").split())
+    assert "Fetch what is open to software" in " ".join(text.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("columns", [40, 80])
-def test_help_names_no_type_of_python_and_has_examples_to_paste(columns: int, terminal: Terminal) -> None:
-    text = terminal(columns, HELPS)
+def test_help_names_no_type_of_python_and_has_examples_to_paste(terminal: Terminal) -> None:
+    text = terminal(80, HELPS)
+    assert max(len(line) for line in text.splitlines()) <= 80
     assert re.findall(r"list\[|[<\[](?:str|int|float|bool|path|text|integer|boolean)\b|\brange\b", text, re.I) == []
     assert "auto|cpu|cuda|mps" in text and "NUMBER" in text and "{CONFIG}" in text
-    if columns >= 80:
-        lines = [line.strip() for line in text.splitlines()]
-        helps = text.count("Usage: safecl")
-        assert helps >= 30 and lines.count("Examples:") == helps - 1  # safecl data has commands alone
-        assert "find . -name '*.jpg' | safecl predict - -m pets.safecl" in lines
+    lines = [line.strip() for line in text.splitlines()]
+    helps = text.count("Usage: safecl")
+    assert helps >= 30 and lines.count("Examples:") == helps - 1  # safecl data has commands alone
+    assert "find . -name '*.jpg' | safecl predict - -m pets.safecl" in lines
 
 
 def test_four_runs_stand_side_by_side_on_80_columns(tmp_path: Path, write_run: Callable[..., Path]) -> None:

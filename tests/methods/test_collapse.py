@@ -97,7 +97,8 @@ def test_every_method_that_tunes_has_the_guard(
 
     monkeypatch.setattr(Guard, "worse", worse)
     method, stream = tools.new_method(backbone, {"name": name}, "adapter"), make_stream(SESSIONS, train=6)
-    tools.teach(method, stream, 1, 1, tools.new_fit(method, stream, SPARES))
+    once = SPARES.model_copy(update={"epochs": 1})
+    tools.teach(method, stream, 1, 1, tools.new_fit(method, stream, once))
     assert guards and all(value == 0 for key, value in method.notes.items() if key.startswith("rate of "))
     for guard in {id(each): each for each in guards}.values():
         for each, start in zip(guard._judged, guard._start, strict=True):
