@@ -20,7 +20,7 @@ from safecl.report.words import accuracy, short
 @pytest.fixture(autouse=True)
 def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of a page's time, and these tests read only its text."""
-    monkeypatch.setattr(panels, "inline_svg", lambda *_: Markup("<svg></svg>"))
+    monkeypatch.setattr(panels.Panel, "svg", Markup("<svg></svg>"))
 
 
 def known(folder: Path, output: str, kind: str = "pooled") -> str:
