@@ -35,6 +35,16 @@ def test_all_documents_together_stay_short() -> None:
     assert sum(len(path.read_text(encoding="utf-8").split()) for path in documents) <= MAX_WORDS
 
 
+def test_the_demo_promises_elsewhere_what_was_measured() -> None:
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+    page = (ROOT / "src/safecl/report/pages/demo.html").read_text(encoding="utf-8")
+    told = r"On (\d+) cells .* is ([\d.]+) points above RanPAC[^;]*; (\d+) are"
+    cells, gain, below = re.findall(told, readme, re.DOTALL)[0]
+    assert f"over {cells} combinations" in page
+    assert f"SAFE is {gain} points above RanPAC on average and below it in {below};" in page
+    assert f"+{gain} over {cells} cells, {below} of them" in results
+
+
 def test_the_readme_and_the_page_of_methods_name_every_method_and_preset() -> None:
     readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/methods.md"))
     rows = readme[readme.index("| preset |") :].split("\n\n")[0].splitlines()[2:]

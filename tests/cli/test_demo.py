@@ -8,10 +8,10 @@ from safecl.experiments.config import load
 
 
 def test_a_setting_reaches_each_method_that_has_it_and_no_other() -> None:
-    words = ["method.pilot=0", "ridge.size=99", "method.body_rate=2", "train.epochs=1"]
+    words = ["method.pilot=0.5", "ridge.size=99", "method.body_rate=2", "train.epochs=1"]
     found = {method: load("demo", demo.chosen_for(method, words)).model_dump() for method in demo.METHODS}
     safe, ranpac, finetune = (found[method]["method"] for method in ("safe", "ranpac", "finetune"))
-    assert (safe["pilot"], safe["ridge"]["size"], ranpac["ridge"]["size"]) == (0, 99, 99)
+    assert (safe["pilot"], safe["ridge"]["size"], ranpac["ridge"]["size"]) == (0.5, 99, 99)
     assert ranpac["body_rate"] == 2 and "ridge" not in finetune
     assert [each["train"]["epochs"] for each in found.values()] == [1, 1, 1]
 

@@ -67,7 +67,7 @@ def demo(
 ) -> None:
     """See continual learning happen: SAFE, RanPAC and fine-tuning on pictures drawn on the fly. Needs nothing.
 
-    Example:  safecl demo   or   safecl demo seed=1 stream.classes=30   or   safecl demo --serve
+    Example:  safecl demo   or   safecl demo seed=1 stream.train=40   or   safecl demo --serve
     """
     if serve and words:
         raise SafeclError("Settings have no effect with --serve; omit them.")
