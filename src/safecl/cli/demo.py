@@ -17,7 +17,7 @@ from safecl.report import sentences, tables
 from safecl.report.page import read_runs, write_page
 from safecl.report.series import all_series
 from safecl.report.table import print_table
-from safecl.streams.drawn.drawing import draw
+from safecl.streams.drawn.drawing import SIDE, draw
 
 METHODS, PLACE = ("safe", "ranpac", "finetune"), Path("runs/demo")
 # The page offers its sheet to draw on where the first session is called DRAWN.
@@ -51,7 +51,7 @@ def serve_demo(folder: Path = PLACE, show: Show = "auto", fresh: bool = False, p
     if fresh or not path.exists():
         random = np.random.default_rng(0)
         drawn = [(c, draw(c, random, style, PLAIN)) for c in CHARACTERS for _, style in STYLED]
-        model = ContinualClassifier(epochs=1, show=show)
+        model = ContinualClassifier(epochs=1, image_size=SIDE, show=show)
         model.learn(np.stack([picture for _, picture in drawn]), [c for c, _ in drawn], name=DRAWN)
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path, force=True)
