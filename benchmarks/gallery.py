@@ -1,30 +1,33 @@
-"""Make the pictures and the terminal text of docs/gallery.md by the commands that the page shows.
+"""Make the pictures and the terminal text of docs/gallery.md, and README's picture, by the commands that they show.
 
 python benchmarks/gallery.py ASSETS WORK    ASSETS holds flowers102_20x12 and pacs_30x15; WORK is where runs are kept.
 """
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, OUT = ROOT / "docs/gallery.md", ROOT / "docs/gallery"
+PAGE, OUT, TERMINAL = ROOT / "docs/gallery.md", ROOT / "docs/gallery", ROOT / "docs/learn.svg"
 FLOWERS = {"july": ("alpine_sea_holly", "anthurium", "artichoke"), "august": ("azalea", "bearded_iris")}
 STRANGER = "bird_of_paradise"
 ASK = "safecl predict {} --model flowers.safecl"
 COMMANDS = {
     "flowers": (ASK.format("new"),),
     "correction": (
-        "safecl correct flowers.safecl new/anthurium.jpg --label anthurium",
-        ASK.format("new/anthurium.jpg"),
+        f"safecl correct flowers.safecl new/{STRANGER}.jpg --label {STRANGER}",
+        ASK.format(f"new/{STRANGER}.jpg"),
     ),
 }
-TAUGHT, HEAT_WIDTH = 12, 720
+TAUGHT, HEAT_WIDTH = 20, 720
 
 
 def main(assets: Path, work: Path) -> None:
@@ -39,9 +42,19 @@ def main(assets: Path, work: Path) -> None:
     curve(work, "domains", domains, "runs/domains")
     (work / "flowers.safecl").unlink(missing_ok=True)
     shutil.rmtree(work / "maps", ignore_errors=True)
-    for name in FLOWERS:
-        run(f"safecl learn {name} --model flowers.safecl --epochs 2", work)
+    show([*(f"safecl learn {name} --model flowers.safecl" for name in FLOWERS), ASK.format("new")], work)
     ask(work)
+
+
+def show(commands: Sequence[str], work: Path) -> None:
+    """Run ``commands`` and keep what they print as README's picture of a terminal, in fonts that are there."""
+    console = Console(record=True, width=118, file=io.StringIO())
+    for command in commands:
+        console.print(f"$ {command}", style="bold green", highlight=False)
+        said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)  # a terminal shows a bar for a while
+        console.print(said, end="", markup=False, highlight=False)
+    drawn = re.sub(r"@font-face {.*?}\s*", "", console.export_svg(title="safecl"), flags=re.DOTALL)
+    TERMINAL.write_text(drawn.replace("Fira Code", "ui-monospace, Menlo, Consolas"), encoding="utf-8")
 
 
 def ask(work: Path) -> None:
