@@ -51,7 +51,7 @@ def show(commands: Sequence[str], work: Path) -> None:
     console = Console(record=True, width=118, file=io.StringIO())
     for command in commands:
         console.print(f"$ {command}", style="bold green", highlight=False)
-        said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)  # a terminal shows a bar for a while
+        said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)  # in a terminal, a bar that goes
         console.print(said, end="", markup=False, highlight=False)
     drawn = re.sub(r"@font-face {.*?}\s*", "", console.export_svg(title="safecl"), flags=re.DOTALL)
     TERMINAL.write_text(drawn.replace("Fira Code", "ui-monospace, Menlo, Consolas"), encoding="utf-8")
