@@ -158,7 +158,7 @@ class Watch:
             head.solve()
         right: dict[str, list[Tensor]] = {}
         s = self.method.settings.answer
-        weight = self.method.policy.lead  # what SAFE found for the statistics that it has
+        weight = self.method.lead  # what SAFE found for the statistics that it has
         factor = 10.0 if s.temperature == "learned" else s.temperature
         for i in self.stream.tested(number):
             pictures = self.stream.test(i)
@@ -229,7 +229,7 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         if is_evaluated(number):
             line.setdefault("accuracy", []).append(watch.answers(number))
     line |= {"by test": watch.by_test, "left out": watch.left_out, "reading": list(method.ridge_slow.reading)}
-    line |= {"weight": round(float(method.policy.lead), 3)}
+    line |= {"weight": round(float(method.lead), 3)}
     tests = [stream.test(i) for i in stream.tested(len(stream))]
     found = evaluate(method, tests, fit, "test")
     line["own"] = {name: percent(guesses == found.targets) for name, guesses in found.predicted.items()}

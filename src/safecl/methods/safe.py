@@ -309,7 +309,7 @@ class SAFE(Method):
         elif self.sessions == 1:
             safe = fast
         elif s.aggregation == "errors":
-            safe = torch.lerp(slow, fast, self.policy.lead)
+            safe = torch.lerp(slow, fast, self.lead)
         else:
             safe = aggregate(slow, fast, s.aggregation, s.gamma)
         return {"slow": slow, "fast": fast, "safe": safe}
@@ -321,10 +321,19 @@ class SAFE(Method):
         found: Tensor = -self.nearest(self.last(features[self.beside(self.sessions)]))
         return found
 
+    @property
+    def lead(self) -> Tensor:
+        """α_fast by the errors of both that answer: (). Beside the untuned backbone it is one half at most.
+
+        Errors are those on classes that the fast learner has just been tuned on; on the others it is worse by more.
+        """
+        lead = self.policy.lead
+        return lead.clamp(max=0.5) if self.beside(self.sessions) == "untuned" else lead
+
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""
         if self.settings.answer.aggregation == "errors":
-            fast = torch.ones_like(logits["fast"][:, 0]) * (self.policy.lead if self.sessions > 1 else 0.5)
+            fast = torch.ones_like(logits["fast"][:, 0]) * (self.lead if self.sessions > 1 else 0.5)
             return {"slow": 1 - fast, "fast": fast}
         if self.settings.answer.aggregation != "entropy":
             return {}
