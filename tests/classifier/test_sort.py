@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,8 @@ def test_classes_never_share_a_folder_with_each_other_or_with_unknown() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("hard_links", [True, False])
 @pytest.mark.parametrize("how", ["copy", "link", "move"])
-def test_no_file_is_overwritten(how: Any, hard_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOTSUP, "no hard links here")
-
-    if not hard_links:
-        monkeypatch.setattr(os, "link", refuse)
+def test_no_file_is_overwritten(how: Any, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/x.jpg").write_text("mine")
     (tmp_path / "out/x-2.jpg").symlink_to("nowhere")  # a link to nothing is a file, too
@@ -66,6 +61,14 @@ def test_a_link_that_is_moved_still_leads_to_its_picture(tmp_path: Path) -> None
     (tmp_path / "in/x.jpg").symlink_to("../real.jpg")
     assert Path(put(str(tmp_path / "in/x.jpg"), tmp_path / "deep/er", "move")).read_text() == "picture"
     assert (tmp_path / "real.jpg").exists() and not (tmp_path / "in/x.jpg").is_symlink()
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
+def test_a_picture_moves_to_another_file_system(tmp_path: Path) -> None:
+    (tmp_path / "x.jpg").write_text("picture")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert Path(put(str(tmp_path / "x.jpg"), Path(other), "move")).read_text() == "picture"
+        assert tree(Path(other)) == ["x.jpg"] and not (tmp_path / "x.jpg").exists()
 
 
 def test_what_cannot_be_put_is_one_sentence_and_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

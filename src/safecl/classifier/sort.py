@@ -1,7 +1,6 @@
 """Put pictures into folders by answer. No file is overwritten, and a picture that is there already is left alone."""
 
 import contextlib
-import errno
 import os
 import shutil
 from collections import Counter
@@ -22,7 +21,6 @@ UNKNOWN = "unknown"  # the folder of pictures that look like no class
 LONGEST_NAME = 100  # bytes of a folder's name, of 255 that most file systems allow
 FORBIDDEN = frozenset('/\\<>:"|?*')  # in names, by one file system or another
 DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}
-NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.EACCES, errno.EMLINK, errno.ENOSYS}
 
 
 @dataclass
@@ -108,12 +106,10 @@ def put(source: str, folder: Path, how: How, name: str | None = None) -> str:
     stem, ending = os.path.splitext(name or os.path.basename(source))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in numbered(stem):
-            target = os.path.join(folder, one + ending)
-            with contextlib.suppress(FileExistsError):
-                _put(source, target, how)
-                break
-        if how == "move":
+        places = (os.path.join(folder, one + ending) for one in numbered(stem))
+        target = next(place for place in places if not os.path.lexists(place))
+        _put(source, target, how)
+        if how == "move" and os.path.lexists(source):
             os.unlink(source)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -124,33 +120,20 @@ def put(source: str, folder: Path, how: How, name: str | None = None) -> str:
 
 
 def _put(source: str, target: str, how: How) -> None:
-    """Make ``target``, whole or not at all; FileExistsError if it is there."""
+    """Make ``target``, whole or not at all."""
+    folder = os.path.dirname(target)
     if how == "link" or (how == "move" and os.path.islink(source)):
         os.symlink(os.path.realpath(source), target)
-        return
-    if how == "move" and _hard_link(source, target):
-        return
-    aside = os.path.join(os.path.dirname(target), f".{os.getpid()}.part")
-    try:
-        shutil.copy2(source, aside)
-        if not _hard_link(aside, target):
-            if os.path.lexists(target):  # a file system without hard links has no better way
-                raise FileExistsError(target)
+    elif how == "move" and os.stat(source).st_dev == os.stat(folder).st_dev:
+        os.rename(source, target)
+    else:
+        aside = os.path.join(folder, f".{os.getpid()}.part")
+        try:
+            shutil.copy2(source, aside)
             os.rename(aside, target)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-
-
-def _hard_link(source: str, target: str) -> bool:
-    """A second name for a file; False where the file system has no such thing."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in NO_HARD_LINKS:
-            raise
-        return False
-    return True
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
 
 
 def numbered(name: str) -> Iterator[str]:
