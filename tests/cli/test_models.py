@@ -428,14 +428,14 @@ def test_an_unknown_picture_has_no_percentage_that_could_be_read_as_how_sure(
     assert all("%" in line for line in said.splitlines() if line not in unknown)
 
 
-def test_explanations_are_columns_in_csv(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:
+def test_explanations_are_written_beside_answers_in_csv(
+    say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path
+) -> None:
     words = ("-f", "csv", "--explain", str(tmp_path / "maps"))
     code, said, error = say("predict", "one/a/000.png", "nowhere", "--model", "m.safecl", *words)
     assert str(tmp_path / "maps/index.html") in error and (tmp_path / "maps/000.png.png").is_file()
     head, row, bad = (line.split(",") for line in said.splitlines())
-    assert code == 2 and len(head) == len(row) == len(bad) == 11
-    found = dict(zip(head, row, strict=True))
-    assert found["slow"] in "abcd" and 0 < float(found["fast_probability"]) <= 1 and float(found["slow_weight"]) == 0.5
+    assert code == 2 and len(head) == len(row) == len(bad) == 5
 
 
 def test_the_command_answers_as_python_does_at_its_rate(say: Callable[..., tuple[int, str, str]], place: Path) -> None:

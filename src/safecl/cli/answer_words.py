@@ -43,7 +43,7 @@ def predict_all(
         say(f"Note: {one_class(str(path), model.classes_[0])}", err=True)
     if few := model.cannot_tell(unknown):
         say(f"Note: {path} {few}", err=True)
-    tell, bad = printer(form, model.outputs[:-1] if explain else ()), list[str]()
+    tell, bad = printer(form), list[str]()
     for file, answer in answered(model, _files(words), unknown, explain is not None):
         name = printable(file.path)
         if isinstance(answer, str):
@@ -80,20 +80,19 @@ def lesson_lines(lesson: "Lesson", known: int, path: Path) -> Iterator[str]:
         yield f"Note: {warning}"
 
 
-def printer(form: str, learners: Sequence[str] = (), more: Sequence[str] = ()) -> Callable[..., None]:
-    """What prints the answer to the picture at a path, or why there is none; ``learners``: with columns in CSV.
+def printer(form: str, more: Sequence[str] = ()) -> Callable[..., None]:
+    """What prints the answer to the picture at a path, or why there is none.
 
     ``more``: keywords that it is called with, whose numbers come along.
     """
-    columns = [f"{name}{part}" for name in learners for part in ("", "_probability", "_weight")]
-    heads = ["picture", "label", "probability", "unknown", "error", *more, *columns]
+    heads = ["picture", "label", "probability", "unknown", "error", *more]
     table = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     if form == "csv":
         table.writeheader()
 
     def tell(path: str, answer: Answer | str, **numbers: float) -> None:
         if form == "csv":
-            row = _csv_row(printable(path), answer, learners) | numbers
+            row = _csv_row(printable(path), answer) | numbers
             table.writerow({head: csv_cell(shown(str(value))) for head, value in row.items()})
             sys.stdout.flush()
         elif form == "jsonl":
@@ -197,16 +196,9 @@ def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:
     return said
 
 
-def _csv_row(name: str, answer: Answer | str, learners: Sequence[str]) -> dict[str, Any]:
-    """Of each of the ``learners`` its class, its probability, and its weight in the answer."""
+def _csv_row(name: str, answer: Answer | str) -> dict[str, Any]:
     if isinstance(answer, str):
         return {"picture": name, "error": answer}
-    row: dict[str, Any] = {"picture": name, "label": answer.label}
-    row["probability"] = "" if answer.probability is None else f"{answer.probability:.6f}"
-    row["unknown"] = "" if answer.unknown is None else int(answer.unknown)
-    for learner in learners:
-        label, p = answer.opinions[learner][0]
-        row |= {learner: label, f"{learner}_probability": f"{p:.6f}"}
-        if learner in answer.weights:
-            row[f"{learner}_weight"] = f"{answer.weights[learner]:.6f}"
-    return row
+    sure = "" if answer.probability is None else f"{answer.probability:.6f}"
+    strange = "" if answer.unknown is None else int(answer.unknown)
+    return {"picture": name, "label": answer.label, "probability": sure, "unknown": strange}

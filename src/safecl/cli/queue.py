@@ -57,7 +57,7 @@ def queue(
         reasons = zip(chunk, asked(chunk, look), strict=True)
         bad += [f"{printable(file.path)} ({reason})" for file, reason in reasons if reason is not None]
     first = looking.first(count)
-    tell, chosen = printer(form, more=["worth"]), [seen[one.index] for one in first]
+    tell, chosen = printer(form, ["worth"]), [seen[one.index] for one in first]
     for picture, one in zip(chosen, first, strict=True):
         tell(picture.path, one.answer, worth=round(one.worth, 3))
     if links is not None:
