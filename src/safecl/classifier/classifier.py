@@ -17,7 +17,7 @@ from safecl.backbone.settings import EMBEDDED, SIZES
 from safecl.classifier.answers import Snapshot
 from safecl.classifier.calibrate import probabilities
 from safecl.classifier.data import hashes, labelled, unlabelled
-from safecl.classifier.history import check_labels, check_not_frozen, check_room, find, renamed, sessions
+from safecl.classifier.history import check_labels, check_not_frozen, find, renamed, sessions
 from safecl.classifier.model import NONE_KNOWN, Known, Model, new_header
 from safecl.classifier.place import Replaced, check_path
 from safecl.classifier.schema import check_sizes
@@ -112,7 +112,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         pictures, source = labelled(data, labels)
         known = self._model
         if known is not None:
-            check_not_frozen(known.header, steps=1)
+            check_not_frozen(known.header)
             self._check_unchanged(known)
         check_labels(known.classes if known else [], pictures.labels, source)
         name = (source.strip()[:MAX_NAME_LENGTH] or "pictures") if name is None else name
@@ -122,7 +122,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             check_one_class(pictures, marks)
         fresh, model = new_pictures(None if again else known, pictures, marks), known
         if known is not None and len(fresh.moved):
-            check_room(known.header, 1 + bool(len(fresh.pictures)))
             try:
                 model, _ = correct(known, self._backbone(), fresh.moved, fresh.moved.labels)
                 model.header["history"][-1]["was"] = []  # what a folder has corrected, a folder may correct again
@@ -136,7 +135,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             raise SafeclError(nothing) if fresh.relabelled else NothingNew(nothing)
         shown = progress or make_progress(self.show)
         model = model or self._new(fresh.pictures, shown.say)
-        model.check_room(sorted_classes(fresh.pictures.labels))
         if folder is not None:  # what was saved of a session is used for nothing else
             begun = known or model
             past = begun.file.digest if begun.file is not None else begun.header["history"]

@@ -45,7 +45,7 @@ def correct(
 
     ``of``: the class that all of them must have been learned as, which is split then.
     """
-    check_not_frozen(model.header, steps=1)
+    check_not_frozen(model.header)
     check_labels(model.classes, _given(labels), "the model")
     seen, marks = model.state.seen, hashes(pictures).tolist()
     place, wanted = {mark: i for i, mark in enumerate(marks)}, dict(zip(marks, labels, strict=True))
@@ -88,7 +88,7 @@ def correct(
 
 def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label | None = None) -> tuple[Model, str]:
     """The model as if the pictures of ``other`` had been learned as ``one``, which is then called ``name``."""
-    check_not_frozen(model.header, steps=1)
+    check_not_frozen(model.header)
     one, other = find(model.header, one), find(model.header, other)
     if one == other:
         raise SafeclError(f"{one!r} cannot be joined with itself; give two classes.")
@@ -137,7 +137,7 @@ def rollback(model: Model) -> tuple[Model, str]:
 
 def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
     """The model without a class, and a sentence on what stays of it. Earlier sessions cannot be rolled back then."""
-    check_not_frozen(model.header, steps=1)
+    check_not_frozen(model.header)
     label = find(model.header, label)
     if len(model.classes) == 1:
         raise SafeclError(f"{label!r} is the only class of the model; delete the file to forget it.")

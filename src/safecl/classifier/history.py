@@ -39,8 +39,9 @@ def now() -> str:
 def after(
     header: Header, entry: dict[str, Any], classes: Iterable[Label], calibration: dict[str, Any] | None, **more: Any
 ) -> Header:
-    """The header after a step, its ``entry`` in the history."""
-    check_room(header)
+    """The header after a step, its ``entry`` in the history, which may be full."""
+    if len(header["history"]) >= MAX_STEPS:
+        raise SafeclError(f"The history of the model is full: a file holds {MAX_STEPS:,} steps; teach a new model.")
     said = {"classes": list(classes), "calibration": calibration, "history": [*header["history"], entry]}
     return {**header, **said, "changed": entry["date"], **more}
 
@@ -50,17 +51,10 @@ def sessions(header: Header) -> int:
     return sum(entry["what"] == "learn" for entry in header["history"])
 
 
-def check_not_frozen(header: Header, steps: int = 0) -> None:
-    """Refuse a change of a model that only predicts, or whose history has no room for ``steps`` more."""
+def check_not_frozen(header: Header) -> None:
+    """Refuse a change of a model that only predicts."""
     if header["frozen"]:
         raise SafeclError("This model is frozen: it only predicts; use the model it was made from.")
-    check_room(header, steps)
-
-
-def check_room(header: Header, steps: int = 1) -> None:
-    """Refuse a model whose history is full, before anything slow; it is full where a file could not hold more."""
-    if len(header["history"]) + steps > MAX_STEPS:
-        raise SafeclError(f"The history of the model is full: a file holds {MAX_STEPS:,} steps; teach a new model.")
 
 
 def steps_back(header: Header) -> list[dict[str, Any]]:
@@ -158,14 +152,10 @@ def find(header: Header, label: Label) -> Label:
     return match
 
 
-def as_label(header: Header, word: str, old: Label | None = None) -> Label:
-    """What a word of the command line means as a name, another one of the class ``old`` or any: a number, where the
-    class is one, or else a class or all of them."""
+def as_label(header: Header, word: str) -> Label:
+    """What a word of the command line means as a name: a number, where that is a class or all classes are numbers."""
     numbers = [label for label in header["classes"] if isinstance(label, int)]
-    if old is None:
-        fits = len(numbers) == len(header["classes"]) or word in map(str, numbers)
-    else:
-        fits = isinstance(find(header, old), int)
+    fits = len(numbers) == len(header["classes"]) or word in map(str, numbers)
     return int(word) if fits and re.fullmatch("-?[0-9]+", word) else word
 
 

@@ -2,7 +2,7 @@
 
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams
-from safecl.classifier.store import ModelFile, check_size, encoded, fitting
+from safecl.classifier.store import ModelFile, fitting
 from safecl.engine.checkpoint import encode
 from safecl.errors import SafeclError
 from safecl.heads.tensors import check_all_finite
@@ -32,7 +32,6 @@ from safecl.streams.pictures.images import Label, Transform
 
 Known: TypeAlias = Mapping[Path, str | None]
 NONE_KNOWN: Known = MappingProxyType({})
-MOST_PER_STEP, MOST_PER_CLASS = 1 << 20, 80  # bytes that a session adds to the header, besides names of classes
 
 
 class Model:
@@ -144,17 +143,6 @@ class Model:
             self._write(file, frozen, known[key] if own else replaceable(file, force))
             return key, digest_of(file)
 
-    def check_room(self, labels: Sequence[Label]) -> None:
-        """Refuse, before it is learned, a session of ``labels`` after which no file could hold the header."""
-        each = 3 * len(encoded(labels)) + MOST_PER_CLASS * (len(self.classes) + len(labels))
-        check_size(len(encoded([self._said(self.state), self.header["calibration"]])) + each + MOST_PER_STEP)
-
-    def _said(self, state: State) -> Header:
-        """The header with what it says of ``state``."""
-        records = {session: [one.head for one in added] for session, added in state.records.items()}
-        undo = [{key: each for key, each in vars(one).items() if key not in ("tensors", "rows")} for one in state.undo]
-        return {**self.header, "chain": list(state.chain), "records": records, "undo": undo}
-
     def _write(self, file: Path, frozen: bool, before: str | None) -> None:
         state, sizes = self.predicting if self.header["frozen"] else self.state, self.header["statistics"]
         learning = method_class(self.settings.method).learning
@@ -178,9 +166,14 @@ class Model:
                 for i, one in enumerate(state.undo)
             },
         }
-        kept = sum(tensor.nbytes for name, tensor in state.tensors.items() if name.startswith(learning))
-        header = {**self._said(state), "frozen": frozen, "memory_bytes": kept}
-        header = nameless(header) if frozen else header
+        header = {
+            **(nameless(self.header) if frozen else self.header),
+            "frozen": frozen,
+            "memory_bytes": sum(each.nbytes for name, each in state.tensors.items() if name.startswith(learning)),
+            "chain": list(state.chain),
+            "records": {session: [one.head for one in added] for session, added in state.records.items()},
+            "undo": [{key: v for key, v in vars(one).items() if key not in ("tensors", "rows")} for one in state.undo],
+        }
         for tensors in members.values():
             check_all_finite(tensors, "{} of the model is no longer finite, so it is not saved; use the one before.")
         parts: dict[str, Any] = {name: encode(each, {}) for name, each in members.items() if each or not frozen}

@@ -1,6 +1,5 @@
 """Where a model is written: what may be replaced there, and one rename for each change."""
 
-import contextlib
 import itertools
 from pathlib import Path
 
@@ -43,14 +42,11 @@ def replaceable(path: Path, force: bool) -> str | None:
 
 
 def digest_of(file: Path) -> str | None:
-    """What tells a file from another in its place; None where there is none."""
+    """What tells a model from another in its place; empty where that is no model, None where nothing is."""
     try:
         return ModelFile(file).digest
     except SafeclError:
-        with contextlib.suppress(OSError):
-            found = file.stat()
-            return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
-    return None
+        return "" if file.exists() else None
 
 
 def write_model(file: Path, header: Header, members: Members, before: str | None) -> None:

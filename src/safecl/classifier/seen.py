@@ -19,7 +19,7 @@ from safecl.streams.pictures.find import File, class_folders, mark_of, printable
 def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> None:
     """Refuse a folder without class folders, and one of which the model in ``file`` has learned every picture."""
     if file is not None:
-        check_not_frozen(file.header, steps=1)
+        check_not_frozen(file.header)
     if not path.is_dir():
         return
     with warnings.catch_warnings():
@@ -44,7 +44,7 @@ def nothing_new(name: str, count: int) -> NothingNew:
 
 def check_files(files: Sequence[File], file: ModelFile, label: Label | None, split: bool = False) -> None:
     """Refuse what ``correct`` would refuse of these pictures, for which a ``label`` was given."""
-    check_not_frozen(file.header, steps=1)
+    check_not_frozen(file.header)
     check_labels(file.header["classes"], [] if label is None else [label], "the model")
     places = {mark_of(one.digest()): printable(one.path) for one in files}
     check_wanted(dict.fromkeys(places, label), places, learned_by(file), split)

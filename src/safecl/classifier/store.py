@@ -215,21 +215,12 @@ def write_zip(file: BinaryIO, header: Header, members: Members) -> None:
             with archive.open(zipfile.ZipInfo(f"{state}/{name}"), "w", force_zip64=True) as member:
                 facts[name] = _copied(parts, member)
         said = {**header, "format": FORMAT, "state": state, "members": facts}
-        text = encoded(said)
+        text = json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
         schema.check(text, None)
-        check_size(len(text))
+        if len(text) > MAX_HEADER:
+            raise SafeclError(f"The history and classes would take more than {MAX_HEADER:,} bytes; teach a new model.")
         archive.writestr(zipfile.ZipInfo(HEADER), text)
         archive.comment = SEAL + digest(text).encode()
-
-
-def encoded(said: Any) -> bytes:
-    return json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
-
-
-def check_size(size: int) -> None:
-    """Refuse a header of so many bytes."""
-    if size > MAX_HEADER:
-        raise SafeclError(f"The history and classes would take more than {MAX_HEADER:,} bytes; teach a new model.")
 
 
 def _copied(parts: Iterable[Buffer], member: IO[bytes]) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def rename(
 
     with locked(model) as place:
         file = ModelFile(place)
-        rewrite_header(file, renamed(file.header, old, as_label(file.header, new, old)))
+        rewrite_header(file, renamed(file.header, old, as_label(file.header, new)))
     say(f"{old} is now called {new}.")
 
 
