@@ -96,13 +96,14 @@ def test_a_second_run_goes_on_and_respects_where_a_person_has_put_a_picture(tmp_
         return sorting
 
     found = run({"one.jpg": ("cat",), "twin.jpg": ("cat",), "three.jpg": ("dog", True)})
-    assert tree(out) == ["cat/one-2.jpg", "cat/one.jpg", "unknown/three.jpg"]
-    assert found.put == {"cat": 2, "unknown": 1} and found.there == 1  # the twin is put once
+    assert tree(out) == ["cat/one-2.jpg", "cat/one.jpg", "cat/twin.jpg", "unknown/three.jpg"]
+    assert found.put == {"cat": 3, "unknown": 1} and found.there == 0
     (out / "dog").mkdir()
     (out / "cat/one.jpg").rename(out / "dog/mine.jpg")
     (tmp_path / "in/four.jpg").write_text("4444")
     again = run({"four.jpg": ("dog",)})  # the others are not even asked about
-    assert tree(out) == ["cat/one-2.jpg", "dog/four.jpg", "dog/mine.jpg", "unknown/three.jpg"] and again.there == 4
+    assert tree(out) == ["cat/one-2.jpg", "cat/twin.jpg", "dog/four.jpg", "dog/mine.jpg", "unknown/three.jpg"]
+    assert again.put == {"dog": 1} and again.there == 4
 
 
 def test_folders_inside_each_other(tmp_path: Path) -> None:

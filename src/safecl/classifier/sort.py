@@ -38,7 +38,7 @@ class Sorting:
         self._digests: dict[int, set[bytes]] = {}  # by size, of the files below ``top`` that were read
         self._unread: dict[int, list[File]] = {}  # by size, those that were not: most sizes are never asked for
         for found in scan(self.top) if self.top.is_dir() else ():
-            self._note(found.file)
+            self._unread.setdefault(found.file.size, []).append(found.file)
 
     def new(self, files: Iterator[File]) -> Iterator[File]:
         """Those of the ``files`` that are not below ``top``, whatever they are called there; the others are counted."""
@@ -50,15 +50,9 @@ class Sorting:
 
     def take(self, file: File, answer: Answer) -> None:
         """Put a picture into the folder of its answer."""
-        if self._holds(file):  # a twin of it came before
-            self.there += 1
-            return
         folder = UNKNOWN if answer.unknown else self._folders[answer.label]
-        self._note(File.at(put(file.path, self.top / folder, self.how)))
+        put(file.path, self.top / folder, self.how)
         self.put[folder] += 1
-
-    def _note(self, file: File) -> None:
-        self._unread.setdefault(file.size, []).append(file)
 
     def _holds(self, file: File) -> bool:
         known = self._digests.setdefault(file.size, set())
