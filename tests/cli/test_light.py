@@ -41,10 +41,7 @@ import sys
 from safecl.cli.main import main
 for words in (["learn", "pets", "--model", "m.safecl"], ["learn", "pets/cat", "--model", "m.safecl"],
               ["learn", "empty", "--model", "new.safecl"], ["learn", "pets", "--model", "frozen.safecl"],
-              ["rollback", "m.safecl"], ["rollback", "frozen.safecl"],
-              ["correct", "m.safecl", "pets/cat/0.png", "--label", "cat"],
-              ["correct", "m.safecl", "new.png", "--remove"],
-              ["correct", "m.safecl", "pets/cat/0.png", "--label", "CAT"], ["queue", "m.safecl", "empty"]):
+              ["rollback", "m.safecl"], ["rollback", "frozen.safecl"], ["queue", "m.safecl", "empty"]):
     sys.argv = ["safecl", *words]
     try:
         main()
@@ -69,7 +66,6 @@ def test_what_is_refused_after_a_look_at_the_files_needs_no_torch_and_an_answer_
         for i, image in enumerate(lesson(name[0], 4)[0]):
             Image.fromarray(np.asarray(image)).save(tmp_path / "pets" / name / f"{i}.png")
     (tmp_path / "empty" / "class").mkdir(parents=True)
-    Image.fromarray(np.asarray(lesson("e", 1)[0][0])).save(tmp_path / "new.png")
     model = new_model("simplecil")
     model.learn(tmp_path / "pets")
     model.save(tmp_path / "m.safecl")
@@ -81,6 +77,5 @@ def test_what_is_refused_after_a_look_at_the_files_needs_no_torch_and_an_answer_
     assert "pets/cat/0.png is in no class folder; expected pets/cat/CLASS/PICTURE" in said[1]
     assert "There is no picture in a class folder of empty" in said[2] and "This model is frozen" in said[3]
     assert "it has learned one session only" in said[4] and "This model is frozen" in said[5]
-    assert "the picture was learned as that already" in said[6] and "1 picture was never learned" in said[7]
-    assert "differ only in spelling" in said[8] and "There is no picture in empty" in said[9]
+    assert "There is no picture in empty" in said[6]
     assert ran.stdout.count("pets/cat/") == 4

@@ -26,7 +26,7 @@ from safecl.classifier.history import (
 )  # fmt: skip
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
-from safecl.classifier.seen import check_wanted, learned_as
+from safecl.classifier.seen import learned_as
 from safecl.classifier.state import ridge_heads, roll_back, settled
 from safecl.classifier.teach import embed
 from safecl.errors import SafeclError
@@ -53,7 +53,14 @@ def correct(
         raise SafeclError(f"A picture is given with two labels: {naming(twice)}; give each picture once.")
     learned, known = seen["hashes"].tolist(), learned_as(seen, model.classes)
     fresh = [mark for mark in wanted if mark not in known]
-    check_wanted(wanted, {mark: pictures.where(i) for mark, i in place.items()}, known, of is not None)
+    if strange := [pictures.where(place[mark]) for mark in fresh if of is not None or wanted[mark] is None]:
+        raise SafeclError(
+            f"{counted(len(strange), 'picture was', 'pictures were')} never learned by this model: {naming(strange)}; "
+            "only learned pictures can be removed, or split from a class."
+        )
+    if all(known.get(mark) == {label} for mark, label in wanted.items()):
+        these = "the picture was" if len(wanted) == 1 else f"all {len(wanted)} pictures were"
+        raise SafeclError(f"There is nothing to correct: {these} learned as that already.")
     method = model.method(backbone, learning=True)
     method.summed()
     classes = [model.classes[c] for c in seen["classes"].tolist()]

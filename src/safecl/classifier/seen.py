@@ -1,4 +1,4 @@
-"""Which pictures a model has learned, without torch: what brings nothing, or cannot be corrected, is said at once."""
+"""Which pictures a model has learned, without torch: what brings nothing is said at once."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import Any
 
 import safetensors.numpy
 
-from safecl.classifier.history import check_labels, check_not_frozen
+from safecl.classifier.history import check_not_frozen
 from safecl.classifier.schema import KEPT
 from safecl.classifier.store import ModelFile, fitting
 from safecl.errors import NothingNew, SafeclError
-from safecl.lines import counted, naming
+from safecl.lines import counted
 from safecl.streams.labels import Label
-from safecl.streams.pictures.find import File, class_folders, mark_of, printable
+from safecl.streams.pictures.find import class_folders, mark_of, printable
 
 
 def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> None:
@@ -40,28 +40,6 @@ def check_folder(path: Path, file: ModelFile | None, again: bool = False) -> Non
 def nothing_new(name: str, count: int) -> NothingNew:
     these = counted(count, "picture was", "pictures were")
     return NothingNew(f"There is nothing new in {name}: {these} learned before.")
-
-
-def check_files(files: Sequence[File], file: ModelFile, label: Label | None, split: bool = False) -> None:
-    """Refuse what ``correct`` would refuse of these pictures, for which a ``label`` was given."""
-    check_not_frozen(file.header)
-    check_labels(file.header["classes"], [] if label is None else [label], "the model")
-    places = {mark_of(one.digest()): printable(one.path) for one in files}
-    check_wanted(dict.fromkeys(places, label), places, learned_by(file), split)
-
-
-def check_wanted(
-    wanted: Mapping[int, Label | None], places: Mapping[int, str], known: Mapping[int, set[Label]], split: bool
-) -> None:
-    """Refuse to remove, or ``split`` off, pictures that were never learned; and to do nothing. All by hash."""
-    if strange := [places[mark] for mark, label in wanted.items() if mark not in known and (split or label is None)]:
-        raise SafeclError(
-            f"{counted(len(strange), 'picture was', 'pictures were')} never learned by this model: {naming(strange)}; "
-            "only learned pictures can be removed, or split from a class."
-        )
-    if all(known.get(mark) == {label} for mark, label in wanted.items()):
-        these = "the picture was" if len(wanted) == 1 else f"all {len(wanted)} pictures were"
-        raise SafeclError(f"There is nothing to correct: {these} learned as that already.")
 
 
 def learned_as(seen: Mapping[str, Any], labels: Sequence[Label], prefix: str = "") -> dict[int, set[Label]]:

@@ -30,7 +30,7 @@ def correct(
     if (label is None) is not remove:
         raise SafeclError("Give --label NAME, or --remove: one of the two.")
     word = _label(model, label)
-    files = _files(model, pictures, word)
+    files = _files(pictures)
     change(model, lambda classifier: classifier.correct(files, word, remove=remove))
 
 
@@ -45,7 +45,7 @@ def split(
     Example:  safecl split pets.safecl cat photos/tabbies --into tabby
     """
     word = as_label(ModelFile(model).header, into)
-    files = _files(model, pictures, word, split=True)
+    files = _files(pictures)
     change(model, lambda classifier: classifier.split(old, files, word))
 
 
@@ -69,11 +69,7 @@ def _label(model: Path, word: str | None) -> Label | None:
     return None if word is None else as_label(header, word)
 
 
-def _files(model: Path, paths: list[Path], label: Label | None, split: bool = False) -> list["File"]:
-    """The pictures; what cannot be done with them is said before torch is imported."""
-    from safecl.classifier.seen import check_files
+def _files(paths: list[Path]) -> list["File"]:
     from safecl.streams.pictures.find import picture_files
 
-    files = [file for path in paths for file in picture_files(path)]
-    check_files(files, ModelFile(model), label, split)
-    return files
+    return [file for path in paths for file in picture_files(path)]
