@@ -333,11 +333,10 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         self._model, said = forget(self._fitted, label, self._backbone())
         return said
 
-    def rename(self, old: Label, new: Label) -> None:
-        """Give a class another name."""
-        model = self._fitted
-        state = model.predicting if model.header["frozen"] else model.state
-        self._model = Model(renamed(model.header, old, new), state)
+    def rename(self, old: Label, new: Label) -> str:
+        """Give a class another name; gives a sentence on it."""
+        self._model = Model(renamed(self._fitted.header, old, new), self._fitted.state)
+        return f"{old} is now called {new}."
 
     def merged(self, other: "ContinualClassifier") -> "ContinualClassifier":
         """A model that knows what either knows; both went on from copies of one model."""

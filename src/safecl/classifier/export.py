@@ -23,9 +23,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 import safecl
+from safecl.backbone.backbone import Backbone
+from safecl.backbone.load import load_backbone
 from safecl.classifier.calibrate import probabilities, recalibrate, unknown_score
 from safecl.classifier.card import licence, model_card
-from safecl.classifier.classifier import ContinualClassifier
 from safecl.classifier.history import nameless
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
@@ -101,8 +102,7 @@ def export_onnx(
     check_output(path, "onnx", force)
     if precision == "int8" and pictures is None:
         raise SafeclError("int8 changes answers, so it is judged on pictures; give some of yours: --pictures FOLDER.")
-    reference = ContinualClassifier.of(model, device="cpu")
-    network = _network(model, reference, learner)
+    network = _network(model, load_backbone(model.settings.backbone), learner)
     proto = _graph(onnx, network, model.transform)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
@@ -156,9 +156,9 @@ class Network(nn.Module):
         return self.method.weights(logits) if len(self.outputs) > 1 else {}
 
 
-def _network(model: Model, reference: ContinualClassifier, learner: str | None) -> Network:
+def _network(model: Model, backbone: Backbone, learner: str | None) -> Network:
     """The method ready for tracing; for another output than its own, calibrated by it."""
-    method, calibration = model.method(reference._backbone()), model.header["calibration"]
+    method, calibration = model.method(backbone), model.header["calibration"]
     outputs = method.outputs
     if learner is not None and learner not in outputs:
         raise unknown("learner", learner, outputs)
@@ -170,16 +170,16 @@ def _network(model: Model, reference: ContinualClassifier, learner: str | None) 
                     f"A frozen model is calibrated for {method.outputs[-1]} alone; give --learner {learner} with the "
                     "model that it was made from."
                 )
-            calibration = calibrated_for(model, reference, learner)
+            calibration = _calibrated_for(model, backbone, learner)
     for part in method.modules():
         if isinstance(part, Learner):
             part.fuse()
     return Network(method.eval(), outputs, calibration)
 
 
-def calibrated_for(model: Model, reference: ContinualClassifier, learner: str) -> dict[str, Any] | None:
+def _calibrated_for(model: Model, backbone: Backbone, learner: str) -> dict[str, Any] | None:
     """The calibration of one learner's own answers."""
-    method = model.method(reference._backbone(), learning=True)
+    method = model.method(backbone, learning=True)
     method.refresh()
     method.outputs = (learner,)  # type: ignore[misc]
     return recalibrate(method, model.state.kept, model.state.seen)

@@ -49,7 +49,9 @@ class Model:
 
     @property
     def state(self) -> State:
-        """All of it."""
+        """All of it; of a frozen model what predictions need."""
+        if self.header["frozen"]:
+            return self.predicting
         if self._state is None:
             assert self.file is not None
             with fitting(self.file):
@@ -58,7 +60,7 @@ class Model:
 
     @property
     def predicting(self) -> State:
-        """As much as predictions need, at least; a frozen model has no more."""
+        """As much as predictions need, at least."""
         if self._predicting is None:
             assert self.file is not None
             with fitting(self.file):
@@ -144,7 +146,7 @@ class Model:
             return key, digest_of(file)
 
     def _write(self, file: Path, frozen: bool, before: str | None) -> None:
-        state, sizes = self.predicting if self.header["frozen"] else self.state, self.header["statistics"]
+        state, sizes = self.state, self.header["statistics"]
         learning = method_class(self.settings.method).learning
         sums = {f"{name}.sums" for name in sizes}
         predict = {name: t for name, t in state.tensors.items() if name not in sums and not name.startswith(learning)}
@@ -187,7 +189,7 @@ def _of_bytes(data: bytes) -> Model:
         path = Path(folder, f"model{SUFFIX}")
         path.write_bytes(zlib.decompress(data))
         model = Model.open(path)
-        _ = model.predicting if model.header["frozen"] else model.state
+        _ = model.state
     model.file = None
     return model
 

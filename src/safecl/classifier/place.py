@@ -67,8 +67,3 @@ def write_model(file: Path, header: Header, members: Members, before: str | None
     if went[0] != file:
         done = "was replaced" if file.exists() else "was deleted"
         raise Replaced(f"{file} {done} meanwhile, so it is left as it is; the new model is in {went[0]}.")
-
-
-def rewrite_header(file: ModelFile, header: Header) -> None:
-    """The same model with another header, in its own place, which is locked; members are read one at a time."""
-    write_model(file.path, header, {name: map(file.raw, [name]) for name in file.sizes}, file.digest)

@@ -2,7 +2,7 @@
 
 ``model.json`` comes last and says everything but the numbers, with the size and the digest of every other member; the
 comment of the zip is the digest of ``model.json``. So what was changed after it was written is found. Reading the
-header, and renaming a class, need no torch. No pickle, no weight of the backbone and, unasked, no picture is in it.
+header needs no torch. No pickle, no weight of the backbone and, unasked, no picture is in it.
 """
 
 import hashlib

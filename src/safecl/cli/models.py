@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 import safecl
-from safecl.classifier.place import SUFFIX, check_path, replaceable, rewrite_header
+from safecl.classifier.place import SUFFIX, check_path, replaceable
 from safecl.classifier.schema import Header
 from safecl.classifier.settings import resolve
 from safecl.classifier.store import ModelFile
@@ -277,10 +277,8 @@ def rename(
     """
     from safecl.classifier.history import as_label, renamed
 
-    with locked(model) as place:
-        file = ModelFile(place)
-        rewrite_header(file, renamed(file.header, old, as_label(file.header, new)))
-    say(f"{old} is now called {new}.")
+    word = as_label(ModelFile(model).header, new)
+    change(model, lambda classifier: classifier.rename(old, word), lambda header: renamed(header, old, word))
 
 
 def change(
