@@ -241,7 +241,7 @@ def test_a_correction_is_rolled_back_to_the_bit_and_the_sessions_before_it_too(
         lambda: model.correct(more[:2], "c"),
         lambda: model.correct(images[[0, 7]], remove=True),
         lambda: model.correct(more[5:10], "new"),  # all of e
-        lambda: model.join("a", "c", "ac"),
+        lambda: model.join("a", "c"),
         lambda: model.learn(*lesson("g", 3, seed=2)),
     ]
     past = []
@@ -252,7 +252,7 @@ def test_a_correction_is_rolled_back_to_the_bit_and_the_sessions_before_it_too(
             model.save(tmp_path / f"{number}.safecl")
             model = ContinualClassifier.load(tmp_path / f"{number}.safecl", device="cpu")
     assert [e["what"] for e in model.history_] == ["learn"] * 2 + ["correct"] * 3 + ["join", "learn"]
-    assert model.classes_.tolist() == ["ac", "b", "d", "g", "new"]
+    assert model.classes_.tolist() == ["a", "b", "d", "g", "new"]
     for wanted, said in past[-2::-1]:
         model.rollback()
         assert header(model) == said
@@ -482,8 +482,8 @@ def test_joined_classes_are_as_one_that_was_never_two(name: str, new_model: New,
     said = models[0].join("a", "b")
     assert said.startswith("a and b are one class now: a.") and "No picture is left" not in said
     check_same(*models)
-    models[0].join("c", "a", "ac")
-    assert models[0].classes_.tolist() == ["ac", "d"] and counts(models[0]._fitted.header) == {"ac": 16, "d": 4}
+    models[0].join("c", "a")
+    assert models[0].classes_.tolist() == ["c", "d"] and counts(models[0]._fitted.header) == {"c": 16, "d": 4}
 
 
 def test_a_split_class_is_as_two_from_the_start(new_model: New, lesson: Lesson) -> None:
@@ -593,7 +593,7 @@ def test_pictures_that_were_never_learned_are_added_as_by_a_session_without_tuni
     said = models[0].correct(more, right)
     assert said.startswith("Added 6 pictures to a, x, z.")
     step = models[0].history_[-1]
-    assert (step["what"], step["pictures"], step["moved"], step["new"]) == ("correct", 6, 0, ["x", "z"])
+    assert (step["what"], step["new"]) == ("correct", ["x", "z"])
     assert step["classes"] == [["a", 2], ["x", 2], ["z", 2]] and step["touched"] == []
     check_same(*models, rows=name != "safe", evidence=name != "safe", sessions=name != "safe")
     for model in models:
@@ -624,7 +624,6 @@ def test_added_pictures_are_rolled_back_merged_forgotten_split_and_joined_as_lea
                 "Removed 1 picture, learned before: 1 as a."
             )
             assert one.history_[-1]["name"] == "6 pictures added to a, b, d, 1 picture moved to c, 1 picture removed"
-            assert (one.history_[-1]["pictures"], one.history_[-1]["moved"]) == (6, 2)
             one.save(tmp_path / "m.safecl")
             one = ContinualClassifier.load(tmp_path / "m.safecl", device="cpu")
             one.rollback()

@@ -141,7 +141,7 @@ def test_every_written_file_has_a_state_of_its_own_in_every_name(home: Path, tmp
     file = ModelFile(home / "good.safecl")
     Model.open(home / "good.safecl").save(tmp_path / "again.safecl")
     again = ModelFile(tmp_path / "again.safecl")
-    assert file.header["state"] != again.header["state"] and file.header["model"] == again.header["model"]
+    assert file.header["state"] != again.header["state"]
     assert all(file.header["state"].encode() + b"/" + name.encode() in file.path.read_bytes() for name in file.sizes)
 
 
@@ -291,16 +291,6 @@ def test_a_session_that_recovered_from_divergence_is_saved(home: Path, tmp_path:
     model.history_[-1]["notes"]["rate of slow"] = 0.1  # as ``Trainer`` names it
     model.save(tmp_path / "m.safecl")
     assert ModelFile(tmp_path / "m.safecl").header["history"][-1]["notes"]["rate of slow"] == 0.1
-
-
-def test_every_change_says_when_it_was_made(home: Path, tmp_path: Path) -> None:
-    model = ContinualClassifier.load(home / "good.safecl", device="cpu")
-    for change in (lambda: model.rename("a", "z"), model.rollback):
-        model._fitted.header["changed"] = "2001-01-01T00:00:00+00:00"
-        change()
-        assert model._fitted.header["changed"] > "2026"
-        model.save(tmp_path / "m.safecl")
-        assert ModelFile(tmp_path / "m.safecl").header["changed"] == model._fitted.header["changed"]
 
 
 def test_what_cannot_be_written_is_not_called_damaged(home: Path, tmp_path: Path) -> None:

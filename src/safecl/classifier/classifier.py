@@ -319,11 +319,11 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         self._model, said = correct(self._fitted, self._backbone(), found, [into] * len(found), of=label)
         return said
 
-    def join(self, one: Label, other: Label, name: Label | None = None) -> str:
-        """Make one class of two, called as the first or ``name``, without any picture; gives a sentence on it."""
+    def join(self, one: Label, other: Label) -> str:
+        """Make one class of two, called as the first, without any picture; gives a sentence on it."""
         from safecl.classifier.correct import join
 
-        self._model, said = join(self._fitted, self._backbone(), one, other, name)
+        self._model, said = join(self._fitted, self._backbone(), one, other)
         return said
 
     def forget(self, label: Label) -> str:

@@ -11,17 +11,7 @@ from torch import Tensor
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.data import hashes
 from safecl.classifier.enough import accuracy_text
-from safecl.classifier.history import (
-    WHAT,
-    check_labels,
-    check_not_frozen,
-    check_rollback,
-    counts,
-    find,
-    now,
-    renamed,
-    step,
-)  # fmt: skip
+from safecl.classifier.history import WHAT, check_labels, check_not_frozen, check_rollback, counts, find, step
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
 from safecl.classifier.seen import learned_as
@@ -81,29 +71,24 @@ def correct(
         names += [f"{counted(len(own), 'picture')} {verb.lower()}{to}"] if own else []
     if first := [str(label) for label in _given(now) if label not in model.classes]:
         told.append(f"{naming(first)}: {'a new class' if len(first) == 1 else 'new classes'}.")
-    entry = step("correct" if of is None else "split", ", ".join(names), pictures=len(fresh), moved=len(moved))
+    entry = step("correct" if of is None else "split", ", ".join(names))
     entry["was"] = [[learned[row], classes[row]] for row in rows if learned[row] not in left]
     made = change.done(entry)
     return made, " ".join(told) + change.said
 
 
-def join(model: Model, backbone: Backbone, one: Label, other: Label, name: Label | None = None) -> tuple[Model, str]:
-    """The model as if the pictures of ``other`` had been learned as ``one``, which is then called ``name``."""
+def join(model: Model, backbone: Backbone, one: Label, other: Label) -> tuple[Model, str]:
+    """The model as if the pictures of ``other`` had been learned as ``one``."""
     check_not_frozen(model.header)
     one, other = find(model.header, one), find(model.header, other)
     if one == other:
         raise SafeclError(f"{one!r} cannot be joined with itself; give two classes.")
-    if name == other:
-        one, other = other, one
-    name = one if name is None else name
-    if name != one:
-        check_labels([label for label in model.classes if label not in (one, other)], [name], "the model")
     method, i, j = model.method(backbone, learning=True), model.classes.index(one), model.classes.index(other)
     method.join(i, j)
     rows = (model.state.seen["classes"] == j).nonzero()[:, 0]
     change = Change(model, method, rows, torch.full_like(rows, i), gone=[j])
-    made = change.done(step("join", f"{one} and {other}", moved=len(rows)), None if name == one else (one, name))
-    return made, f"{one} and {other} are one class now: {name}.{change.said}"
+    made = change.done(step("join", f"{one} and {other}"))
+    return made, f"{one} and {other} are one class now: {one}.{change.said}"
 
 
 def rollback(model: Model) -> tuple[Model, str]:
@@ -124,12 +109,7 @@ def rollback(model: Model) -> tuple[Model, str]:
         entry = history[was["number"]]
         entry["classes"] = [[classes[c], count] for c, count in was["classes"]]
         entry["new"] = [classes[c] for c in was["new"]]
-        if "pictures" in entry:
-            entry["pictures"] = sum(count for _, count in was["classes"])
-    told = {"classes": classes, "calibration": said["calibration"], "history": history, "changed": now()}
-    header = {**model.header, **told}
-    for c, label in said.get("names", ()):
-        header = renamed(header, classes[c], label, told=False) if classes[c] != label else header
+    header = {**model.header, "classes": classes, "calibration": said["calibration"], "history": history}
     known = f"the model knows {counted(len(classes), 'class')} now"
     known += f", with leave-one-out accuracy {accuracy_text(judged)}" if (judged := said["calibration"]) else ""
     return Model(header, state), f"Took back what was {WHAT[gone['what']]}: {gone['name']}; {known}."

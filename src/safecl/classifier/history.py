@@ -1,12 +1,10 @@
 """The header of a model: what was done to it, the counts that follow, names of classes. No torch is imported."""
 
 import copy
-import platform
 import re
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import safecl
@@ -20,20 +18,14 @@ from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 CORRECTIONS = ("correct", "split", "join")  # steps that change what was learned, and are rolled back like sessions
 BRINGING = ("learn", "correct")  # steps that bring pictures
 MAX_PAIRS = 3  # of confused classes that are named
-LIBRARIES = ("torch", "torchvision", "timm", "numpy", "safetensors")
 WHAT = {"learn": "learned", "forget": "forgot", "rename": "renamed", "merge": "merged with", "correct": "corrected",
         "split": "split", "join": "joined"}  # fmt: skip
 
 
 def step(what: str, name: str, **more: Any) -> dict[str, Any]:
     """An entry of the history, with when and with what it was done; ``what``: a key of ``WHAT``."""
-    versions = {"safecl": safecl.__version__, "python": platform.python_version(), **{n: version(n) for n in LIBRARIES}}
     told = {"what": what, "id": uuid.uuid4().hex[:12], "name": name, "classes": [], "new": [], **more}
-    return {**told, "date": now(), **versions}
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return {**told, "date": datetime.now(UTC).isoformat(timespec="seconds"), "safecl": safecl.__version__}
 
 
 def after(
@@ -43,7 +35,7 @@ def after(
     if len(header["history"]) >= MAX_STEPS:
         raise SafeclError(f"The history of the model is full: a file holds {MAX_STEPS:,} steps; teach a new model.")
     said = {"classes": list(classes), "calibration": calibration, "history": [*header["history"], entry]}
-    return {**header, **said, "changed": entry["date"], **more}
+    return {**header, **said, **more}
 
 
 def sessions(header: Header) -> int:
@@ -159,8 +151,8 @@ def as_label(header: Header, word: str) -> Label:
     return int(word) if fits and re.fullmatch("-?[0-9]+", word) else word
 
 
-def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header:
-    """The header with another name for a class, also in its past; ``told``: as a step of its own."""
+def renamed(header: Header, old: Label, new: Label) -> Header:
+    """The header with another name for a class, also in its past."""
     old = find(header, old)
     if old == new:
         raise SafeclError(f"The class is called {old!r} already.")
@@ -177,7 +169,7 @@ def renamed(header: Header, old: Label, new: Label, told: bool = True) -> Header
         if "was" in entry:
             entry["was"] = [[mark, *_changed([label], old, new)] for mark, label in entry["was"]]
     entry = step("rename", f"{old} → {new}", to=new)
-    return after(found, entry, found["classes"], found["calibration"]) if told else found
+    return after(found, entry, found["classes"], found["calibration"])
 
 
 def _changed(labels: list[Label], old: Label, new: Label) -> list[Label]:

@@ -6,7 +6,6 @@ each model went on tuning, such as the fast learner, the tuning is averaged.
 """
 
 import copy
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -115,7 +114,7 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
     mine = {past["name"] for past in a.header["history"] if past["what"] == "rename"}  # both were renamed alike
     fresh = [past for past in b.header["history"] if past["id"] not in shared]
     later = [past for past in fresh if past["what"] != "rename" or past["name"] not in mine]
-    header = {**a.header, "model": uuid.uuid4().hex, "history": [*a.header["history"], *copy.deepcopy(later)]}
+    header = {**a.header, "history": [*a.header["history"], *copy.deepcopy(later)]}
     return Model(after(header, entry, method.classes, recalibrate(method, state.kept, state.seen)), state)
 
 

@@ -1,6 +1,5 @@
 """A model: its header and its state, from a file or just learned; and its state as members of the file."""
 
-import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -198,7 +197,6 @@ def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform
     """The header of a model that has learned nothing."""
     return {
         "safecl": safecl.__version__,
-        "model": uuid.uuid4().hex,
         "settings": settings.model_dump(mode="json"),
         "backbone": describe(backbone, settings),
         "transform": asdict(transform),
@@ -215,7 +213,6 @@ def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
     return {
         "name": backbone.name,
         "size": backbone.size,
-        "width": backbone.width,
         "weights": backbone.digest,
         "file": settings.backbone.weights,
     }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from safecl.classifier.calibrate import KEPT_PER_CLASS, LABELS, recalibrate
 from safecl.classifier.enough import accuracy_text
-from safecl.classifier.history import BRINGING, after, counts, renamed
+from safecl.classifier.history import BRINGING, after, counts
 from safecl.classifier.model import Model
 from safecl.classifier.rows import Table, edited
 from safecl.classifier.state import Added, State, advance, ridge_heads, set_grams, statistics
@@ -122,8 +122,8 @@ class Change:
         return found
 
     @factors_kept()  # the weights and the leave-one-out answers are of the same sums
-    def done(self, entry: dict[str, Any], name: tuple[Label, Label] | None = None) -> Model:
-        """The model after the change, its ``entry`` in the history; ``name``: a class, and what it is called then."""
+    def done(self, entry: dict[str, Any]) -> Model:
+        """The model after the change, its ``entry`` in the history."""
         model, method, before = self.model, self.method, self.model.state
         records, rows = self._records()
         kept, was = self._kept(before.kept)
@@ -148,15 +148,13 @@ class Change:
         method.eval()
         history, entries = self._history({**entry, "id": self.id})
         said = {**model.standing, "dropped": [[c, model.classes[c]] for c in self.gone], "entries": entries}
-        said["names"] = [] if name is None else [[model.classes.index(name[0]), name[0]]]
         state = advance(state, method, self.id, added, model.settings, said, rows)
         if calibration := recalibrate(method, state.kept, state.seen):
             for where, mark, *pair, sure in (model.header["calibration"] or calibration)["suspects"]:
                 if mark not in marks and min(now := self.index[pair].tolist()) >= 0:
                     calibration["suspects"].append([where, mark, *now, sure])
         entry = {**history.pop(), "touched": [session for session in self.touched if session != self.id]}
-        header = after({**model.header, "history": history}, entry, method.classes, calibration)
-        self.header = header if name is None else renamed(header, *name, told=False)
+        self.header = after({**model.header, "history": history}, entry, method.classes, calibration)
         self.lost = sum(one.whole for one in state.undo) <= sum(one.whole for one in before.undo)
         return Model(self.header, state)
 
@@ -224,7 +222,6 @@ class Change:
                     self.labels[c] for c in self.classes[self.ends[n] : self.ends[n + 1]].tolist() if c >= 0
                 )
                 entry["classes"] = [[label, found[label]] for label in sorted_classes(found)]
-                entry["pictures"] = found.total()
         known: set[Label] = set()
         for entry in history:  # a class is new where it comes first
             here = {label for label, _ in entry["classes"]}

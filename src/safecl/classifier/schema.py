@@ -68,7 +68,6 @@ class Backbone(Part):
 
     name: Text = Field(description="as timm has it")
     size: Size = Field(description="side of its input, pixels")
-    width: Size = Field(description="numbers of a feature")
     weights: Hex = Field(description="BLAKE2b of its weights")
     file: Text | None = Field(description="the weight file it was read from, if one was given")
 
@@ -132,14 +131,7 @@ class Step(Part):
     date: Date = Field(description="when it ended, UTC")
     classes: list[tuple[Class, Count]] = Field(max_length=MAX_CLASSES, description="pictures by class")
     new: list[Class] = Field(max_length=MAX_CLASSES, description="classes that it brought")
-    pictures: Count = Field(0, description="how many there were")
-    safecl: Version = Field(description="version of safecl; so for the libraries")
-    python: Version
-    torch: Version
-    torchvision: Version
-    timm: Version
-    numpy: Version
-    safetensors: Version
+    safecl: Version = Field(description="version of safecl")
 
 
 class Learned(Step):
@@ -162,7 +154,6 @@ class Other(Step):
 class Corrected(Step):
     what: Literal["correct", "split", "join"]
     touched: list[Session] = Field(max_length=MAX_STEPS, description="sessions whose pictures it has changed")
-    moved: Count = Field(0, description="pictures that have another class since, or none")
     was: list[tuple[Mark, Class]] = Field(
         [], max_length=1 << 20, description="pictures to which a person gave another class, and the one they had"
     )
@@ -188,7 +179,6 @@ class Before(Part):
     seen: Count = Field(description="pictures that were learned")
     calibration: Calibration | None
     dropped: list[tuple[Count, Class]] = Field([], max_length=MAX_CLASSES, description="place and class that left")
-    names: list[tuple[Count, Class]] = Field([], max_length=MAX_CLASSES, description="place and name it had then")
     entries: list[Rewritten] = Field([], max_length=MAX_STEPS, description="steps that a correction has rewritten")
 
 
@@ -224,9 +214,7 @@ class ModelHeader(Part):
 
     format: Literal[5] = Field(description="version of the format")
     safecl: Version = Field(description="version that made the model")
-    model: Hex = Field(description="id of the model, the same in its copies and in what they become")
     state: Hex = Field(description="id of what was written, another one in every file; folder of the members")
-    changed: Date = Field(description="when its content last changed, UTC")
     frozen: bool = Field(description="it only predicts")
     settings: dict[str, JsonValue] = Field(description="all of them: see the page of settings")
     backbone: Backbone

@@ -169,7 +169,7 @@ def teach(
     told["warnings"] = [*fresh.note(), *warnings(pictures, taught, method.classes, judged)]
     per_class, seconds = {label: learned_now[label] for label in classes}, time.monotonic() - began
     lesson = Lesson(name, len(pictures), fresh.skipped, per_class, new, seconds, train.epochs, **told)
-    same = {key: getattr(lesson, key) for key in ("pictures", "new", "epochs", "accuracy")}
+    same = {key: getattr(lesson, key) for key in ("new", "epochs", "accuracy")}
     same["classes"] = list(map(list, per_class.items()))
     entry = step("learn", name, id=identity, seconds=round(seconds, 1), notes=method.notes, **same)
     header = after(model.header, entry, method.classes, calibration, statistics=sizes_of(method))

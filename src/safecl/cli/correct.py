@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from safecl.classifier.history import as_label
+from safecl.classifier.history import as_label, find
 from safecl.classifier.store import ModelFile
 from safecl.cli.models import ModelArgument, change
 from safecl.errors import SafeclError
-from safecl.streams.labels import Label
 
 if TYPE_CHECKING:
     from safecl.streams.pictures.find import File
@@ -29,8 +28,8 @@ def correct(
     """
     if (label is None) is not remove:
         raise SafeclError("Give --label NAME, or --remove: one of the two.")
-    word = _label(model, label)
-    files = _files(pictures)
+    header = ModelFile(model).header  # what is no model is answered before torch is imported
+    word, files = None if label is None else as_label(header, label), _files(pictures)
     change(model, lambda classifier: classifier.correct(files, word, remove=remove))
 
 
@@ -53,20 +52,12 @@ def join(
     model: ModelArgument,
     one: Annotated[str, typer.Argument(metavar="A", help="A class.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Another one, which becomes a part of it.")],
-    name: Annotated[str | None, typer.Option("--as", help="The name of both together; A if not given.")] = None,
 ) -> None:
     """Make one class of two. No picture is needed, and nothing is trained.
 
     Example:  safecl join pets.safecl cat kitten
     """
-    word = _label(model, name)
-    change(model, lambda classifier: classifier.join(one, other, word))
-
-
-def _label(model: Path, word: str | None) -> Label | None:
-    """What a word of the command line means; None: it was not given. What is no model is answered before torch."""
-    header = ModelFile(model).header
-    return None if word is None else as_label(header, word)
+    change(model, lambda classifier: classifier.join(one, other), lambda header: find(header, other))
 
 
 def _files(paths: list[Path]) -> list["File"]:

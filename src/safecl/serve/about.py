@@ -31,7 +31,7 @@ def describe(name: str, file: ModelFile, may_change: bool) -> dict[str, Any]:
     for one in file.thumbnails():
         thumbnails.setdefault(str(header["classes"][one.place]), []).append(f"data:image/jpeg;base64,{one.jpeg}")
     said, back = ("id", "what", "name", "date", "new", "pictures"), steps_back(header)
-    history = [{"pictures": sum(n for _, n in one["classes"]), **one} for one in header["history"]]
+    history = [{**one, "pictures": sum(n for _, n in one["classes"])} for one in header["history"]]
     labels, pairs = header["classes"], calibration["confused"] if calibration else []
     numbers = (calibration["accuracy"], *calibration["interval"]) if calibration else ()
     return {
