@@ -44,7 +44,7 @@ def main() -> None:
             labels, names = iter(asked.labels), model._fitted.classes
             for found in model._snapshot().scored(unlabelled(asked)):
                 wanted = [next(labels) for _ in next(iter(found.values()))]
-                for output in model.outputs:
+                for output in model._snapshot().outputs:
                     said = [names[i] for i in found[output].argmax(dim=1).tolist()]
                     right.setdefault(output, []).extend(a == b for a, b in zip(said, wanted, strict=True))
             return {output: float(np.mean(hits)) for output, hits in right.items()}

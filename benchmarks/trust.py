@@ -150,7 +150,7 @@ def taught(assets: Path, cell: Cell, data: Divided, device: str) -> ContinualCla
 def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None) -> dict[str, Any]:
     """What the model says of itself, and what the pictures held back and the strangers show."""
     fitted = model._fitted
-    calibration, kept, main = fitted.header["calibration"], fitted.state.kept, model.outputs[-1]
+    calibration, kept, main = fitted.header["calibration"], fitted.state.kept, model._snapshot().outputs[-1]
     parts = {"known": data.held, "near": data.near, "far": data.far}
     new, own = {}, {}
     for name, pictures in parts.items():
@@ -238,7 +238,7 @@ def all_scores(
     kept: dict[str, Tensor],
 ) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """By name of a score: that of kept pictures, left out, and those of new ones."""
-    main, temperature = model.outputs[-1], model._fitted.header["calibration"]["temperature"] or 1.0
+    main, temperature = model._snapshot().outputs[-1], model._fitted.header["calibration"]["temperature"] or 1.0
     own = by_logits(left, main, temperature)
     others = {part: by_logits(rows, main, temperature) for part, rows in new.items()}
     found = {name: (scores, {part: rows[name] for part, rows in others.items()}) for name, scores in own.items()}

@@ -177,11 +177,6 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         """What was done to the model, the oldest first."""
         return list(self._fitted.header["history"])
 
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """What it gives an opinion by, for example slow, fast and safe; its answer comes last."""
-        return self._snapshot().outputs
-
     # What it answers
 
     def predict(self, pictures: Any, *, unknown: float | None = None, careful: bool = False) -> np.ndarray:

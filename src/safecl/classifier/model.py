@@ -15,7 +15,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.fits import check_answer, check_state
 from safecl.classifier.history import check_not_frozen, nameless
-from safecl.classifier.place import SUFFIX, check_path, digest_of, replaceable, write_model
+from safecl.classifier.place import SUFFIX, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
 from safecl.classifier.settings import ModelSettings, resolve
@@ -138,7 +138,6 @@ class Model:
         replaced, but not if it has changed since.
         """
         with locked(path) as file:
-            check_path(file)
             key, frozen = file.resolve(), frozen or self.header["frozen"]
             own = key in known and not force and frozen == self.header["frozen"]
             self._write(file, frozen, known[key] if own else replaceable(file, force))

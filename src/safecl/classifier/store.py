@@ -158,20 +158,16 @@ class _Source:
 
     def at(self, offset: int, size: int) -> bytes:
         """``size`` bytes from ``offset`` on."""
-        if self._content is not None:
-            parts = [self._content[offset : offset + size]]
-        else:
-            parts = [self._pread(offset, size)]
-            while parts[-1] and (left := size - sum(map(len, parts))):
-                parts.append(self._pread(offset + size - left, left))
-        found = b"".join(parts) if len(parts) > 1 else parts[0]
+        found = b"".join(self._parts(offset, size)) if self._content is None else self._content[offset : offset + size]
         if len(found) != size:
             raise EOFError("it ends too early")
         return found
 
-    def _pread(self, offset: int, size: int) -> bytes:
+    def _parts(self, offset: int, size: int) -> Iterator[bytes]:
         try:
-            return os.pread(self._handle, size, offset)
+            while size and (part := os.pread(self._handle, size, offset)):  # a call gives 2 GB at most
+                yield part
+                offset, size = offset + len(part), size - len(part)
         except OSError as error:
             raise _unreadable(self.path, error) from None
 

@@ -72,8 +72,6 @@ def lesson_lines(lesson: "Lesson", known: int, path: Path) -> Iterator[str]:
         yield f"{told}, the mean over all classes so far that have two pictures."
     for true, said, count in lesson.confused[:MAX_PAIRS]:
         yield f"  {true} is confused with {said} ({counted(count, 'picture')})."
-    if rest := len(lesson.confused[MAX_PAIRS:]):
-        yield f"  {counted(rest, 'more pair')} of classes, rarer, too."
     for where, label, said, sure in lesson.suspects:
         yield f"  {where} is labelled {label} and looks like {said} ({100 * sure:.0f} %): is the label right?"
     for warning in lesson.warnings:
