@@ -121,7 +121,7 @@ def calibrate(targets: Tensor, logits: Tensor, halved: Tensor, likeness: Tensor 
     pictures = len(judged) ** 2 / float((1 / judged[:, 0]).sum())  # that would tell it as precisely
     own = {"accuracy": accuracy, "interval": interval(accuracy, pictures), "classes": classes.long().tolist()}
     pairs = Counter(zip(targets[~correct].tolist(), answers[~correct].tolist(), strict=True))
-    own |= {"confused": [[*pair, n] for pair, n in pairs.most_common(MAX_PAIRS)], "suspects": []}
+    own["confused"] = [[*pair, n] for pair, n in pairs.most_common(MAX_PAIRS)]
     return {**found, **own, "scores": scores, "pictures": len(targets)}
 
 

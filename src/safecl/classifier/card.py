@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from safecl.backbone.settings import EMBEDDED
-from safecl.classifier.history import advice, class_table, counts, history_table, nameless, sessions
+from safecl.classifier.history import advice, class_table, counts, history_table, sessions
 from safecl.classifier.schema import Header
 from safecl.classifier.settings import ModelSettings
 from safecl.lines import counted
@@ -38,7 +38,7 @@ def model_card(header: Header, licence: str) -> str:
         f"{counted(sessions(header), 'session')}", "",
         f"- method: {method['name']}{f' with {pet}' if pet else ''}",
         f"- backbone: {backbone['name']} at {backbone['size']} px, weights {backbone['weights']}, licence {licence}",
-        f"- {told}", *(f"- {sentence}" for sentence in advice(nameless(header))),
+        f"- {told}", *(f"- {sentence}" for sentence in advice(header)),
         "", as_markdown(class_table(header)), "", as_markdown(history_table(header)),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

@@ -27,7 +27,6 @@ from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.calibrate import probabilities, recalibrate, unknown_score
 from safecl.classifier.card import licence, model_card
-from safecl.classifier.history import nameless
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.learner import Learner
@@ -232,7 +231,7 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
     """Put the classes by name beside their numbers, and what a person or a program wants to know into the metadata."""
     from onnx import TensorProto, helper
 
-    header, graph = nameless({**model.header, "calibration": network.calibration}), proto.graph
+    header, graph = {**model.header, "calibration": network.calibration}, proto.graph
     names: list[Any] = [str(label).encode() for label in model.classes]
     text, boolean, info = TensorProto.STRING, TensorProto.BOOL, helper.make_tensor_value_info
     graph.initializer.append(helper.make_tensor("labels", text, [len(names)], names))

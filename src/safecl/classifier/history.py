@@ -92,22 +92,13 @@ def class_table(header: Header) -> Table:
 
 
 def advice(header: Header) -> list[str]:
-    """Sentences: what is confused, which labels looked wrong, of which classes more pictures would help."""
+    """Sentences: what is confused, of which classes more pictures would help."""
     if not (calibration := header["calibration"]):
         return []
     names, told = header["classes"], []
     for a, b, n in calibration["confused"][:MAX_PAIRS]:
         told.append(f"{names[a]} is confused with {names[b]} ({n} of {calibration['classes'][a][0]} pictures).")
-    for where, _, label, answer, sure in calibration["suspects"]:
-        looks = f"looked like {names[answer]} ({100 * sure:.0f} %) when it was"
-        told.append(f"{where} {looks} learned as {names[label]}: is the label right?")
     return told + sentences(calibration, counts(header))
-
-
-def nameless(header: Header) -> Header:
-    """The header for other people: without the names of files whose labels looked wrong."""
-    calibration = header["calibration"]
-    return {**header, "calibration": calibration and {**calibration, "suspects": []}}
 
 
 def history_table(header: Header) -> Table:

@@ -14,7 +14,7 @@ from torch import Tensor
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.fits import check_answer, check_state
-from safecl.classifier.history import check_not_frozen, nameless
+from safecl.classifier.history import check_not_frozen
 from safecl.classifier.place import SUFFIX, digest_of, replaceable, write_model
 from safecl.classifier.rows import below
 from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, Header, Thumbnails
@@ -167,7 +167,7 @@ class Model:
             },
         }
         header = {
-            **(nameless(self.header) if frozen else self.header),
+            **self.header,
             "frozen": frozen,
             "memory_bytes": sum(each.nbytes for name, each in state.tensors.items() if name.startswith(learning)),
             "chain": list(state.chain),

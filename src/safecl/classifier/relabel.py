@@ -149,10 +149,7 @@ class Change:
         history, entries = self._history({**entry, "id": self.id})
         said = {**model.standing, "dropped": [[c, model.classes[c]] for c in self.gone], "entries": entries}
         state = advance(state, method, self.id, added, model.settings, said, rows)
-        if calibration := recalibrate(method, state.kept, state.seen):
-            for where, mark, *pair, sure in (model.header["calibration"] or calibration)["suspects"]:
-                if mark not in marks and min(now := self.index[pair].tolist()) >= 0:
-                    calibration["suspects"].append([where, mark, *now, sure])
+        calibration = recalibrate(method, state.kept, state.seen)
         entry = {**history.pop(), "touched": [session for session in self.touched if session != self.id]}
         self.header = after({**model.header, "history": history}, entry, method.classes, calibration)
         self.lost = sum(one.whole for one in state.undo) <= sum(one.whole for one in before.undo)

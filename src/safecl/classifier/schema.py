@@ -100,9 +100,6 @@ class Calibration(Part):
     confused: list[tuple[Count, Count, Count]] = Field(
         max_length=1000, description="places of a class and of the answer to its pictures, and how many of them"
     )
-    suspects: list[tuple[Text, Mark, Count, Count, Share]] = Field(
-        max_length=1000, description="pictures whose label looked wrong: name, hash, class, answer, probability"
-    )
     scales: tuple[tuple[Number, Number], tuple[Number, Number]] | None = Field(
         description="mean and standard deviation of the largest logit and of the likeness; null: the logit is the score"
     )
@@ -246,7 +243,6 @@ class ModelHeader(Part):
         shorter += [(len(self.history), one.header.history) for one in self.undo]
         judged = self.calibration and len(self.calibration.classes)
         pairs = [] if self.calibration is None else [one[:2] for one in self.calibration.confused]
-        pairs += [] if self.calibration is None else [one[2:4] for one in self.calibration.suspects]
         for fits, reason in (
             (len(set(self.classes)) == len(self.classes), "classes: a name is there twice"),
             (judged in (None, len(self.classes)), "calibration: it is of more or fewer classes"),

@@ -47,7 +47,7 @@ from safecl.streams.stream import Session
 
 JOB = "job.json"  # in the folder of a lesson: what it is
 FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
-MAX_LISTED, MAX_SUSPECTS = 5, 20  # of what a summary lists, and of labels that look wrong and are kept in mind
+MAX_SUSPECTS = 5  # of labels that look wrong, the most unlikely ones
 MAX_OWN, MIN_OTHER = 0.1, 0.5  # probability of its own class and of another, at which a label looks wrong
 
 
@@ -160,8 +160,7 @@ def teach(
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
-    suspected = (model.header["calibration"] or {"suspects": []})["suspects"]
-    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given, suspected)
+    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
     check_all_finite(state.kept, diverged)
     judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
@@ -207,12 +206,11 @@ def _look_back(
     transform: Transform,
     stop: Callable[[], bool],
     given: Mapping[str, Tensor],
-    suspected: Sequence[Any],
 ) -> tuple[State, dict[str, Any] | None, dict[str, Any]]:
     """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
 
     ``state``: with the pictures of the session among those seen. ``given``: by ridge head, the features (N, d) of the
-    session's pictures that its learning has computed. ``suspected``: pictures whose labels looked wrong before.
+    session's pictures that its learning has computed.
     """
     if not method.leaves_out:
         return state, None, {"accuracy": None, "interval": None, "confused": [], "suspects": []}
@@ -237,10 +235,6 @@ def _look_back(
     recent = rest >= len(older)
     odd, at = suspects(probabilities(logits, calibration)[recent], every[rest][recent]), here[rest[recent] - len(older)]
     marks, names = state.seen["hashes"][len(state.seen["hashes"]) - len(targets) :], method.classes
-    if calibration is not None:
-        places = (("/".join(Path(views.where(i)).parts[-2:]), int(marks[i])) for i in at[[i for i, *_ in odd]].tolist())
-        found = [[*place, *one] for place, (_, *one) in zip(places, odd, strict=True)]
-        calibration["suspects"] = [*suspected, *found][-MAX_SUSPECTS:]
     told = {
         "accuracy": calibration and calibration["accuracy"],
         "interval": calibration and calibration["interval"],
@@ -256,7 +250,7 @@ def suspects(p: Tensor, targets: Tensor) -> list[tuple[int, int, int, float]]:
     """(position, class, answer, probability) of labels (n,) that are unlikely by p (n, C) and another is not."""
     own, (sure, answers) = p.gather(1, targets[:, None])[:, 0], p.max(dim=1)
     found = ((own < MAX_OWN) & (sure > MIN_OTHER)).nonzero()[:, 0]
-    found = found[own[found].argsort()][:MAX_LISTED]
+    found = found[own[found].argsort()][:MAX_SUSPECTS]
     return [(i, int(targets[i]), int(answers[i]), float(sure[i])) for i in found.tolist()]
 
 

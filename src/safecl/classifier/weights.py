@@ -13,7 +13,6 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone, metadata
 from safecl.classifier.card import licence, model_card
-from safecl.classifier.history import nameless
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.learner import Learner
@@ -117,7 +116,7 @@ def _options(model: Model, method: Method) -> dict[str, Any]:
 
 def _facts(model: Model, method: Method) -> dict[str, str]:
     """What a reader of the file wants to know; the first four are those of any weight file that safecl reads."""
-    backbone, header = method.backbone, nameless(model.header)
+    backbone, header = method.backbone, model.header
     known = licence(backbone, model.settings)
     return {
         "timm_model": backbone.name, "create_kwargs": json.dumps(_options(model, method)),
