@@ -94,7 +94,7 @@ def check_same(
     a, b = found._fitted, wanted._fitted
     assert counts(a.header) == counts(b.header)
     said = [
-        [[entry[key] for key in ("classes", "new", "pictures")] for entry in m.header["history"] if entry["classes"]]
+        [[entry[key] for key in ("classes", "new")] for entry in m.header["history"] if entry["classes"]]
         for m in (a, b)
     ]
     assert said[0] == said[1] or not sessions
