@@ -89,15 +89,21 @@ def printer(form: str, more: Sequence[str] = ()) -> Callable[..., None]:
         table.writeheader()
 
     def tell(path: str, answer: Answer | str, **numbers: float) -> None:
-        if form == "csv":
-            row = _csv_row(printable(path), answer) | numbers
-            table.writerow({head: csv_cell(shown(str(value))) for head, value in row.items()})
-            sys.stdout.flush()
-        elif form == "jsonl":
-            print_json(_json_line(as_text(path), answer) | numbers)
-        else:
+        if form == "table":
             lines, also = _table_lines(printable(path), answer), "".join(f"  {k} {n:.2f}" for k, n in numbers.items())
             print_line("\n".join([next(lines) + also, *lines]))
+            return
+        opinions = form == "jsonl" and isinstance(answer, Answer) and bool(answer.opinions)
+        said = ({"error": answer} if isinstance(answer, str) else answer.fields(opinions)) | numbers
+        if form == "jsonl":
+            print_json({"picture": as_text(path), **said})
+            return
+        row = {"picture": csv_cell(shown(printable(path)))}
+        for head, value in said.items():
+            text = "" if value is None else str(int(value) if isinstance(value, bool) else value)
+            row[head] = csv_cell(shown(text))
+        table.writerow(row)
+        sys.stdout.flush()
 
     return tell
 
@@ -183,20 +189,3 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
     yield from (f"    {', '.join(outputs)}: {said}" for said, outputs in every.items())
     if answer.opinions and answer.limit is not None:
         yield f"    how known it looks: {answer.score:.2f}; unknown below {answer.limit:.2f}"
-
-
-def _json_line(name: str, answer: Answer | str) -> dict[str, Any]:
-    said: dict[str, Any] = {"picture": name}
-    if isinstance(answer, str):
-        said["error"] = answer
-    else:
-        said |= answer.fields(bool(answer.opinions))
-    return said
-
-
-def _csv_row(name: str, answer: Answer | str) -> dict[str, Any]:
-    if isinstance(answer, str):
-        return {"picture": name, "error": answer}
-    sure = "" if answer.probability is None else f"{answer.probability:.6f}"
-    strange = "" if answer.unknown is None else int(answer.unknown)
-    return {"picture": name, "label": answer.label, "probability": sure, "unknown": strange}

@@ -1,5 +1,6 @@
 """What ``safecl info`` and ``safecl methods`` say. No torch is imported: they answer at once."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -58,19 +59,12 @@ def devices() -> list[str]:
     found = [f"cpu ({counted(os.cpu_count() or 1, 'core')})"]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("mps")
-    cards = graphics_cards()
-    without = " (this torch is built without CUDA)" if version("torch").endswith("+cpu") else ""
-    return found + [f"cuda:{i} ({name}){without}" for i, name in enumerate(cards)]
-
-
-def graphics_cards() -> list[str]:
-    """The names of NVIDIA's cards, from the driver's own program."""
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
+    without = " (this torch is built without CUDA)" if version("torch").endswith("+cpu") else ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # there is no such driver
         said = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in said.splitlines() if line.strip()]
+        found += [f"cuda:{i} ({name.strip()}){without}" for i, name in enumerate(said.splitlines())]
+    return found
 
 
 def embedded() -> str:
