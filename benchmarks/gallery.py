@@ -53,6 +53,7 @@ def show(commands: Sequence[str], work: Path) -> None:
         console.print(f"$ {command}", style="bold green", highlight=False)
         said = re.sub(r"^Session .*\n", "", run(command, work), flags=re.MULTILINE)  # in a terminal, a bar that goes
         console.print(said, end="", markup=False, highlight=False)
+    console.print()  # the last line is cut off
     drawn = re.sub(r"@font-face {.*?}\s*", "", console.export_svg(title="safecl"), flags=re.DOTALL)
     TERMINAL.write_text(drawn.replace("Fira Code", "ui-monospace, Menlo, Consolas"), encoding="utf-8")
 
