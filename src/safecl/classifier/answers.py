@@ -116,7 +116,8 @@ class Snapshot(Answering):
         ``limits`` (C,): by answer, as of ``thresholds``. ``detail``: with all opinions.
         """
         said = self.outputs if detail else self.outputs[-1:]
-        p = {name: probabilities(found[name], self.calibration).numpy() for name in said}
+        every = probabilities(torch.cat([found[name] for name in said]), self.calibration)  # one search for all
+        p = {name: rows.numpy() for name, rows in zip(said, every.chunk(len(said)), strict=True)}
         weights = {name: rows.numpy() for name, rows in self.method.weights(found).items()} if detail else None
         scores = unknown_score(found[self.outputs[-1]], found.get(LIKENESS), self.calibration).double().numpy()
         return make_answers(self.known, p, scores, limits, is_calibrated(self.calibration), weights)

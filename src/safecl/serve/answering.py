@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import psutil
@@ -36,7 +36,6 @@ from safecl.streams.pictures.load import readers
 
 GATHER = 0.003  # seconds that a request waits for others
 CHUNK = 8  # pictures of a request that one process decodes
-Rows: TypeAlias = dict[str, Tensor]  # what ``Snapshot.answered`` gives
 
 
 @dataclass
@@ -175,11 +174,11 @@ class Desk:
             one.future.set_result(said)
 
     @torch.no_grad()
-    def _logits(self, now: Snapshot, views: Sequence[np.ndarray]) -> Rows:
+    def _logits(self, now: Snapshot, views: Sequence[np.ndarray]) -> dict[str, Tensor]:
         if not views:
             return {}
-        images, parts = torch.from_numpy(np.concatenate(views)).permute(0, 3, 1, 2).contiguous(), list[Rows]()
+        images, parts = torch.from_numpy(np.concatenate(views)), []
         for at in range(0, len(images), self.batch):
-            part = moved(images[at : at + self.batch], self.place).float() / 255
-            parts.append(now.answered(now.method.embed(part)))
+            part = moved(images[at : at + self.batch], self.place).permute(0, 3, 1, 2).contiguous()
+            parts.append(now.answered(now.method.embed(part.float() / 255)))
         return {name: torch.cat([part[name].float().cpu() for part in parts]) for name in parts[0]}
