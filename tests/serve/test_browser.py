@@ -164,7 +164,8 @@ def test_pictures_are_asked_corrected_and_undone(tab: Page, address: str, look: 
     names = ["Unknown" if one["unknown"] else one["label"] for one in expected]
     assert visit.texts(".answer .name") == names
     for one, more in zip(expected, visit.texts(".answer .more"), strict=True):
-        assert more == (f"most like {one['label']}" if one["unknown"] else f"{round(100 * one['probability'])} % sure")
+        sure = ">99" if 0.995 < one["probability"] < 1 else f"{round(100 * one['probability'])}"
+        assert more == (f"most like {one['label']}" if one["unknown"] else f"{sure} % sure")
     visit.check("answers")
 
     before = visit.classes
