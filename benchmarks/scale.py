@@ -139,7 +139,7 @@ def sessions(options: argparse.Namespace) -> dict[str, Any]:
                 if number in (1, 2) or number % max(options.sessions // 10, 1) == 0:
                     print(json.dumps({k: round(v, 3) for k, v in lines[-1].items()}), flush=True)
                 if time.monotonic() - began > options.seconds:
-                    print(f"stopped after session {number} of {options.sessions}: {options.seconds} s are over")
+                    print(f"stopped after session {number}: {options.seconds} s are over", flush=True)
                     break
         started = now(place)
         with state_kept(folder, method, number, {}):
@@ -171,7 +171,7 @@ def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     backbone = load_backbone(BackboneSettings(name=options.backbone, weights="random"))
     backbone.to(device, choose_precision("auto", device))
-    classes, per_class = 1000, options.each
+    classes, per_class, began = min(options.classes, 1000), options.each, time.monotonic()
     numbers, labels = torch.arange(classes * per_class), torch.arange(classes).repeat_interleave(per_class)
     patterns, found = Patterns(classes, device), []
     for some, theirs in zip(numbers.split(256), labels.split(256), strict=True):
@@ -179,6 +179,9 @@ def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
     features, targets = torch.cat(found), labels.to(device)
     held, rows = numbers % 5 == 0, []
     for m in map(int, options.sizes.split(",")):
+        if time.monotonic() - began > options.seconds:
+            print(f"stopped before M = {m}: {options.seconds} s are over", flush=True)
+            break
         reset_peak(device)
         head, started = RidgeHead(backbone.width, RidgeSettings(size=m), device=device), now(device)
         head.add(features[~held], targets[~held])
@@ -203,9 +206,9 @@ def main() -> None:
     parser.add_argument("--backbone", default="vit_base_patch16_224")
     parser.add_argument("--pet", default="ssf")
     parser.add_argument("--size", type=int, default=10_000, help="M of the sessions")
-    parser.add_argument("--seconds", type=float, default=1e9, help="no session begins after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no session, and no M, begins after so many")
     parser.add_argument("--sizes", help="values of M, with commas, for one head alone")
-    parser.add_argument("--each", type=int, default=20, help="pictures per class for --sizes, of 1,000 classes")
+    parser.add_argument("--each", type=int, default=20, help="pictures per class for --sizes, of at most 1,000")
     parser.add_argument("--out", type=Path, help="the numbers as JSON")
     parser.add_argument("words", nargs="*", help="key=value words for the run")
     options = parser.parse_intermixed_args()
