@@ -1,9 +1,11 @@
 """Where the GPU's time of a later session goes: seconds and launches by kind of kernel, and the time it waits.
 
-    python benchmarks/kernels.py --pets ssf,adapter,vpt_deep --out kernels.json      # the published workload, one GPU
+    python benchmarks/kernels.py --pets ssf,adapter,vpt_deep --step    # one step of the published workload, on one GPU
+    python benchmarks/kernels.py --pets ssf --out kernels.json         # a whole session
 
-The third session of the workload of ``speed.py`` is learned under torch's profiler. *Busy* is the union of the times in
-which a kernel or a copy runs; the rest of the wall clock the GPU waits for the host.
+The third session of the workload of ``speed.py`` is learned under torch's profiler, or its recorded step is replayed
+under it. *Busy* is the union of the times in which a kernel or a copy runs; the rest of the wall clock the GPU waits
+for the host.
 """
 
 import argparse
@@ -16,7 +18,10 @@ from typing import Any
 from speed import WORKLOADS, now, prepared
 from torch.profiler import ProfilerActivity, profile
 
+from safecl.engine.cuda_graph import CudaGraph
 from safecl.engine.learn import learn
+
+REPLAYS = 20
 
 # The first pattern that is found in a kernel's name says its kind.
 KINDS = [
@@ -53,6 +58,48 @@ def profiled(work: dict[str, Any], pet: str, sessions: int, words: list[str]) ->
     return {"pet": pet, "wall": wall, "steps": sum(phase["steps"] for phase in fit.phases), **table(recorder)}
 
 
+class Recorded:
+    """The graph of the latest step with a whole batch, of those that are recorded meanwhile."""
+
+    def __enter__(self) -> "Recorded":
+        self.graph, self.record, self.alive = None, CudaGraph._record, None
+        most = 0
+
+        def record(own: CudaGraph, inputs: tuple[Any, ...]) -> Any:
+            nonlocal most
+            found = self.record(own, inputs)
+            if len(inputs[0]) >= most:
+                self.graph, most = found[0], len(inputs[0])
+                self.alive = own, found  # inputs, optimiser and all else that a replay reads and writes
+            return found
+
+        CudaGraph._record = record
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        CudaGraph._record = self.record
+
+
+def replayed(work: dict[str, Any], pet: str, words: list[str]) -> dict[str, Any]:
+    """The recorded step of the second session, which changes nothing but weights: some replays under the profiler."""
+    stream, fit = prepared({**work, "epochs": 1, "later": 2}, pet, 2, "cuda", words)
+    with Recorded() as recorded:
+        for number in (1, 2):
+            learn(fit.method, stream.open(number), fit)
+    place = fit.processes.device
+    for _ in range(REPLAYS):
+        recorded.graph.replay()
+    began = now(place)
+    for _ in range(REPLAYS):
+        recorded.graph.replay()
+    wall = now(place) - began
+    with profile(activities=[ProfilerActivity.CUDA]) as recorder:
+        for _ in range(REPLAYS):
+            recorded.graph.replay()
+        now(place)
+    return {"pet": pet, "wall": wall, "steps": REPLAYS, **table(recorder)}
+
+
 def table(recorder: Any) -> dict[str, Any]:
     """Busy seconds; [seconds, launches] by kind of kernel and by name, the longest and the most frequent ones."""
     spans, kinds, names = [], defaultdict(lambda: [0.0, 0]), defaultdict(lambda: [0.0, 0])
@@ -81,14 +128,18 @@ def main() -> None:
     parser.add_argument("--workload", choices=WORKLOADS, default="published")
     parser.add_argument("--pets", default="ssf,adapter,vpt_deep")
     parser.add_argument("--sessions", type=int, default=3)
+    parser.add_argument("--step", action="store_true", help="a recorded step alone")
     parser.add_argument("--out", type=Path)
     parser.add_argument("words", nargs="*", help="settings such as train.epochs=2")
     options = parser.parse_args()
     found = []
     for pet in options.pets.split(","):
-        one = profiled(WORKLOADS[options.workload], pet, options.sessions, options.words)
+        work = WORKLOADS[options.workload]
+        one = (
+            replayed(work, pet, options.words) if options.step else profiled(work, pet, options.sessions, options.words)
+        )
         found.append(one)
-        print(f"{pet}: {one['wall']:.2f} s, GPU busy {one['busy']:.2f} s, {one['steps']} steps", flush=True)
+        print(f"{pet}: {one['wall']:.3f} s, GPU busy {one['busy']:.3f} s, {one['steps']} steps", flush=True)
         for kind, seconds, count in rows(one["kinds"]):
             print(f"| {kind} | {seconds:.3f} | {count:,} | {1e3 * seconds / one['steps']:.2f} |", flush=True)
         for name, seconds, count in rows(one["top"]):
