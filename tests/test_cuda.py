@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from safecl.backbone import kernels
 from safecl.backbone.backbone import Backbone
+from safecl.backbone.layers import Mlp
 from safecl.engine.fit import Trainer
 from safecl.engine.progress import Progress
 from safecl.engine.run import run
@@ -297,6 +298,19 @@ def test_a_step_that_cannot_be_recorded_runs_as_it_is_and_says_so(
     found, said, _ = phase(True, lambda loss: calls.append(1) or loss)
     assert torch.allclose(found, expected, atol=1e-4) and not said
     assert len(calls) == 4  # two shapes: one plain call and one recording each
+
+
+def test_gelu_in_the_product_is_as_near_to_float32_as_after_it() -> None:
+    torch.manual_seed(0)
+    fc1, fc2 = nn.Linear(192, 768, device=CUDA), nn.Linear(768, 192, device=CUDA)
+    mlp, x = Mlp(fc1, fc2).requires_grad_(False), torch.randn(4, 50, 192, device=CUDA)
+    exact = mlp(x)
+    mlp.to(torch.bfloat16)
+    with torch.enable_grad():
+        after = (mlp(x.bfloat16()) - exact).norm()
+    with torch.no_grad():
+        inside = (mlp(x.bfloat16()) - exact).norm()
+    assert inside < 1.2 * after
 
 
 def test_the_ridge_head_is_the_same_on_the_device() -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 import torch.nn.functional as F
 from timm.layers.attention import Attention as TimmAttention
+from timm.layers.mlp import Mlp as TimmMlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -25,6 +26,8 @@ def use_layers(vit: VisionTransformer) -> None:
                 setattr(owner, name, Gelu())
             elif isinstance(child, nn.LayerNorm) and child.bias is not None and len(child.normalized_shape) == 1:
                 setattr(owner, name, Norm(child))
+            elif type(child) is TimmMlp and _is_plain(child):
+                setattr(owner, name, Mlp(child.fc1, child.fc2))
 
 
 class Watched(NamedTuple):
@@ -123,6 +126,30 @@ class Gelu(nn.Module):
             return F.gelu(x)
         y: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]  # torch's own
         return y
+
+
+class Mlp(nn.Module):
+    """timm's MLP where it is plain: its linear layers, under their own names, and an exact GELU between them."""
+
+    def __init__(self, fc1: Any, fc2: Any) -> None:
+        super().__init__()
+        self.fc1, self.act, self.fc2 = fc1, Gelu(), fc2
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and not torch.is_grad_enabled() and self.fc1.weight.dtype == torch.bfloat16:
+            # The product ends with GELU by tanh, which is off by less than bfloat16 rounds the activations.
+            rows = torch._addmm_activation(self.fc1.bias, x.flatten(0, -2), self.fc1.weight.T, use_gelu=True)
+            hidden = rows.view(*x.shape[:-1], -1)
+        else:
+            hidden = self.act(self.fc1(x))
+        y: Tensor = self.fc2(hidden)
+        return y
+
+
+def _is_plain(mlp: TimmMlp) -> bool:
+    linear = all(isinstance(each, nn.Linear) and each.bias is not None for each in (mlp.fc1, mlp.fc2))
+    exact = type(mlp.act) is nn.GELU and mlp.act.approximate == "none"
+    return linear and exact and isinstance(mlp.norm, nn.Identity) and not mlp.drop1.p and not mlp.drop2.p
 
 
 class _Gelu(torch.autograd.Function):

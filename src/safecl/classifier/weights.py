@@ -96,8 +96,7 @@ def _timm_state(network: Learner | Backbone) -> dict[str, Tensor]:
     network.fuse()
     fused: Any = network.fused
     state = {name: value.clone() for name, value in network.backbone.vit.state_dict().items()}
-    for name, value in fused.state_dict().items():
-        state[name.replace(".mlp.0.", ".mlp.fc1.").replace(".mlp.2.", ".mlp.fc2.")] = value.clone()
+    state |= {name: value.clone() for name, value in fused.state_dict().items()}
     after: nn.Module = fused.patch_embed.norm
     if isinstance(after, ScaleShift):  # an SSF after the projection of the patches, which has no norm
         scale, shift = (state.pop(f"patch_embed.norm.{name}") for name in ("scale", "shift"))

@@ -4,7 +4,6 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from timm.layers.mlp import Mlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -16,7 +15,7 @@ from safecl.backbone.kernels import (
     norm_scale_gradients,
     scale_gradients,
 )
-from safecl.backbone.layers import Gelu
+from safecl.backbone.layers import Mlp
 from safecl.pet.blocks import blocks
 from safecl.pet.settings import SsfSettings
 from safecl.randomness import generator
@@ -63,12 +62,8 @@ class ScaledLayer(nn.Module):
         return layer
 
 
-class ScaledMlp(nn.Module):
+class ScaledMlp(Mlp):
     """fc2(GELU(fc1(x))) of two scaled linear layers as one function: GELU(z) is not kept for the backward pass."""
-
-    def __init__(self, fc1: ScaledLayer, fc2: ScaledLayer) -> None:
-        super().__init__()
-        self.fc1, self.fc2 = fc1, fc2
 
     def forward(self, x: Tensor) -> Tensor:
         tensors = [
@@ -78,7 +73,7 @@ class ScaledMlp(nn.Module):
         return y
 
     def merged(self, dtype: torch.dtype) -> nn.Module:
-        return nn.Sequential(self.fc1.merged(dtype), Gelu(), self.fc2.merged(dtype))
+        return Mlp(self.fc1.merged(dtype), self.fc2.merged(dtype))
 
 
 class _ScaledLinear(torch.autograd.Function):
@@ -155,13 +150,7 @@ def attach_ssf(pet: SsfSettings, view: VisionTransformer, seed: int) -> nn.Modul
         for owner, names in ((block, ("norm1", "norm2")), (block.attn, ("qkv", "proj")), (block.mlp, ("fc1", "fc2"))):
             for name in names:
                 follow(f"{i}_{name}", owner, name)
-        if _is_plain(block.mlp):
+        if type(block.mlp) is Mlp:
             block.mlp = ScaledMlp(block.mlp.fc1, block.mlp.fc2)
     follow("norm", view, "norm")
     return ssf
-
-
-def _is_plain(mlp: Any) -> bool:
-    """Two linear layers with an exact GELU between them, and nothing else."""
-    linear = all(isinstance(each.layer, nn.Linear) for each in (mlp.fc1, mlp.fc2))
-    return type(mlp) is Mlp and type(mlp.act) is Gelu and isinstance(mlp.norm, nn.Identity) and linear
