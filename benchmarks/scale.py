@@ -63,8 +63,8 @@ class DrawnLoader:
         for chunk in chunks:
             yield self._draw(chunk, self.transform.resize), torch.ones(len(chunk), 3)
 
-    def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
-        size = size or reads(self.device)
+    def plain(self, indices: Sequence[int]) -> Iterator[Tensor]:
+        size = reads(self.device)
         for start in range(0, len(indices), size):
             yield self._draw(indices[start : start + size], self.transform.size).float() / 255
 
@@ -136,7 +136,7 @@ def sessions(options: argparse.Namespace) -> dict[str, Any]:
                 learn(method, session_of(options, number), fit)
                 whole = now(place) - started
                 lines.append({"session": number, **clock.read(), "whole": whole, "peak": peak(place)})
-                if number in (1, 2) or number % max(options.sessions // 10, 1) == 0:
+                if number <= 10 or number % max(options.sessions // 10, 1) == 0:
                     print(json.dumps({k: round(v, 3) for k, v in lines[-1].items()}), flush=True)
                 if time.monotonic() - began > options.seconds:
                     print(f"stopped after session {number}: {options.seconds} s are over", flush=True)
@@ -146,7 +146,7 @@ def sessions(options: argparse.Namespace) -> dict[str, Any]:
             pass
         saved, file = now(place) - started, next((folder / "state").glob("session_*"))
         held = Drawn(np.arange(HELD) + options.pictures, [i % options.classes for i in range(HELD)])
-        images = next(DrawnLoader(held, fit.transform, place, fit.patterns).plain(range(HELD), HELD))
+        images = next(DrawnLoader(held, fit.transform, place, fit.patterns).plain(range(HELD)))
         before, size, classes = method.logits(images), file.stat().st_size, len(method.classes)
         del fit, method
         tensors, facts = load_state(file)

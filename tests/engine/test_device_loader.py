@@ -31,14 +31,28 @@ def test_held_pictures_and_those_read_ahead_are_the_same(
     assert list(read.canvases([])) == []
 
 
-def test_plain_views_come_in_order_and_in_pieces(make_stream: Callable[..., Stream]) -> None:
+def test_plain_views_come_in_order_and_in_pieces(
+    make_stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = make_stream([["a", "b"]], train=4)
     pictures = stream.open(1).train
     loader = DeviceLoader(pictures, stream.transform, CPU)
-    pieces = list(loader.plain([4, 1, 0, 7, 2], size=2))
-    assert [len(piece) for piece in pieces] == [2, 2, 1]
-    expected = pictures.plain([4, 1, 0, 7, 2], stream.transform).float() / 255
-    assert torch.equal(torch.cat(pieces), expected)
+    monkeypatch.setattr(module, "PASS_CPU", 2)
+    for indices in ([4, 1, 0, 7, 2], [2], [7, 1], [7, 1], [1, 7], [4, 1, 0, 7, 2]):  # some of them held, some read
+        pieces = list(loader.plain(indices))
+        assert [len(piece) for piece in pieces] == [2] * (len(indices) // 2) + [1] * (len(indices) % 2)
+        assert torch.equal(torch.cat(pieces), pictures.plain(indices, stream.transform).float() / 255)
+
+
+def test_pictures_that_are_asked_for_again_are_read_once(
+    make_stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make_stream([["a", "b"]], train=4)
+    loader, calls = DeviceLoader(stream.open(1).train, stream.transform, CPU), []
+    read = module.batches
+    monkeypatch.setattr(module, "batches", lambda *given, **more: calls.append(1) or read(*given, **more))
+    first, again, other = (list(loader.plain(indices)) for indices in (range(5), range(5), range(6)))
+    assert first[0] is again[0] and len(other[0]) == 6 and len(calls) == 2
 
 
 def test_a_feed_cannot_be_opened_on_a_finished_session(make_stream: Callable[..., Stream]) -> None:

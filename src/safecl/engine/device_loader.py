@@ -20,6 +20,7 @@ class DeviceLoader:
     def __init__(self, pictures: Pictures, transform: Transform, device: torch.device) -> None:
         self.pictures, self.transform, self.device = pictures, transform, device
         self._canvases: tuple[Tensor, Tensor] | None = None
+        self._plain: tuple[list[int], Tensor] | None = None  # the latest batch: pilots are asked nine times
         self._pin = device.type == "cuda"
         self._holds = len(pictures) * 3 * pictures.side(transform) ** 2 <= held_bytes(device)
 
@@ -35,11 +36,14 @@ class DeviceLoader:
                 assert batch.shapes is not None
                 yield moved(batch.pictures, self.device), batch.shapes
 
-    def plain(self, indices: Sequence[int], size: int | None = None) -> Iterator[Tensor]:
-        """The plain views at ``indices``, ``size`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
-        size = size or reads(self.device)
-        for batch in batches(self.pictures, indices, size, "plain", self.transform, pin=self._pin):
-            yield moved(batch.pictures, self.device).float() / 255
+    def plain(self, indices: Sequence[int]) -> Iterator[Tensor]:
+        """The plain views at ``indices``, ``reads`` at a time: float (n, 3, size, size) in [0, 1]; read ahead."""
+        if self._plain is not None and self._plain[0] == list(indices):
+            yield self._plain[1]
+            return
+        for batch in batches(self.pictures, indices, reads(self.device), "plain", self.transform, pin=self._pin):
+            self._plain = batch.indices, moved(batch.pictures, self.device).float() / 255
+            yield self._plain[1]
 
     def _held(self) -> tuple[Tensor, Tensor]:
         """All canvases on the device and all shapes on the CPU."""
