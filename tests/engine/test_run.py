@@ -582,7 +582,7 @@ def test_a_domain_stream_tells_both_accuracies(go: Callable[..., tuple[Any, Meth
 def test_what_a_method_decides_is_noted_with_the_session(go: Callable[..., tuple[Any, Method]], tmp_path: Path) -> None:
     go(tmp_path / "safe", "safe", sessions=[["a", "b", "c", "d"], ["e"], ["f"]])
     first, *later = (line["notes"] for line in lines(tmp_path / "safe"))
-    assert first.keys() == {"pilots", "transfer", "kept"} and first["pilots"] is True
+    assert first.keys() == {"pilots", "transfer", "kept", "untuned"} and first["pilots"] is True
     for number, line in enumerate(later, 2):
         assert line.keys() == {"released", "average"}
         # Classes of one size: those of the session over all, and of that what pilots keep of a tuning.
