@@ -16,6 +16,14 @@ from safecl.report import words
 from safecl.report.colours import theme
 
 PAGES = Path(__file__).parent / "pages"
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(PAGES),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=lambda value: shown(value, keep="\n") if type(value) is str else value,
+)
 
 
 class Tile(NamedTuple):
@@ -29,15 +37,7 @@ class Tile(NamedTuple):
 def render(template: str, **values: Any) -> str:
     """The HTML of a page; its template extends ``base.html``."""
     script = (PAGES / "page.js").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: shown(value, keep="\n") if type(value) is str else value,
-    )
-    return environment.get_template(template).render(
+    return ENVIRONMENT.get_template(template).render(
         theme=Markup(theme()),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
