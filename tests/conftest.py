@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from markupsafe import Markup
 from PIL import Image
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -208,6 +209,12 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return int(stop.value.code or 0), said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of runs without their figures, whose drawing takes most of a page's time."""
+    monkeypatch.setattr("safecl.report.panels.Panel.svg", Markup("<svg></svg>"))
 
 
 TINY_MODEL = {

@@ -14,6 +14,8 @@ from safecl.classifier.place import Replaced
 from safecl.classifier.store import ModelFile
 from safecl.errors import SafeclError
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 Say = Callable[..., tuple[int, str]]
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 TINY = ["backbone=test_vit", "backbone.weights=random", "backbone.image_size=16", "device=cpu"]
 SMALL = ["stream.classes=4", "stream.sessions=2", "stream.train=4", "stream.test=2", "ridge.size=50"]
 FAST = ["train.epochs=1", "train.batch_size=8"]

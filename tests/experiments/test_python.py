@@ -17,6 +17,8 @@ from safecl.pet.settings import pet_settings
 from safecl.streams.pictures.images import Transform
 from safecl.streams.stream import Stream
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def arrays() -> tuple[np.ndarray, list[str]]:

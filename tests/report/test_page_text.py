@@ -7,20 +7,15 @@ from statistics import mean, stdev
 from typing import Any
 
 import pytest
-from markupsafe import Markup
 
 from safecl.errors import SafeclError
-from safecl.report import panels, tables
+from safecl.report import tables
 from safecl.report.page import write_page
 from safecl.report.runs import read_run
 from safecl.report.series import all_series
 from safecl.report.words import accuracy, short
 
-
-@pytest.fixture(autouse=True)
-def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of a page's time, and these tests read only its text."""
-    monkeypatch.setattr(panels.Panel, "svg", Markup("<svg></svg>"))
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def known(folder: Path, output: str, kind: str = "pooled") -> str:
