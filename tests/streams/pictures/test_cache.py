@@ -2,9 +2,6 @@
 
 import multiprocessing
 import os
-import signal
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +21,9 @@ SMALL = Transform(size=12)
 
 class Counting(FilePictures):
     decoded = 0
-    pause = 0.0
 
     def reduced(self, index: int, least: int | None = None) -> Image.Image:
         self.decoded += 1
-        time.sleep(self.pause)
         return super().reduced(index, least)
 
 
@@ -59,31 +54,6 @@ def test_a_picture_is_decoded_once_for_every_view_epoch_and_run(tmp_path: Path, 
             for view in ("canvas", "plain"):
                 assert sum(len(b.indices) for b in batches(through, range(10), 3, view, SMALL, workers=3)) == 10
     assert pictures.decoded == 10
-
-
-def test_threads_that_ask_for_the_same_picture_decode_it_once(tmp_path: Path, pictures: Counting) -> None:
-    through, pictures.pause = store(tmp_path, pictures), 0.01
-    threads = [threading.Thread(target=through.plain, args=(range(10), SMALL)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert pictures.decoded == 10
-
-
-def test_a_process_forked_while_a_picture_is_decoded_reads_that_picture(tmp_path: Path, pictures: Counting) -> None:
-    through, pictures.pause = store(tmp_path, pictures), 0.5
-    thread = threading.Thread(target=through.plain, args=([0], SMALL))
-    thread.start()
-    while not pictures.decoded:
-        time.sleep(0.001)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(20)  # ends a child that hangs
-        os._exit(0 if torch.equal(through.plain([0], SMALL), pictures.plain([0], SMALL)) else 1)
-    thread.join()
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_changed_file_is_another_store(tmp_path: Path, pictures: Counting, paint) -> None:

@@ -8,7 +8,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import threading
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -75,8 +74,6 @@ class CachedPictures(Selection):
     def __init__(self, pictures: Pictures, store: Store, transform: Transform) -> None:
         super().__init__([pictures])
         self.store, self.transform = store, transform
-        self._locks: list[threading.Lock] = []
-        self._process = 0
 
     def subset(self, indices: Sequence[int]) -> Pictures:
         return Selection([self], indices)
@@ -96,24 +93,15 @@ class CachedPictures(Selection):
         """The view and the shape of a picture."""
         if self.store.there(view, index):
             return self.store.views[view][index], self.store.shapes[index]
-        with self._lock(index):
-            if self.store.there(view, index):  # another thread was faster
-                return self.store.views[view][index], self.store.shapes[index]
-            image, views = self.reduced(index, self.transform.enough), dict[str, np.ndarray]()
-            shape = np.ones(3, dtype=np.float32)
-            if "canvas" in self.store.sides:
-                square, on_canvas = canvas_view(image, self.store.sides["canvas"])
-                views["canvas"], shape = square.numpy(), on_canvas.numpy()
-            if "plain" in self.store.sides:
-                views["plain"] = plain_view(image, self.transform).numpy()
-            self.store.put(index, views, shape)
-            return views[view], shape
-
-    def _lock(self, index: int) -> threading.Lock:
-        """Keeps two threads of a process from decoding one picture; a lock held during a fork stays locked there."""
-        if self._process != os.getpid():
-            self._locks, self._process = [threading.Lock() for _ in range(64)], os.getpid()
-        return self._locks[index % len(self._locks)]
+        image, views = self.reduced(index, self.transform.enough), dict[str, np.ndarray]()
+        shape = np.ones(3, dtype=np.float32)
+        if "canvas" in self.store.sides:
+            square, on_canvas = canvas_view(image, self.store.sides["canvas"])
+            views["canvas"], shape = square.numpy(), on_canvas.numpy()
+        if "plain" in self.store.sides:
+            views["plain"] = plain_view(image, self.transform).numpy()
+        self.store.put(index, views, shape)
+        return views[view], shape
 
 
 def cached(
