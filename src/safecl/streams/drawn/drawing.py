@@ -61,7 +61,7 @@ def draw(
     style: str = "scene",
     difficulty: Difficulty = DIFFICULTY,
     faces: tuple[str, ...] = FACES,
-) -> Array:
+) -> np.ndarray:
     """A picture of ``character``: uint8 (SIDE, SIDE, 3)."""
     mask = _upright(character, faces[random.integers(len(faces))])
     warped = _pose(mask, random, difficulty)

@@ -37,18 +37,15 @@ class GlyphPictures(ArrayPictures):
         difficulty: Level = "hard",
     ) -> None:
         self.labels = [character for character in characters for _ in indices]
-        self._indices, self._seed, self._style = list(indices), seed, style
-        self._difficulty = DIFFICULTIES[difficulty]
+        self._indices = [index for _ in characters for index in indices]
+        self._seed, self._style, self._difficulty = seed, style, DIFFICULTIES[difficulty]
 
     def array(self, position: int) -> np.ndarray:
         """The picture at ``position``: uint8 (SIDE, SIDE, 3)."""
-        return _drawn(str(self.labels[position]), self._index(position), self._seed, self._style, self._difficulty)
+        return _drawn(str(self.labels[position]), self._indices[position], self._seed, self._style, self._difficulty)
 
     def traces(self, indices: Sequence[int]) -> Iterator[bytes]:
-        return (f"{self._seed} {self._index(i)} {self._style} {self._difficulty}".encode() for i in indices)
-
-    def _index(self, position: int) -> int:
-        return self._indices[position % len(self._indices)]
+        return (f"{self._seed} {self._indices[i]} {self._style} {self._difficulty}".encode() for i in indices)
 
     def at(self, indices: Sequence[int], rows: slice = ALL, columns: slice = ALL) -> np.ndarray:
         found = np.stack([self.array(i)[rows, columns].transpose(2, 0, 1) for i in indices])
@@ -60,8 +57,7 @@ class GlyphPictures(ArrayPictures):
 
 @lru_cache(maxsize=8192)  # 100 MB; methods that are compared on a stream read the same pictures
 def _drawn(character: str, index: int, seed: int, style: str, difficulty: Difficulty) -> np.ndarray:
-    picture: np.ndarray = draw(character, np.random.default_rng([seed, ord(character), index]), style, difficulty)
-    return picture
+    return draw(character, np.random.default_rng([seed, ord(character), index]), style, difficulty)
 
 
 def glyphs(
