@@ -301,7 +301,7 @@ def test_finished_phases_of_a_session_are_not_trained_again(
     assert losses(tmp_path / "killed") == losses(tmp_path / "straight")
 
 
-@pytest.mark.parametrize("harm", [errno.ENOSPC, errno.EIO, "gone"])
+@pytest.mark.parametrize("harm", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow), "gone"])
 def test_a_disk_that_fills_up_or_goes_loses_no_good_state(
     harm: int | str, go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
