@@ -48,7 +48,7 @@ def cases(rest: bool) -> list[tuple[str, str]]:
 
     ``rest``: every other pair of a method with classes or domains.
     """
-    own = [*(("safe", kind) for kind in STREAMS), ("slca", "domain")]
+    own = [("safe", "class"), ("safe", "transfer"), ("slca", "domain")]
     return (
         [c for name in method_settings() for c in ((name, "class"), (name, "domain")) if c not in own] if rest else own
     )
