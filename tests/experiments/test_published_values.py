@@ -20,6 +20,7 @@ CHOICE = {
     "vtab": (IN1K, "ssf"),
     "domainnet": (IN1K, "adapter"),
     "cars": (IN21K, "vpt_deep"),
+    "core50": (IN1K, "adapter"),
 }
 PETS: dict[str, dict[str, Any]] = {
     "adapter": {
@@ -121,7 +122,7 @@ RUNS = [
     (preset, dataset, pet)
     for preset, pets in (("paper", [*PETS]), ("published", [*PETS]), ("ranpac-published", [*PETS]),
                          ("aper", [*PETS, "full"]))
-    for dataset in (*PAPER, *(("cars",) if preset == "ranpac-published" else ()))
+    for dataset in (*PAPER, *(("cars", "core50") if preset == "ranpac-published" else ()))
     for pet in pets
 ]  # fmt: skip
 
@@ -134,12 +135,12 @@ def test_every_preset_pet_and_dataset_has_the_values_that_were_published() -> No
         differs = {key: (found.get(key), value) for key, value in wanted.items() if found.get(key, "?") != value}
         if differs:
             wrong[preset, dataset, pet] = differs
-    assert len(RUNS) == 2 * 28 + 32 + 35 and wrong == {}
+    assert len(RUNS) == 2 * 28 + 36 + 35 and wrong == {}
 
 
 @pytest.mark.parametrize("preset", ["paper", "ranpac-published"])
 def test_a_dataset_without_a_word_on_the_pet_has_the_papers_own_choice(preset: str) -> None:
-    for dataset in (*PAPER, *(("cars",) if preset == "ranpac-published" else ())):
+    for dataset in (*PAPER, *(("cars", "core50") if preset == "ranpac-published" else ())):
         settings = load(preset, [f"stream={dataset}"])
         assert (settings.backbone.name, settings.pet) == CHOICE[dataset]
         found = flatten(settings.model_dump(mode="json"))

@@ -15,7 +15,7 @@ from safecl.streams.stream import class_order
 def test_all_named_streams_are_listed() -> None:
     assert names() == [
         "glyphs", "cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet",
-        "cars",
+        "cars", "food101", "core50",
     ]  # fmt: skip
 
 

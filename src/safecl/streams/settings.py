@@ -19,7 +19,7 @@ Unreadable: TypeAlias = Literal["refuse", "skip"]
 Duplicates: TypeAlias = Literal["refuse", "allow"]
 DATASETS = (
     *("cifar100", "imagenet-r", "imagenet-a", "cub", "omnibenchmark", "vtab", "domainnet"),  # of the paper
-    "cars",
+    *("cars", "food101", "core50"),
 )
 FORMS = ("folder:PATH", "csv:FILE", "hf:NAME")
 

@@ -257,15 +257,6 @@ def test_domainnet_says_what_is_missing(tmp_path: Path, miniature) -> None:
         miniature("domainnet", folder)
 
 
-def test_cars_in_folders_have_sixteen_classes_first(tmp_path: Path, miniature) -> None:
-    classes = [f"Car {i:03d} 2012" for i in range(196)]
-    root = miniature("cars", zipped(tmp_path / "mirror.zip", processed(classes, "car_data/car_data")))
-    assert record(root / "cars")["split"] == "official"
-    stream = opened("cars", root)
-    assert [len(own) for _, own in stream.sessions] == [16] + [20] * 9
-    assert stream.labels[:3] == [classes[i] for i in (59, 134, 162)]
-
-
 def test_an_unpacked_folder_can_be_prepared_from(tmp_path: Path, miniature) -> None:
     for name, data in processed(wordnet(3), "imagenet-r").items():
         (tmp_path / "unpacked" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -284,9 +275,11 @@ def test_the_sheet_of_facts_is_what_the_datasets_say() -> None:
         "vtab": (50, (1_796, 8_619), 10, 10),
         "domainnet": (345, (409_832, 176_743), 345, 345),
         "cars": (196, (8_144, 8_041), 16, 20),
+        "food101": (101, (75_750, 25_250), 11, 10),
+        "core50": (50, (119_894, 44_972), 50, 50),
     }
     assert {name: (d.classes, next(iter(d.counts.values())), d.first, d.step) for name, d in DATASETS.items()} == facts
-    assert [name for name, d in DATASETS.items() if not d.shuffled] == ["vtab", "domainnet"]
+    assert [name for name, d in DATASETS.items() if not d.shuffled] == ["vtab", "domainnet", "core50"]
     assert tuple(DATASETS) == NAMES
     for dataset in DATASETS.values():
         assert dataset.licence and dataset.fetch.endswith(".")

@@ -1,4 +1,4 @@
-"""The seven benchmarks of the paper, and Stanford Cars: facts in a table, code where one needs its own."""
+"""The seven benchmarks of the paper and three that its peers use: facts in a table, code where one needs its own."""
 
 from importlib.resources import files
 from typing import Any
@@ -13,6 +13,8 @@ CODE: dict[str, dict[str, Any]] = {
     "cub": {"plan": plans.cub},
     "domainnet": {"plan": plans.domainnet, "domains": plans.DOMAINNET_DOMAINS},
     "cars": {"plan": plans.official},
+    "food101": {"plan": plans.food101},
+    "core50": {"plan": plans.core50, "domains": plans.CORE50_DOMAINS, "tested_with": plans.CORE50_DOMAINS[0]},
 }
 FACTS: dict[str, dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("facts.yaml").read_text("utf-8"))
 DATASETS = {name: Dataset(name=name, **facts, **CODE.get(name, {})) for name, facts in FACTS.items()}

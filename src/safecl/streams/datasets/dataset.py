@@ -32,8 +32,8 @@ class Dataset:
     """``counts``: training and test pictures by split; the first is the one the paper's numbers are on.
 
     ``first``, ``step``: classes of the first and of every later session. ``domains``: in the order of the sessions;
-    with any, the stream is domain-incremental and never shuffled. ``reader``: reads a prepared folder that is not
-    ``train|test/[domain/]class/picture``.
+    with any, the stream is domain-incremental and never shuffled. ``tested_with``: the domain that all test pictures
+    are counted with. ``reader``: reads a prepared folder that is not ``train|test/[domain/]class/picture``.
     ``forgiving``: see ``decode``. ``margin``: see ``Transform``.
     """
 
@@ -50,6 +50,7 @@ class Dataset:
     plan: Callable[[Sequence[Source]], Plan] = processed
     reader: Callable[[Path], Any] | None = None
     domains: tuple[str, ...] = ()
+    tested_with: str | None = None
     shuffled: bool = True
     forgiving: bool = False
     margin: float = 256 / 224
@@ -82,7 +83,8 @@ class Dataset:
                 f"{place} has no folder test, or classes in it that train lacks; prepare {self.name} again."
             )
         learned, held = (labelled(some, depth, upright=False, forgiving=self.forgiving) for some in (train, test))
-        learn_in, test_in = (tuple(f.folders[0] for f in some) if self.domains else None for some in (train, test))
+        learn_in = tuple(f.folders[0] for f in train) if self.domains else None
+        test_in = tuple(self.tested_with or f.folders[0] for f in test) if self.domains else None
         return Collection(self.name, learned, held, tuple(sorted(known)), learn_in, test_in, self.domains, home=place)
 
 

@@ -13,6 +13,8 @@ SPLITS = {
     PROCESSED: "the split fixed in the processed archive, as the field reports it",
     OFFICIAL: "the split published with the pictures",
 }
+CORE50_DOMAINS = ("s1", "s2", "s4", "s5", "s6", "s8", "s9", "s11")  # the order of the sessions
+CORE50_TESTED = ("s3", "s7", "s10")
 DOMAINNET_DOMAINS = ("real", "quickdraw", "painting", "sketch", "infograph", "clipart")  # the order of the sessions
 Moves: TypeAlias = list[tuple[Source, dict[str, str]]]  # where each member of a source goes
 
@@ -49,6 +51,15 @@ def cub(sources: Sequence[Source]) -> Plan:
     return by_lists(sources, {path: f"{parts[training[number]]}/{path}" for number, path in paths.items()})
 
 
+def food101(sources: Sequence[Source]) -> Plan:
+    """The archive with its lists ``meta/train.txt`` and ``meta/test.txt`` of ``class/number``."""
+    lists = contents(sources, "train.txt", "test.txt")
+    if len(lists) < 2:
+        raise SafeclError(f"{sources[0].path} has no list meta/train.txt: it is not Food-101 as it is published.")
+    parts = {PurePosixPath(name).stem: _lines(data) for name, data in lists.items()}
+    return by_lists(sources, {f"{line}.jpg": f"{part}/{line}.jpg" for part, lines in parts.items() for line in lines})
+
+
 def domainnet(sources: Sequence[Source]) -> Plan:
     """Six zips of ``domain/class/picture``, and for each domain two lists of ``domain/class/picture label``."""
     files = {f"{domain}_{part}.txt": part for domain in DOMAINNET_DOMAINS for part in ("train", "test")}
@@ -58,6 +69,22 @@ def domainnet(sources: Sequence[Source]) -> Plan:
         raise SafeclError(f"DomainNet is prepared from {needed}; missing: {', '.join(missing)}.")
     listed = {line.rpartition(" ")[0]: part for name, part in files.items() for line in _lines(lists[name])}
     return by_lists(sources, {path: f"{part}/{path}" for path, part in listed.items()})
+
+
+def core50(sources: Sequence[Source]) -> Plan:
+    """``…/place/object/picture``; three of the places are the test set."""
+
+    def to(name: str) -> str | None:
+        place = PurePosixPath(name).parts[-3:]
+        if len(place) < 3 or place[0] not in CORE50_DOMAINS + CORE50_TESTED:
+            return None
+        return "/".join(["test" if place[0] in CORE50_TESTED else "train", *place])
+
+    plan = Plan(OFFICIAL, moved(sources, to))
+    there = {to.split("/")[1] for _, found in plan.moves for to in found.values()}
+    if missing := [place for place in CORE50_DOMAINS + CORE50_TESTED if place not in there]:
+        raise SafeclError(f"{sources[0].path} lacks the folders {', '.join(missing)} of CORe50.")
+    return plan
 
 
 def by_lists(sources: Sequence[Source], places: dict[str, str]) -> Plan:
