@@ -8,7 +8,7 @@ from typing import Any
 
 from safecl.atomic import read_json
 from safecl.backbone.load import load_backbone
-from safecl.engine.identity import FILE, Identity, data_of, difference, of_parts
+from safecl.engine.identity import FILE, PARTS, Identity, data_of, difference, of_parts
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
 from safecl.experiments.launch import build
@@ -46,3 +46,20 @@ def find_done(cells: Iterable[Cell], folder: Path) -> set[str]:
         way = "  Choose another folder with --folder, or delete theirs to run them again."
         raise SafeclError(f"{folder} holds runs that are not those of today, and nothing was started:{lines}\n{way}")
     return done
+
+
+def check_rows(cells: Iterable[Cell], folder: Path) -> None:
+    """Refuse to average runs of other pictures or weights: the machines of a cluster may each have their own."""
+    firsts: dict[str, tuple[str, str, int]] = {}
+    for cell in cells:
+        known = read_json(folder / cell.name / FILE)
+        if known is None:
+            continue
+        sums = [session[part]["sum"] for session in known["sessions"] for part in PARTS]
+        total = 0 if cell.settings.stream.kind == "glyphs" else sum(sums) % 2**64  # of glyphs, each seed has its own
+        weights = known["backbone"]["weights"]
+        title, *first = firsts.setdefault(cell.configuration, (cell.title, weights, total))
+        if first != [weights, total]:
+            what = "weights" if first[0] != weights else "pictures"
+            way = "delete the folder of the wrong one, and repeat the sweep where all machines have the same"
+            raise SafeclError(f"{title} and {cell.title} in {folder} have other {what}, so they have no mean; {way}.")

@@ -1,6 +1,7 @@
 """A sweep on real processes and on Ray, with a worker killed in each; and what the loop does with how workers end."""
 
 import csv
+import json
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ from safetensors.torch import save_file
 
 from safecl.atomic import read_json
 from safecl.errors import SafeclError, Stopped
-from safecl.experiments.identity import find_done
+from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.launch import launch
 from safecl.experiments.sweep import cluster as sweep_ray
 from safecl.experiments.sweep import sweep
@@ -272,6 +273,37 @@ def test_replaced_pictures_are_never_averaged_with_the_old_ones(tmp_path: Path, 
     assert [path.name for path in (tmp_path / "all").iterdir()] == [first.name]
     shutil.rmtree(folder)  # nothing new can be learned: what is done stands
     assert find_done(both.cells, tmp_path / "all") == {first.name}
+
+
+def test_runs_of_machines_with_other_pictures_are_not_averaged(tmp_path: Path, class_folder: Any, paint: Any) -> None:
+    folder = class_folder({f"{part}/{label}": 2 for part in ("train", "test") for label in "ab"})
+    stream = {"kind": "folder", "path": str(folder), "step": 1, "order_seed": 1993, "split_seed": 0, "cache": False}
+    base = {"backbone": TINY, "device": "cpu", "preset": "simplecil"}
+    both = plan(tmp_path, base={"stream": stream, **base}, grid={"seed": [0, 1]})
+    for cell in both.cells:
+        launch(cell.settings, tmp_path / "all" / cell.name)
+    check_rows(both.cells, tmp_path / "all")
+    free = {**stream, "order_seed": "seed"}  # then the classes of a session differ with the seed, and may
+    drawn = plan(tmp_path, base={"stream": free, **base}, grid={"seed": [0, 1]})
+    for cell in drawn.cells:
+        launch(cell.settings, tmp_path / "free" / cell.name)
+    check_rows(drawn.cells, tmp_path / "free")
+    known = tmp_path / "free" / drawn.cells[1].name / "fingerprint.json"
+    other = json.loads(known.read_text())
+    other["sessions"][0]["train"]["sum"] += 1  # as if one of its pictures were another one
+    known.write_text(json.dumps(other))
+    with pytest.raises(SafeclError, match=r"seed=0 and seed=1 in .* have other pictures, so they have no mean"):
+        check_rows(drawn.cells, tmp_path / "free")
+    other["sessions"][0]["train"]["sum"] -= 1
+    known.write_text(json.dumps({**other, "backbone": {**other["backbone"], "weights": "others"}}))
+    with pytest.raises(SafeclError, match="have other weights"):
+        check_rows(drawn.cells, tmp_path / "free")
+    shutil.rmtree(tmp_path / "all" / both.cells[1].name)
+    paint(next((folder / "train" / "a").iterdir()), 99)
+    launch(both.cells[1].settings, tmp_path / "all" / both.cells[1].name)
+    shutil.rmtree(folder)  # the machine that writes the table cannot read them
+    with pytest.raises(SafeclError, match=r"seed=0 and seed=1 in .* have other pictures"):
+        run_sweep(both, tmp_path / "all", show="quiet")
 
 
 def test_replaced_weights_are_never_averaged_with_the_old_ones(tmp_path: Path, weights: Any) -> None:

@@ -17,7 +17,7 @@ from safecl.atomic import read_json
 from safecl.engine.progress import Show, clock
 from safecl.engine.stop import stoppable
 from safecl.errors import Stopped
-from safecl.experiments.identity import find_done
+from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Objective, Plan
@@ -55,6 +55,7 @@ def run_sweep(plan: Plan, folder: Path, objective: Objective | None = None, **ho
     """Run what is not done of ``plan``, and write table, CSV, LaTeX and page; ``objective``: marks the best row."""
     failed, cells = run_cells(plan, folder, **how), plan.cells
     runs = {cell.name: read_run(folder / cell.name) for cell in cells if cell.name not in failed}
+    check_rows([cell for cell in cells if cell.name in runs], folder)
     title = f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent"
     table = as_table(title, cells, runs, objective)
     states = {cell.name: failed.get(cell.name, "done") for cell in cells}

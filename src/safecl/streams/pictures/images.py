@@ -93,11 +93,13 @@ class Pictures(ABC):
         return map(self.digest, indices)
 
     def fingerprint(self) -> dict[str, Any]:
-        """How many, and a digest of every label and trace in order."""
-        digest = hashlib.blake2b(digest_size=16)
+        """How many, a digest of every label and trace in order, and their sum, which no order or split changes."""
+        digest, total = hashlib.blake2b(digest_size=16), 0
         for label, trace in zip(self.labels, self.traces(range(len(self))), strict=True):
-            digest.update(b"".join(len(part).to_bytes(8, "little") + part for part in (repr(label).encode(), trace)))
-        return {"pictures": len(self), "digest": digest.hexdigest()}
+            parts = b"".join(len(part).to_bytes(8, "little") + part for part in (repr(label).encode(), trace))
+            digest.update(parts)
+            total += int.from_bytes(hashlib.blake2b(parts, digest_size=8).digest(), "little")
+        return {"pictures": len(self), "digest": digest.hexdigest(), "sum": total % 2**64}
 
     def size_of(self, index: int) -> tuple[int, int]:
         """The sides of the picture at ``index``, which may have to be turned."""
