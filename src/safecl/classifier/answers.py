@@ -52,7 +52,7 @@ class Snapshot(Answering):
         if careful and not any(getattr(self.method, head).reading.mirror for head in self.method.heads.values()):
             raise SafeclError(
                 "A careful answer is the mean of those to a picture and its mirror image, and this model has learned "
-                "no mirror images; ask it as it is, or teach a new one with --set method.ridge.mirror=true."
+                "no mirror images; ask it as it is, or teach a new one with --set ridge.mirror=true."
             )
         return Snapshot(self.model, self.method, careful)
 
