@@ -428,6 +428,18 @@ def test_a_correction_by_hand_holds_against_the_folder_it_came_from(new_model: N
     assert [one["was"] for one in model.history_ if one["what"] == "correct"] == [[]]
 
 
+def test_a_new_class_whose_name_is_near_to_another_is_asked_about(new_model: New, lesson: Lesson) -> None:
+    model, (images, labels) = new_model("simplecil"), lesson("abc", 4)
+    names = {"a": "tabby", "b": "room 1", "c": "dog"}
+    model.learn(images, [names[label] for label in labels])
+    for label, near in {"tabyb": "tabby", "dgo": "dog", "room 2": None, "zebra": None}.items():
+        said = model.correct(images[:1], label)
+        asked = f"{label}: a new class. Did you mean {near!r}? safecl rollback takes this back."
+        assert asked in said if near else f"{label}: a new class." in said and "Did you mean" not in said
+        model.rollback()
+    assert "Did you mean" not in model.correct(images[:1], "dog") + model.split("tabby", images[1:2], "tabbi")
+
+
 def test_confusions_are_those_of_today(new_model: New, lesson: Lesson) -> None:
     images, labels = lesson("abc", 8)
     wrong = [*labels[:7], "b", *labels[8:]]  # the eighth picture shows an a

@@ -1,9 +1,11 @@
 """Change what a model has learned: labels, classes, its last step. No network is tuned."""
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -22,6 +24,8 @@ from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.streams.labels import sorted_classes
 from safecl.streams.pictures.images import Label, Pictures
+
+MIN_LIKENESS = 0.65  # of the name of a new class to that of another, from which it may be a slip: dgo and dog
 
 
 def correct(
@@ -71,6 +75,8 @@ def correct(
         names += [f"{counted(len(own), 'picture')} {verb.lower()}{to}"] if own else []
     if first := [str(label) for label in _given(now) if label not in model.classes]:
         told.append(f"{naming(first)}: {'a new class' if len(first) == 1 else 'new classes'}.")
+        for near in {*(near for label in first if of is None for near in _near(label, model.classes))}:
+            told.append(f"Did you mean {near!r}? safecl rollback takes this back.")
     entry = step("correct" if of is None else "split", ", ".join(names))
     entry["was"] = [[learned[row], classes[row]] for row in rows if learned[row] not in left]
     made = change.done(entry)
@@ -162,6 +168,12 @@ def _features(model: Model, method: Method, pictures: Pictures, which: Sequence[
     found = embed(forward, pictures, each, model.transform, method.backbone.device)
     place = {i: n for n, i in enumerate(each)}
     return {name: rows[[place[i] for i in which]].to(method.backbone.device) for name, rows in found.items()}
+
+
+def _near(label: str, known: Iterable[Label]) -> list[str]:
+    """The class that a person may have meant; not one that differs in its number."""
+    words = [str(one) for one in known if re.sub("[0-9]+", "", str(one)) != re.sub("[0-9]+", "", label)]
+    return get_close_matches(label, words, n=1, cutoff=MIN_LIKENESS)
 
 
 def _given(labels: Iterable[Label | None]) -> tuple[Label, ...]:
