@@ -2,15 +2,21 @@
 
     python benchmarks/scale.py --pictures 1000000 --classes 10000 --sessions 100 train.epochs=1 train.later_epochs=1
     python benchmarks/scale.py --pictures 0 --sizes 1000,10000,30000,100000        # M against accuracy, head alone
+    python benchmarks/scale.py --pictures 0 --files 1000000        # files and shards, beside torchvision's ImageFolder
 
 Pictures are drawn on the device when they are asked for: a coarse pattern of the class under one of the picture's own,
 the same whenever it is drawn. The backbone has random weights, which changes no time; accuracies only compare sizes of
 M. A line for some sessions: seconds of learning and of its parts, the peak of memory. At the end what a state takes on
 disk, whether one that is read back gives the same logits, and the growth from the tenth session to the last.
+Of files, small JPEGs in as many class folders as a tenth of them at most: seconds until all are known (for ours the
+check and the fingerprint are included), and pictures a second of one pass by one thread, decoded by the same function,
+with the files in the page cache.
 """
 
 import argparse
+import io
 import json
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,8 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from speed import Clock, Says, now
 from torch import Tensor
+from torchvision.datasets import ImageFolder
 
 from safecl.backbone.load import load_backbone
 from safecl.backbone.settings import BackboneSettings
@@ -37,11 +45,16 @@ from safecl.heads.settings import RidgeSettings
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Method
 from safecl.ram import peak, reset_peak
-from safecl.streams.pictures.images import ArrayPictures, Selection, Transform
+from safecl.streams.pictures.decode import decode
+from safecl.streams.pictures.images import ArrayPictures, Selection, Transform, plain_view
+from safecl.streams.pictures.load import batches
+from safecl.streams.sources.folder import read_folder
 from safecl.streams.stream import Session
 
 OWN = 65_521  # patterns of pictures
 HELD = 64  # pictures that a state which is read back answers to
+SMALL = 32  # pixels a side of pictures in files
+PER_SHARD = 10_000
 NEAR = 5  # sessions about the tenth, and before the last, that say how the cost grows
 
 
@@ -198,6 +211,64 @@ def sizes(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def write_files(top: Path, shards: Path, count: int, classes: int) -> None:
+    """JPEGs as ``top/CLASS/NUMBER.jpg`` and, in the same order, as shards."""
+    random, tar = np.random.default_rng(0), None
+    shards.mkdir()
+    for i in range(count):
+        name = f"{i * classes // count:05d}/{i:07d}.jpg"
+        picture, out = random.integers(0, 256, (4, 4, 3), dtype=np.uint8), io.BytesIO()
+        Image.fromarray(picture).resize((SMALL, SMALL)).save(out, "JPEG")
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(out.getvalue())
+        if tar is None or i % PER_SHARD == 0:
+            if tar is not None:
+                tar.close()
+            tar = tarfile.open(shards / f"{i // PER_SHARD:05d}.tar", "w")  # noqa: SIM115
+        info = tarfile.TarInfo(name)
+        info.size = out.tell()
+        tar.addfile(info, io.BytesIO(out.getvalue()))
+    if tar is not None:
+        tar.close()
+
+
+def files(options: argparse.Namespace) -> dict[str, Any]:
+    """Opening and one pass, of a folder, of shards and of torchvision's reader; the best of ``--repeat`` each."""
+    transform, rows = Transform(SMALL, margin=1.0), dict[str, dict[str, float]]()
+
+    def view(path: str) -> Tensor:
+        return plain_view(decode(Path(path).read_bytes(), path, least=transform.enough), transform)
+
+    with tempfile.TemporaryDirectory() as name:
+        top, shards, prints = Path(name, "folder"), Path(name, "shards"), set()
+        write_files(top, shards, options.files, min(options.classes, max(options.files // 10, 1)))
+        for _ in range(options.repeat):
+            for what, place in (("folder", top), ("shards", shards), ("torchvision", top)):
+                started = time.perf_counter()
+                if what == "torchvision":
+                    found: Any = ImageFolder(str(place), loader=view)
+                else:
+                    found = read_folder(place, test_fraction=0.0, duplicates="allow").train
+                    prints.add(found.fingerprint()["digest"])
+                opened = time.perf_counter() - started
+                started = time.perf_counter()
+                if what == "torchvision":
+                    for at in range(0, len(found), 256):
+                        torch.stack([found[i][0] for i in range(at, min(at + 256, len(found)))])
+                else:
+                    for _ in batches(found, range(len(found)), 256, "plain", transform, workers=1):
+                        pass
+                took = {"opening": opened, "pass": time.perf_counter() - started}
+                best = rows.setdefault(what, took)
+                rows[what] = {key: min(best[key], took[key]) for key in took}
+    for what, took in rows.items():
+        ratios = ", ".join(f"{key} {took[key] / rows['torchvision'][key]:.2f}" for key in took)
+        speed = f"opening {took['opening']:.2f} s, {options.files / took['pass']:.0f} pictures/s"
+        print(f"{what}: {speed}; times torchvision's seconds: {ratios}")
+    print(f"the fingerprints of folder and shards are {'the same' if len(prints) == 1 else 'NOT the same'}")
+    return {"files": rows, "same_fingerprint": len(prints) == 1}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=1_000_000, help="for training, of all sessions; 0: none")
@@ -209,12 +280,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="no session, and no M, begins after so many")
     parser.add_argument("--sizes", help="values of M, with commas, for one head alone")
     parser.add_argument("--each", type=int, default=20, help="pictures per class for --sizes, of at most 1,000")
+    parser.add_argument("--files", type=int, help="JPEGs on disk, as a folder and as shards")
+    parser.add_argument("--repeat", type=int, default=2, help="times that --files are opened and read; the best counts")
     parser.add_argument("--out", type=Path, help="the numbers as JSON")
     parser.add_argument("words", nargs="*", help="key=value words for the run")
     options = parser.parse_intermixed_args()
     answer: dict[str, Any] = {}
     if options.sizes:
         answer["sizes"] = sizes(options)
+    if options.files:
+        answer |= files(options)
     if options.pictures:
         answer |= sessions(options)
     if options.out:

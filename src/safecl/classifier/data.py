@@ -15,6 +15,7 @@ from safecl.streams.pictures.decode import EXTENSIONS, FURTHER, is_one, listed
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File, mark_of, picture_files, printable
 from safecl.streams.pictures.images import Pictures, Transform
+from safecl.streams.pictures.shards import SHARD
 from safecl.streams.sources.arrays import Images, array_pictures, hub_pictures, plain_label, torch_pictures
 from safecl.streams.sources.folder import read_folder
 from safecl.streams.sources.table import read_manifest
@@ -85,11 +86,11 @@ def hashes(pictures: Pictures) -> Tensor:
 
 def _from_path(path: Path) -> tuple[Pictures, str]:
     name = printable(path.resolve().name)
-    if path.is_file():
+    if path.is_file() and path.suffix.lower() != SHARD:
         if path.suffix.lower() in EXTENSIONS | FURTHER.keys():
             raise SafeclError(f"{printable(path)} is a picture; give a folder with one folder of pictures per class.")
         if path.suffix.lower() != ".csv":
-            raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV table.")
+            raise SafeclError(f"{printable(path)} is no folder of class folders, no CSV table and no tar shard.")
         return read_manifest(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
     return read_folder(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
 

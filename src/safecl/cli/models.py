@@ -55,7 +55,7 @@ Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
 
 
 def learn(
-    folder: Annotated[str, typer.Argument(help="One folder of pictures per class; or a CSV table.")],
+    folder: Annotated[str, typer.Argument(help="One folder of pictures per class, or tar shards; or a CSV table.")],
     model: ModelOption,
     backbone: Annotated[str | None, typer.Option(help="micro (the default), small, base, large; a timm name.")] = None,
     method: Annotated[str | None, typer.Option(help="How it learns; safe if not given (safecl methods).")] = None,

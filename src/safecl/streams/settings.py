@@ -99,7 +99,7 @@ class FolderSettings(FilesSettings):
     """A folder of class folders."""
 
     kind: Literal["folder"] = "folder"
-    path: PathText = Field(min_length=1, description="the folder that holds the class folders")
+    path: PathText = Field(min_length=1, description="the folder that holds the class folders, or shards")
 
 
 class TableSettings(FilesSettings):
@@ -165,8 +165,8 @@ def short_form(text: str) -> dict[str, Any]:
         return {"kind": "glyphs"}
     if canonical(text) in DATASETS:
         return {"kind": "dataset", "name": canonical(text)}
-    if os.path.isdir(text):
-        raise SafeclError(f"There is no stream {text!r}, but there is such a folder: write folder:{text}.")
+    if os.path.isdir(text) or (os.path.isfile(text) and text.lower().endswith(".tar")):
+        raise SafeclError(f"There is no stream {text!r}, but there are pictures: write folder:{text}.")
     if os.path.isfile(text):
         raise SafeclError(f"There is no stream {text!r}, but there is such a file: write csv:{text}.")
     raise unknown("stream", text, [*names(), *FORMS])

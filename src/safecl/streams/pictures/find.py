@@ -6,12 +6,14 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from safecl.errors import SafeclError
 from safecl.lines import shown, warn_omitted
 from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, readable, unread_because
+from safecl.streams.pictures.shards import SHARD, Shard, pictures_of
 
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")  # the first that exists is the test split
@@ -22,7 +24,7 @@ class File:
     """A file as it was when its folder was listed; one that has changed since is refused.
 
     ``name``: the last two parts of its path below the data folder, which stay the same when that folder is moved.
-    ``problem``: why it cannot be opened, if it cannot.
+    ``problem``: why it cannot be opened, if it cannot. ``shard``: the tar file that holds it from ``offset`` on.
     """
 
     path: str
@@ -30,6 +32,8 @@ class File:
     size: int
     modified: int
     problem: str = ""
+    shard: "File | None" = None
+    offset: int = 0
 
     @classmethod
     def at(cls, path: str | Path, name: str | None = None) -> "File":
@@ -52,12 +56,17 @@ class File:
         if self.problem:
             raise UnreadableError(where, self.problem)
         count = self.size if last is None else min(self.size, last)
+        whole = self.shard or self
         try:
-            with open(self.path, "rb") as stream:
-                now = os.fstat(stream.fileno())
-                stream.seek(self.size - count)
-                data = stream.read()
-            if (now.st_size, now.st_mtime_ns) == (self.size, self.modified) and len(data) == count:
+            if self.shard is None:
+                with open(self.path, "rb") as stream:
+                    now = os.fstat(stream.fileno())
+                    stream.seek(self.size - count)
+                    data = stream.read()
+            else:
+                now, tar = os.stat(whole.path), opened(whole)
+                data = os.pread(tar.fileno(), count, self.offset + self.size - count)
+            if (now.st_size, now.st_mtime_ns) == (whole.size, whole.modified) and len(data) == count:
                 return data
         except FileNotFoundError:
             pass
@@ -68,6 +77,11 @@ class File:
     def digest(self, where: str | None = None) -> bytes:
         """16 bytes that identify its content."""
         return hashlib.blake2b(self.read(where=where), digest_size=16).digest()
+
+
+@lru_cache(128)  # files that a process holds open
+def opened(file: File) -> Shard:
+    return Shard(file.path)
 
 
 def mark_of(digest: bytes) -> int:
@@ -145,11 +159,11 @@ class ClassFolders(NamedTuple):
 
 def class_folders(top: Path, protocol: str | None = None) -> ClassFolders:
     """What is below ``top``, or a sentence on what is not as it should be; nothing is opened."""
-    if not top.is_dir():
+    if not top.is_dir() and not (top.is_file() and top.suffix.lower() == SHARD):
         raise SafeclError(f"There is no folder {printable(top)}; give the folder that holds the class folders.")
-    train_at, test_at = split_folders(top)
-    train = list(scan(train_at))
-    test = list(scan(test_at)) if test_at else []
+    train_at, test_at = split_folders(top) if top.is_dir() else (top, None)
+    train = found_in(train_at)
+    test = found_in(test_at) if test_at else []
     here = printable(train_at)
     if not train:
         raise SafeclError(f"There is no picture in a class folder of {here}; expected {here}/CLASS/PICTURE.")
@@ -157,11 +171,32 @@ def class_folders(top: Path, protocol: str | None = None) -> ClassFolders:
         raise SafeclError(f"There is no picture in a class folder of {printable(test_at)}; fill it or remove it.")
     by_domain = protocol in ("domain", "mixed") or (protocol is None and looks_like_domains(train))
     for found in train + test:
-        if len(found.folders) <= by_domain:
+        split_inside = found.file.shard and found.folders[1:] and found.folders[0].lower() in TRAIN + TEST
+        if split_inside or len(found.folders) <= by_domain:
             wanted = "DOMAIN/CLASS/PICTURE" if by_domain else "CLASS/PICTURE"
             path = printable(found.file.path)
             raise SafeclError(f"The picture {path} is in no class folder; expected {here}/{wanted}.")
     return ClassFolders(train_at, test_at, train, test, int(by_domain))
+
+
+def found_in(place: Path) -> list[Found]:
+    """The pictures below a folder, or in the shards of one without folders and pictures, sorted as files would be."""
+    entries = [place] if place.is_file() else [entry for entry in place.glob("*") if not entry.name.startswith(".")]
+    shards = sorted(entry for entry in entries if entry.suffix.lower() == SHARD and not entry.is_dir())
+    if not shards or any(entry.is_dir() or readable(entry.suffix.lower()) for entry in entries):
+        warn_omitted([printable(shard) for shard in shards], "shard", "beside folders or pictures")
+        return list(scan(place))
+    found: dict[tuple[str, ...], Found] = {}
+    for path in shards:
+        whole = File.at(path)
+        for folders, info in pictures_of(path):
+            last, problem = info.name.rpartition("/")[2], "" if info.size else "an empty file"
+            name = "/".join((*folders[-1:], last))
+            file = File(f"{path}/{info.name}", name, info.size, whole.modified, problem, whole, info.offset_data)
+            if (*folders, last) in found:
+                raise SafeclError(f"The shards of {printable(place)} hold two pictures {name}; rename or remove one.")
+            found[*folders, last] = Found(folders, file)
+    return [found[parts] for parts in sorted(found)]
 
 
 def split_folders(top: Path) -> tuple[Path, Path | None]:
@@ -170,7 +205,7 @@ def split_folders(top: Path) -> tuple[Path, Path | None]:
     train = next((names[name] for name in TRAIN if name in names), None)
     # Among other folders, one that holds no folders is a class: trains are photographed, too.
     alone = names.keys() <= {*TRAIN, *TEST}
-    if train is None or not (alone or any(entry.is_dir() for entry in train.iterdir())):
+    if train is None or not (alone or any(entry.is_dir() or entry.suffix == SHARD for entry in train.iterdir())):
         return top, None
     return train, next((names[name] for name in TEST if name in names), None)
 

@@ -1,7 +1,7 @@
 """Pictures that a program holds: arrays, a list of images, arrays or tensors, a torch or Hugging Face dataset."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -81,9 +81,7 @@ class Images(Pictures):
     word: str = "picture"
     classes: tuple[Label, ...] = ()
     known: str | None = None
-
-    def __post_init__(self) -> None:
-        self._digests: dict[int, bytes] = {}
+    _digests: dict[int, bytes] = field(default_factory=dict, init=False)
 
     def where(self, index: int) -> str:
         return f"{self.word} {index}"

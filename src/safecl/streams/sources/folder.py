@@ -1,4 +1,4 @@
-"""Read a folder of class folders.
+"""Read a folder of class folders, or of tar shards of them.
 
 ``PATH/class/picture``, ``PATH/train|test/class/picture`` or, with domains, ``PATH[/train|test]/domain/class/picture``.
 """
@@ -29,7 +29,7 @@ def read_folder(path: str | Path, *, protocol: str | None = None, **rules: Unpac
         train_domains=[f.folders[0] for f in train] if by_domain else None,
         test_domains=[f.folders[0] for f in test] if by_domain else None,
         split=f"the folders {train_at.name}/ and {test_at.name}/" if test_at else "",
-        home=top,
+        home=top if top.is_dir() else top.parent,
         **rules,
     )
 
