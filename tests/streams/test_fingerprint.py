@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from safecl.streams.drawn.glyphs import GlyphPictures
@@ -121,6 +123,16 @@ def test_the_pictures_that_are_read_are_bounded_and_spread_evenly(count: int) ->
     pictures.seen = []
     half.fingerprint()
     assert pictures.seen == [i for i in seen if i < count // 2]
+
+
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1), st.integers(0, 40))
+def test_the_sum_depends_on_no_order_or_split(count: int, seed: int, at: int) -> None:
+    pictures = Sampled(count)
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    halves = [pictures.subset(part).fingerprint() for part in (order[:at], order[at:])]
+    whole = pictures.fingerprint()
+    assert sum(half["sum"] for half in halves) % 2**64 == whole["sum"]
+    assert sum(half["pictures"] for half in halves) == whole["pictures"] == count
 
 
 def test_a_subset_has_the_fingerprint_of_the_same_pictures_on_their_own(top: Path, tmp_path: Path) -> None:
