@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from safecl.errors import SafeclError
 from safecl.streams.datasets.archive import Source
-from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.pictures.decode import EXTENSIONS, hidden
 
 PROCESSED, OFFICIAL = "processed", "official"
 SPLITS = {
@@ -112,12 +112,8 @@ def moved(sources: Sequence[Source], place: Callable[[str], str | None]) -> Move
 
 def pictures_of(names: Iterable[str]) -> list[str]:
     """Names of pictures, without the notes and leftovers that archives carry."""
-    return [
-        name
-        for name in names
-        if PurePosixPath(name).suffix.lower() in EXTENSIONS
-        and not any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
-    ]
+    visible = (name for name in names if not hidden(*name.split("/")))
+    return [name for name in visible if PurePosixPath(name).suffix.lower() in EXTENSIONS]
 
 
 def _lines(data: bytes) -> list[str]:

@@ -129,6 +129,11 @@ def unread_because(kind: str) -> str:
     return f"{kind}, which {READERS[kind][2]} reads"
 
 
+def hidden(*parts: str) -> bool:
+    """Whether one of the parts of a name is hidden, or a folder that macOS adds to archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in parts)
+
+
 def readable(ending: str) -> bool:
     """Whether files with this ending are pictures that can be read here."""
     return ending in EXTENSIONS or (ending in FURTHER and reader(FURTHER[ending]) is not None)

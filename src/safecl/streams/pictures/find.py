@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from safecl.errors import SafeclError
 from safecl.lines import shown, warn_omitted
-from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, readable, unread_because
+from safecl.streams.pictures.decode import FURTHER, UNREAD, UnreadableError, hidden, readable, unread_because
 from safecl.streams.pictures.shards import SHARD, Shard, pictures_of
 
 TRAIN = ("train", "training")
@@ -137,7 +137,7 @@ def _scan(
     if identity in above:
         return
     for entry in entries:
-        if entry.name.startswith(".") or entry.name == "__MACOSX":
+        if hidden(entry.name):
             continue
         if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # a link to itself is no folder
             yield from _scan(entry.path, (*folders, as_text(entry.name)), (*above, identity), unread)
@@ -181,7 +181,7 @@ def class_folders(top: Path, protocol: str | None = None) -> ClassFolders:
 
 def found_in(place: Path) -> list[Found]:
     """The pictures below a folder, or in the shards of one without folders and pictures, sorted as files would be."""
-    entries = [place] if place.is_file() else [entry for entry in place.glob("*") if not entry.name.startswith(".")]
+    entries = [place] if place.is_file() else [entry for entry in place.glob("*") if not hidden(entry.name)]
     shards = sorted(entry for entry in entries if entry.suffix.lower() == SHARD and not entry.is_dir())
     if not shards or any(entry.is_dir() or readable(entry.suffix.lower()) for entry in entries):
         warn_omitted([printable(shard) for shard in shards], "shard", "beside folders or pictures")

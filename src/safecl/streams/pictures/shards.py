@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safecl.errors import SafeclError
 from safecl.lines import shown, warn_omitted
-from safecl.streams.pictures.decode import FURTHER, UNREAD, readable
+from safecl.streams.pictures.decode import FURTHER, UNREAD, hidden, readable
 
 SHARD = ".tar"
 MAX_READ = 1 << 20  # bytes of a header or of a label, far more than a name takes
@@ -53,7 +53,7 @@ def _members(shard: Shard) -> Iterator[tarfile.TarInfo]:
             plain = info.size >= 0 and (info.isdir() or (info.isreg() and not info.issparse()))
             if not plain or ".." in parts or "" in parts:
                 raise tarfile.ReadError(f"{info.name} is a link, a device or sparse, or leads elsewhere")
-            if info.isreg() and not any(part.startswith(".") or part == "__MACOSX" for part in parts):
+            if info.isreg() and not hidden(*parts):
                 yield info
         # tarfile takes anything that is no header for the end, and reads nothing behind it.
         end = os.pread(shard.fileno(), MAX_READ, tar.offset)

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from safecl.lines import warn_omitted
 from safecl.streams.check import Rules, collect
 from safecl.streams.collection import Collection
-from safecl.streams.pictures.decode import EXTENSIONS
+from safecl.streams.pictures.decode import EXTENSIONS, hidden
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import Found, as_text, class_folders, printable
 
@@ -44,8 +44,7 @@ def warn_of_empty_folders(top: Path, filled: set[tuple[str, ...]], depth: int) -
     empty = []
     for path in sorted(top.glob("/".join(["*"] * (depth + 1)))):
         inside = path.relative_to(top)
-        ignored = any(part.startswith(".") or part == "__MACOSX" for part in inside.parts)
         broken = path.is_symlink() and not path.exists() and path.suffix.lower() not in EXTENSIONS
-        if not ignored and tuple(map(as_text, inside.parts)) not in filled and (broken or path.is_dir()):
+        if not hidden(*inside.parts) and tuple(map(as_text, inside.parts)) not in filled and (broken or path.is_dir()):
             empty.append(repr(printable(inside)))
     warn_omitted(empty, "class folder", f"as empty in {printable(top)}")
