@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.pictures.cache import CachedPictures, cache_folder, cached, default_limit
+from safecl.streams.pictures.cache import GIB, CachedPictures, cache_folder, cached, max_bytes
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
 from safecl.streams.pictures.images import Pictures, Transform
@@ -33,8 +33,10 @@ def pictures(tmp_path: Path, paint) -> Counting:
     return Counting([File.at(p) for p in paths], list("abcdefghij"))
 
 
-def store(tmp_path: Path, pictures: Pictures, **options) -> Pictures:
-    return cached(pictures, SMALL, tmp_path / "cache", **options)
+def store(tmp_path: Path, pictures: Pictures, limit: int = GIB) -> Pictures:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAFECL_CACHE_GB", str(limit / GIB))
+        return cached(pictures, SMALL, tmp_path / "cache")
 
 
 def test_cached_views_are_the_views(tmp_path: Path, pictures: Counting) -> None:
@@ -167,10 +169,10 @@ def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_limit_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAFECL_CACHE_GB", "0.5")
-    assert default_limit() == 2**29
+    assert max_bytes() == 2**29
     monkeypatch.setenv("SAFECL_CACHE_GB", "lots")
     with pytest.raises(SafeclError, match="SAFECL_CACHE_GB"):
-        default_limit()
+        max_bytes()
 
 
 def test_pictures_without_an_identity_are_not_cached(tmp_path: Path) -> None:

@@ -105,19 +105,15 @@ class CachedPictures(Selection):
 
 
 def cached(
-    pictures: Pictures,
-    transform: Transform,
-    folder: Path,
-    views: Sequence[str] = ("plain", "canvas"),
-    limit: int | None = None,
+    pictures: Pictures, transform: Transform, folder: Path, views: Sequence[str] = ("plain", "canvas")
 ) -> Pictures:
-    """``pictures`` through a store in ``folder``, which holds at most ``limit`` bytes; or as they are."""
+    """``pictures`` through a store in ``folder``, which holds at most ``max_bytes``; or as they are."""
     identity = pictures.identity()
     if identity is None or not len(pictures):
         return pictures
     sides = {view: transform.size if view == "plain" else pictures.side(transform) for view in views}
     per_picture = sum(3 * side * side for side in sides.values()) + 4 * (len(sides) + 3)
-    limit = default_limit() if limit is None else limit
+    limit = max_bytes()
     key = hashlib.blake2b(f"{VERSION} {identity} {transform} {sides}".encode(), digest_size=12).hexdigest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +148,7 @@ def cache_folder(home: Path | None, cache: bool | str | Path = True) -> Path | N
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "safecl" / "pictures"
 
 
-def default_limit() -> int:
+def max_bytes() -> int:
     said = os.environ.get("SAFECL_CACHE_GB", "32")
     try:
         return int(float(said) * GIB)
