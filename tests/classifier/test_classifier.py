@@ -251,7 +251,7 @@ def test_a_session_that_fails_leaves_the_model_as_it_was(
     def fail(*_: Any) -> None:
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr("safecl.classifier.teach._look_back", fail)
+    monkeypatch.setattr("safecl.classifier.teach.look_back", fail)
     with pytest.raises(RuntimeError):
         taught.learn(*lesson("gh"))
     assert (taught.predict_proba(images) == before).all() and len(taught.history_) == 2

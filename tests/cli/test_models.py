@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -159,6 +160,9 @@ BAD: list[tuple[str, str]] = [
     ("freeze m.safecl -o frozen.zip", "ends in .safecl, such as frozen.safecl"),
     ("freeze m.safecl -o one", "is a folder"),
     ("merge m.safecl frozen.safecl -o both.bin", "ends in .safecl"),
+    ("export-run one --model run.model", "ends in .safecl"),
+    ("export-run one --model run.safecl", "holds no finished run"),
+    ("export-run one --model m.safecl", "is there already"),
     ("inspect m.safecl --force", "--force has no effect without --page"),
     ("eval one --model m.safecl --force", "--force has no effect without --page"),
 ]
@@ -354,6 +358,54 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(place: Path, tmp_path: Path
             assert (model.predict_proba(images) == wanted).all()
         except SafeclError:
             continue
+
+
+@pytest.mark.parametrize("statistics", ["following", "shared"])
+def test_a_finished_run_becomes_a_model_like_one_that_was_taught_its_sessions(
+    statistics: str, say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path, two_blocks: Path
+) -> None:
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.experiments.launch import run
+
+    words = [f"backbone.weights={two_blocks}", "backbone.image_size=16", "ridge.size=60", "ridge.layers=1",
+             "ridge.patches=false", "ridge.mirror=false", "method.pilot=0", "train.epochs=2", "train.later_epochs=1",
+             "device=cpu", "stream.cache=false", "stream.step=2", f"method.answer.statistics={statistics}"]  # fmt: skip
+    found, file = tmp_path / "run", tmp_path / "m.safecl"
+    shutil.copytree(place / "one", tmp_path / "photos")
+    run("safe", "backbone=test_vit", *words, stream=f"folder:{tmp_path / 'photos'}", folder=found, show="quiet")
+    code, said, error = say("export-run", str(found), "--model", str(file))
+    assert code == 0 and "knows 4 classes" in said, error
+    predictions = [json.loads(line) for line in (found / "predictions.jsonl").read_text().splitlines()]
+    model = ContinualClassifier.load(file, device="cpu")
+    answers = model.predict([line["picture"] for line in predictions])
+    assert answers.tolist() == [line["predicted"]["safe"] for line in predictions]
+
+    header = ModelFile(file).header
+    first, second = header["history"]
+    assert [one["what"] for one in (first, second)] == ["learn", "learn"]
+    assert [*first["new"], *second["new"]] == header["classes"] and (first["epochs"], second["epochs"]) == (2, 1)
+    assert {label: count for one in (first, second) for label, count in one["classes"]} == dict.fromkeys("abcd", 4)
+    assert (header["calibration"] is None) is (statistics == "shared")  # what the fast learner gave then is not kept
+
+    tested = {Path(line["picture"]) for line in predictions}
+    learned = [path for path in (tmp_path / "photos").rglob("*.png") if path not in tested]
+    last = [path for path in learned if path.parent.name in second["new"]]
+    other = {last[0].parent.name: 5, last[-1].parent.name: 3}
+    code, said, error = say("correct", str(file), str(last[-1]), "--label", last[0].parent.name)
+    assert code == 0 and f"learned before: 1 as {last[-1].parent.name}" in said, error
+    assert dict(ModelFile(file).header["history"][1]["classes"]) == other
+    assert say("rollback", str(file))[0] == 0 and ModelFile(file).header["history"] == [first, second]
+    code, said, error = say("learn", str(tmp_path / "photos"), "--model", str(file), "-q")
+    assert code == 0 and "from 4 pictures (16 skipped" in said, said + error  # those that tested the run
+    code, said, error = say("learn", "two", "--model", str(file), "-q")
+    assert code == 0 and "knows 6 now" in said, error
+    code, said, error = say("forget", str(file), "a")
+    assert code == 0 and "'a' is forgotten" in said, error
+    assert set(ContinualClassifier.load(file, device="cpu").predict(sorted(tested))) <= {*"bcd", "e", "日本"}
+
+    learned[0].write_bytes((place / "two/e/000.png").read_bytes())
+    code, said, error = say("export-run", str(found), "--model", str(tmp_path / "other.safecl"))
+    assert code == 2 and "training pictures of session" in error and not (tmp_path / "other.safecl").exists(), error
 
 
 def test_pictures_may_be_of_any_kind(say: Callable[..., tuple[int, str, str]], place: Path, tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ REFUSED = [
     ("freeze other.safecl -o m.safecl", "is there already and can learn"),
     ("freeze other.safecl -o text.safecl", "is no model"),
     ("merge other.safecl frozen.safecl -o m.safecl", "is there already and can learn"),
+    ("export-run run --model m.safecl", "is there already and can learn"),
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from safecl.atomic import write_json
+from safecl.atomic import read_json, write_json
 from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import (
     MAX_JUDGED,
@@ -26,14 +26,17 @@ from safecl.classifier.calibrate import (
     recalled,
     some,
 )
-from safecl.classifier.data import ready
+from safecl.classifier.data import hashes, ready
 from safecl.classifier.history import after, counts, step
-from safecl.classifier.model import Model
+from safecl.classifier.model import Model, new_header
 from safecl.classifier.seen import learned_as
-from safecl.classifier.state import State, advance, recording, sizes_of
-from safecl.engine.device import make_accelerator
+from safecl.classifier.settings import resolve
+from safecl.classifier.state import State, advance, recording, sizes_of, statistics, tensors_of
+from safecl.engine.device import choose_device, make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
+from safecl.engine.folder import restore_newest
+from safecl.engine.identity import FILE, difference, identity
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.errors import SafeclError, Stopped
@@ -42,8 +45,8 @@ from safecl.lines import counted, naming
 from safecl.methods.method import Method
 from safecl.runtime.answer import one_class
 from safecl.streams.labels import sorted_classes
-from safecl.streams.pictures.images import Label, Pictures, Transform, spread
-from safecl.streams.stream import Session
+from safecl.streams.pictures.images import Label, Pictures, Transform, join, spread
+from safecl.streams.stream import Session, Stream
 
 JOB = "job.json"  # in the folder of a lesson: what it is
 FEW_PICTURES, SMALL_SIDE = 3, 32  # pictures of a class, and pixels of a shorter side, that are worth a warning
@@ -160,7 +163,7 @@ def teach(
     index = {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
     state = replace(state, seen=_grown(state.seen, {"hashes": fresh.marks, "classes": targets}))
-    state, calibration, told = _look_back(state, method, views, targets, transform, stop, given)
+    state, calibration, told = look_back(state, method, views, targets, transform, stop, given)
     check_all_finite(state.kept, diverged)
     judged = (calibration["pictures"] if calibration else 0) if method.leaves_out else None
     new = [label for label in classes if label not in set(model.classes)]
@@ -198,7 +201,7 @@ def embed(
     return {name: torch.cat(rows) for name, rows in parts.items()}
 
 
-def _look_back(
+def look_back(
     state: State,
     method: Method,
     views: Pictures,
@@ -219,7 +222,10 @@ def _look_back(
         computed = {name: given[head] for name, head in method.heads.items()}
         features = {name: rows[here.to(rows.device)].float().cpu() for name, rows in computed.items()}
     else:
-        features = embed(method.embed, views, here.tolist(), transform, method.backbone.device, stop)
+        features = embed(
+            lambda x: {name: method.networks[name].features(x) for name in method.heads} or method.embed(x),
+            views, here.tolist(), transform, method.backbone.device, stop,
+        )  # fmt: skip
     own, keeping, kept = targets[here], method.to_keep(features), state.kept or {"targets": targets[:0]}
     older = some(len(kept["targets"]), max(MAX_JUDGED - len(here), 256))
     if len(older):
@@ -244,6 +250,37 @@ def _look_back(
     more = {name: rows[picked].half() for name, rows in keeping.items()}
     more |= {"targets": own[picked], "hashes": marks[here][picked]}
     return replace(state, kept=_grown(kept, more)), calibration, told
+
+
+def model_of_run(
+    folder: Path, backbone: Backbone, stream: Stream, values: Mapping[str, Any], say: Callable[[str], None]
+) -> Model:
+    """The finished run in ``folder``, with settings ``values``; its pictures are read again, and none is learned."""
+    backbone = backbone.to(choose_device("auto"))
+    this = identity(values, backbone, stream)
+    if found := difference(read_json(folder / FILE) or {}, this):
+        raise SafeclError(f"{folder} holds a run with {found}; export it with the weights and pictures it began with.")
+    settings = resolve({key: values[key] for key in ("method", "backbone", "train", "seed")})
+    settings = settings.model_copy(update={"epochs": settings.train.later_epochs or settings.train.epochs})
+    header = new_header(settings, backbone, stream.transform)
+    method = Model(header, State()).method(backbone)
+    _, lines = restore_newest(folder, this, method, say)
+    past = [stream.copy().open(line["session"]) for line in lines]
+    pictures, index = join([session.train for session in past]), {label: i for i, label in enumerate(method.classes)}
+    targets = torch.tensor([index[label] for label in pictures.labels])
+    grams = {name: own.gram for name, own in statistics(method).items()}
+    state = State(tensors_of(method), grams, seen={"hashes": hashes(pictures), "classes": targets})
+    method.eval()
+    method.refresh()  # a state does not say what follows from its statistics
+    state, calibration, _ = look_back(state, method, pictures, targets, stream.transform, lambda: False, {})
+    for session, line in zip(past, lines, strict=True):
+        count, new = Counter(session.train.labels), [c for c in session.classes if c not in header["classes"]]
+        told: dict[str, Any] = {"seconds": round(line["seconds"]["total"], 1), "accuracy": None, "notes": {}}
+        told["epochs"] = settings.epochs if header["history"] else settings.train.epochs
+        entry = step("learn", session.name, classes=[[c, count[c]] for c in session.classes], new=new, **told)
+        header = after(header, entry, [*header["classes"], *new], calibration, statistics=sizes_of(method))
+    entry["accuracy"] = calibration and calibration["accuracy"]
+    return Model(header, state)
 
 
 def suspects(p: Tensor, targets: Tensor) -> list[tuple[int, int, int, float]]:

@@ -42,7 +42,7 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
     "learn": models.learn, "predict": models.predict, "eval": models.evaluate, "inspect": models.inspect,
     "rename": models.rename, "forget": models.forget, "merge": models.merge, "rollback": models.rollback,
     "freeze": models.freeze, "correct": correct, "split": split, "join": join, "queue": queue, "sort": sort,
-    "export": export, "push": push,
+    "export": export, "export-run": models.export_run, "push": push,
 }  # fmt: skip
 for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)

@@ -351,6 +351,27 @@ def freeze(model: ModelArgument, out: Out, force: Force = False) -> None:
     say(f"{out}: {file.stat().st_size / 1e6:.1f} MB")
 
 
+def export_run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    model: ModelOption,
+    force: Force = False,
+) -> None:
+    """Make a model of a run: it answers as the run does, and goes on learning. The run's pictures are read again.
+
+    Example:  safecl export-run runs/demo/safe --model glyphs.safecl
+    """
+    replaceable(model, force)
+    if not (run / "summary.json").is_file():
+        raise SafeclError(f"{run} holds no finished run; give the folder of one (safecl runs lists them).")
+    from safecl.classifier.teach import model_of_run
+    from safecl.experiments.config import load
+    from safecl.experiments.launch import build
+
+    made = model_of_run(run, *build(load(str(run / "resolved.yaml")))[:3], say)
+    made.save(model, force=force)
+    say(f"{model} knows {counted(len(made.classes), 'class')}.")
+
+
 def _check_out(out: Path, force: bool, *sources: Path) -> None:
     """Refuse sources that are no models, and to write over one of them or over what may not be replaced."""
     for source in sources:

@@ -73,18 +73,12 @@ def domainnet(sources: Sequence[Source]) -> Plan:
 
 def core50(sources: Sequence[Source]) -> Plan:
     """``…/place/object/picture``; three of the places are the test set."""
-
-    def to(name: str) -> str | None:
-        place = PurePosixPath(name).parts[-3:]
-        if len(place) < 3 or place[0] not in CORE50_DOMAINS + CORE50_TESTED:
-            return None
-        return "/".join(["test" if place[0] in CORE50_TESTED else "train", *place])
-
-    plan = Plan(OFFICIAL, moved(sources, to))
-    there = {to.split("/")[1] for _, found in plan.moves for to in found.values()}
-    if missing := [place for place in CORE50_DOMAINS + CORE50_TESTED if place not in there]:
+    parts = dict.fromkeys(CORE50_DOMAINS, "train") | dict.fromkeys(CORE50_TESTED, "test")
+    names = ["/".join(PurePosixPath(name).parts[-3:]) for source in sources for name in pictures_of(source.names)]
+    places = {name: name.split("/")[0] for name in names if name.count("/") == 2}
+    if missing := [place for place in parts if place not in places.values()]:
         raise SafeclError(f"{sources[0].path} lacks the folders {', '.join(missing)} of CORe50.")
-    return plan
+    return by_lists(sources, {name: f"{parts[place]}/{name}" for name, place in places.items() if place in parts})
 
 
 def by_lists(sources: Sequence[Source], places: dict[str, str]) -> Plan:
