@@ -94,7 +94,7 @@ def test_an_unreadable_picture_stops_the_reading_with_its_name(workers: int) -> 
 
 
 def test_no_pictures_are_no_batches() -> None:
-    assert list(batches(numbered(3), [], 4)) == []
+    assert list(batches(numbered(3), [], 4, "plain", SMALL)) == []
 
 
 def test_reading_goes_on_in_a_forked_process() -> None:

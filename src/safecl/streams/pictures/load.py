@@ -27,8 +27,8 @@ def batches(
     pictures: Pictures,
     order: Sequence[int],
     batch_size: int,
-    view: View = "plain",
-    transform: Transform | None = None,
+    view: View,
+    transform: Transform,
     workers: int | None = None,
     pin: bool = False,
 ) -> Iterator[Batch]:
@@ -38,7 +38,6 @@ def batches(
     each epoch, and the cache is shared. ``workers``: ``readers()`` unless given.
     ``pin``: into pinned memory, from which a copy to a GPU overlaps with its work.
     """
-    transform = transform or Transform()
     workers = workers or readers()
     chunks = [[int(i) for i in order[at : at + batch_size]] for at in range(0, len(order), batch_size)]
     pool, waiting = _pool(workers, os.getpid(), getattr(os, "nice", int)(0)), deque[Future[Batch]]()
