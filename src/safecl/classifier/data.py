@@ -90,7 +90,7 @@ def _from_path(path: Path) -> tuple[Pictures, str]:
         if path.suffix.lower() in EXTENSIONS | FURTHER.keys():
             raise SafeclError(f"{printable(path)} is a picture; give a folder with one folder of pictures per class.")
         if path.suffix.lower() != ".csv":
-            raise SafeclError(f"{printable(path)} is no folder of class folders, no CSV table and no tar shard.")
+            raise SafeclError(f"{printable(path)} is neither a folder of class folders nor a CSV table or tar shard.")
         return read_manifest(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
     return read_folder(path, test_fraction=0.0, unreadable="skip", duplicates="allow").train, name
 
