@@ -394,6 +394,11 @@ def test_a_careful_answer_is_the_mean_of_a_picture_and_its_mirror_image(
     assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-5)
     plain = model.explain(pictures)
     assert max(abs(a.score - b.score) for a, b in zip(ours, plain, strict=True)) > 1e-3
+    tuned = model._snapshot().method.networks["fast" if method == "safe" else "learner"].network
+    with torch.no_grad():
+        merged = tuned._network()
+        model.explain(pictures[:1])
+        assert tuned._network() is merged  # weights are merged once for all answers
     model.save(tmp_path / "frozen.safecl", frozen=True)
     frozen = ContinualClassifier.load(tmp_path / "frozen.safecl").explain(pictures, careful=True)
     assert [one.label for one in frozen] == [one.label for one in ours]

@@ -206,6 +206,37 @@ def test_pictures_are_decoded_with_limits_and_progress_is_told_before_a_job_writ
     learner._decoders.close()
 
 
+def test_the_model_of_the_last_job_is_used_again_unless_its_file_has_changed(path: Path, lesson: Any) -> None:
+    from safecl.classifier.classifier import ContinualClassifier
+    from safecl.serve.learner import Learner
+
+    sent, twin = Service(None, path, lesson, None, None).pictures("mn", 2, seed=6), path.with_name("twin.safecl")
+    twin.write_bytes(path.read_bytes())
+    learner, models = Learner("cpu"), list[Any]()
+    for number, label in enumerate("nmdn"):
+        for file in (path, twin):
+            folder = path.with_name(f"{file.stem} {number}")
+            folder.mkdir()
+            (folder / "00000").write_bytes(sent[number])
+            job = dict.fromkeys(("step", "count")) | {"what": "correct", "path": str(file), "folder": str(folder)}
+            learner.last = None if file == twin else (models or [None])[-1]  # one is read again before each job
+            learner.do(job | {"pictures": 1, "labels": [label]}, lambda **facts: None, lambda: False)
+            if file == path:
+                models.append(learner.last)
+            if number == 1:  # another command changes both
+                other = ContinualClassifier.load(file)
+                other.rename("d", "e")
+                other.save(file)
+    learner._decoders.close()
+    assert models[0][1] is models[1][1] is not models[2][1] and models[2][1] is models[3][1]
+    ours, theirs = ContinualClassifier.load(path), ContinualClassifier.load(twin)
+    assert ours.classes_.tolist() == theirs.classes_.tolist() == list("abcdemn")
+    pictures = lesson("abcdmn", 3)[0]
+    assert np.array_equal(ours.decision_function(pictures), theirs.decision_function(pictures))
+    keys = ("classes", "calibration", "statistics")
+    assert all(ModelFile(path).header[key] == ModelFile(twin).header[key] for key in keys)
+
+
 # As processes
 
 

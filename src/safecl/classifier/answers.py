@@ -1,5 +1,6 @@
 """What a model says of pictures: logits batch by batch, an answer for a person, and how good the answers are."""
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -54,7 +55,9 @@ class Snapshot(Answering):
                 "A careful answer is the mean of those to a picture and its mirror image, and this model has learned "
                 "no mirror images; ask it as it is, or teach a new one with --set ridge.mirror=true."
             )
-        return Snapshot(self.model, self.method, careful)
+        twin = copy.copy(self)
+        twin.careful = careful
+        return twin
 
     @property
     def file(self) -> ModelFile:

@@ -39,6 +39,7 @@ from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
 EVERY = 0.1  # seconds between two lines on progress
+KEPT = 60.0  # seconds for which the model of the last job stays in RAM: corrections come one after the other
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
 
@@ -83,10 +84,12 @@ class Told(Progress):
 
 
 class Learner:
-    """Does jobs; the backbone stays loaded between them, and so do the processes that decode."""
+    """Does jobs; the backbone and the model of the last one stay loaded, and so do the processes that decode."""
 
     def __init__(self, device: Any) -> None:
-        self.device, self._loaded = device, None
+        self.device = device
+        self._loaded: Any = None
+        self.last: tuple[Path, ContinualClassifier] | None = None  # as that file holds it
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
             self._decoders = pool.submit(Decoders, min(readers(), 2), MAX_WAITING).result()
 
@@ -106,15 +109,23 @@ class Learner:
         with locked(path) as file:
             if back:
                 check_step(ModelFile(file).header, job["step"])
-            model = ContinualClassifier.load(file, device=self.device)
-            model._loaded = self._loaded
+            model = self._opened(file)
             outcome = self._done(model, job, tell, stop)
             if job["what"] != "queue":
                 outcome["step"] = job["step"] or model.history_[-1]["id"]
                 write_json(effect, outcome)
                 model.save(file)
-            self._loaded = model._loaded
+            self.last, self._loaded = (file, model), model._loaded
             return outcome
+
+    def _opened(self, file: Path) -> ContinualClassifier:
+        """The model in ``file``: that of the last job, if nothing else has changed the file since."""
+        (last, model), self.last = self.last or (None, None), None  # a job that fails may leave it half changed
+        found = ModelFile(file)
+        if model is None or last != file or model._known.get(file.resolve()) != found.digest:
+            model = ContinualClassifier.load(found, device=self.device)
+            model._loaded = self._loaded
+        return model
 
     def _done(self, model: ContinualClassifier, job: dict[str, Any], tell: Any, stop: Any) -> dict[str, Any]:
         files = [File.at(Path(job["folder"], f"{i:05d}")) for i in range(job["pictures"])]
@@ -169,7 +180,11 @@ def main(device: str) -> None:
     learner = Learner(device)
     tell(ready=True)
     while True:
-        job = orders.get()
+        try:
+            job = orders.get(timeout=KEPT)
+        except queue.Empty:
+            learner.last = None
+            continue
         try:
             tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))
         except Busy:  # another command changes the model
