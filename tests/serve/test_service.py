@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -132,6 +133,13 @@ def test_it_learns_is_corrected_and_rolled_back_while_it_answers(service: Servic
     for version, told in wrong:
         assert len(told) == min(5, len(classes[version])) and told <= classes[version]
     assert not [path for path in service.jobs.folder("m").iterdir() if path.is_dir()]  # no picture is kept
+
+
+@pytest.mark.skipif(not hasattr(os, "getsid"), reason="there are no sessions of processes on this system")
+def test_the_process_that_learns_gives_way_to_answers_and_does_not_hear_ctrl_c(service: Service) -> None:
+    """Linux weighs priorities among the processes of a session alone."""
+    learner = service.jobs._process.pid
+    assert os.getsid(learner) == os.getsid(0) and os.getpgid(learner) == learner
 
 
 def test_a_picture_that_was_never_learned_is_added_by_a_correction(service: Service) -> None:

@@ -106,7 +106,7 @@ def _start() -> subprocess.Popen[bytes]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SAFECL_")}  # no tokens
     environment = {**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, process_group=0
     )
 
 

@@ -184,9 +184,10 @@ class Jobs:
         return None
 
     def _start(self) -> None:
+        # A group of its own: Ctrl-C is for the service. In a session of its own priorities would not count (autogroup).
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "safecl.serve.learner", self.device],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", process_group=0,
         )  # fmt: skip
 
     def _send(self, *orders: dict[str, Any]) -> None:
