@@ -4,11 +4,12 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from rich.console import Console
 
-from safecl.cli.runs import compare_runs, list_runs, show_run
+from safecl.cli.runs import compare, runs, show
 from safecl.errors import SafeclError
 
 WriteRun = Callable[..., Path]
@@ -16,7 +17,8 @@ WriteRun = Callable[..., Path]
 
 def shown(function: Callable[..., None], *words: object, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width)
-    function(*words, console)
+    with patch("safecl.cli.runs.make_console", return_value=console):
+        function(*words)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
@@ -28,7 +30,7 @@ def test_settings_of_any_run_are_compared_as_one_types_them(tmp_path: Path, writ
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", "ranpac")
     (a / "resolved.yaml").write_text("preset: ''\nseed: 0\ngamma: 0.5\nstream: {step: null, cache: true}\n")
     (b / "resolved.yaml").write_text("preset: x\nseed: 0\nstream: {step: 2, cache: false}\n")
-    text = shown(compare_runs, [a, b])
+    text = shown(compare, [a, b])
     assert row(text, "stream.step") == ["stream.step", "null", "2"]
     assert row(text, "stream.cache") == ["stream.cache", "true", "false"]
     assert row(text, "gamma") == ["gamma", "0.5", "–"] and row(text, "preset") == ["preset", "–", "x"]
@@ -38,21 +40,21 @@ def test_settings_of_any_run_are_compared_as_one_types_them(tmp_path: Path, writ
 def test_each_stream_has_a_table_with_a_row_for_each_output(tmp_path: Path, write_run: WriteRun) -> None:
     streams = [{"name": name, "protocol": "class", "sessions": []} for name in ("glyphs", "photos")]
     folders = [write_run(tmp_path / s["name"], stream=s) for s in streams]  # type: ignore[arg-type]
-    text = shown(compare_runs, folders)
+    text = shown(compare, folders)
     table = text[text.index("in percent (glyphs)") :].partition("\n\n")[0]
     assert table.count("SAFE (stream glyphs)") == 3 and "photos" not in table and "in percent (photos)" in text
 
 
-@pytest.mark.parametrize("command", [show_run, lambda folder, console: compare_runs([folder], console)])
+@pytest.mark.parametrize("command", [show, lambda folder: compare([folder])])
 def test_a_folder_of_runs_is_sent_to_safecl_runs(command: object, tmp_path: Path, write_run: WriteRun) -> None:
     write_run(tmp_path / "a")
     with pytest.raises(SafeclError, match=r"holds no run itself but runs inside it, such as .*a; safecl runs .* lists"):
-        command(tmp_path, Console())  # type: ignore[operator]
+        command(tmp_path)  # type: ignore[operator]
 
 
 def test_columns_that_are_not_shown_are_named(tmp_path: Path, write_run: WriteRun) -> None:
     write_run(tmp_path / "a")
-    wide, narrow = (" ".join(shown(list_runs, tmp_path, width=width).split()) for width in (160, 40))
+    wide, narrow = (" ".join(shown(runs, tmp_path, width=width).split()) for width in (160, 40))
     assert "average: the mean over sessions" in wide
     assert "Not shown at this width" in narrow and "Not shown" not in wide
 
@@ -64,7 +66,7 @@ def test_a_run_killed_before_its_summary_shows_what_it_trains_and_keeps(tmp_path
     lines[-1]["parameters"] = {"learnable": 12_345, "stored": 67_890}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert "parameters" not in json.loads((folder / "facts.json").read_text())
-    text = shown(show_run, folder)
+    text = shown(show, folder)
     assert row(text, "state") == ["state", "unfinished"]
     assert row(text, "learnable") == ["learnable", "12,345", "numbers"]
     assert row(text, "kept") == ["kept", "67,890", "numbers"]

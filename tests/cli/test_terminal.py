@@ -4,13 +4,14 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from safecl.cli.runs import compare_runs
+from safecl.cli.runs import compare
 from safecl.report.table import make_table, print_table
 
 Terminal = Callable[..., str]
@@ -145,7 +146,8 @@ def test_four_runs_stand_side_by_side_on_80_columns(tmp_path: Path, write_run: C
         name = f"vit_base_patch16_224.augreg_in21k_{i}"
         (folders[-1] / "resolved.yaml").write_text(f"backbone: {{name: {name}}}\nmethod: {{ridge: {{size: {i}}}}}\n")
     console = Console(width=80, file=io.StringIO())
-    compare_runs(folders, console)
+    with patch("safecl.cli.runs.make_console", return_value=console):
+        compare(folders)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     lines = [line.split() for line in text.splitlines()]
     assert lines.count(["setting", "SAFE", "RanPAC", "Fine-tuning", "SLCA"]) == 1  # one table, with all four

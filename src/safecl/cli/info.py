@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 from huggingface_hub.constants import HF_HUB_CACHE
 from pydantic import BaseModel
@@ -20,6 +20,7 @@ from safecl.backbone.settings import EMBEDDED, PAPER, embedded_weights
 from safecl.cli.terminal import print_facts
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
+from safecl.configure.words import typed
 from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.lines import counted
@@ -154,14 +155,3 @@ def _meaning(field: FieldInfo) -> str:
     text = field.description or ""
     told = all(word in text for word in words)
     return text if told else f"{text} ({', '.join(dict.fromkeys(words))})"
-
-
-def typed(value: Any) -> str:
-    """As one writes it in a word or a file."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else typed(one) for one in value)}]"
-    return str(value)

@@ -20,6 +20,7 @@ from safecl.cli.data import app as data_app
 from safecl.cli.export import export, push
 from safecl.cli.queue import queue, sort
 from safecl.cli.reproduce import reproduce
+from safecl.cli.runs import compare, runs, show
 from safecl.cli.serve import serve
 from safecl.cli.sweep import Folder, sweep
 from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
@@ -46,7 +47,7 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)
-for other in (serve, sweep, reproduce):
+for other in (runs, show, compare, serve, sweep, reproduce):
     app.command()(other)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.
@@ -148,41 +149,6 @@ def report(
     say(str(write_page(folders, page, title, force=force)))
     if files is not None:
         say(f"{counted(len(write_files(folders, files)), 'file')} in {files}")
-
-
-@app.command()
-def runs(root: Annotated[Path, typer.Argument(metavar="DIR", help="Where the runs are.")] = Path("runs")) -> None:
-    """List the runs in a folder: what they are, how far they are, how well they did.
-
-    Example:  safecl runs   or   safecl runs experiments
-    """
-    from safecl.cli.runs import list_runs
-
-    list_runs(root, make_console())
-
-
-@app.command()
-def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
-    """Show one run: what it is, and its numbers session by session.
-
-    Example:  safecl show runs/demo/safe
-    """
-    from safecl.cli.runs import show_run
-
-    show_run(folder, make_console())
-
-
-@app.command()
-def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
-) -> None:
-    """Put runs side by side: their numbers, and the settings in which they differ. safecl report draws them.
-
-    Example:  safecl compare runs/demo/safe runs/demo/ranpac
-    """
-    from safecl.cli.runs import compare_runs
-
-    compare_runs(folders, make_console())
 
 
 @app.command()

@@ -1,30 +1,36 @@
 """``safecl runs``, ``show`` and ``compare``: what lies in run folders, as tables on the terminal."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 import yaml
-from rich.console import Console
 
-from safecl.cli.info import typed
-from safecl.cli.terminal import print_facts
+from safecl.cli.terminal import make_console, print_facts
+from safecl.configure.words import typed
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
-from safecl.report import tables, words
-from safecl.report.runs import Run, read_run
-from safecl.report.series import all_series, run_names
+from safecl.report import words
 from safecl.report.table import make_table, print_table
 from safecl.settings import flatten
 
+if TYPE_CHECKING:
+    from safecl.report.runs import Run
 
-def list_runs(root: Path, console: Console) -> None:
-    """One line for each run below ``root``, the newest last."""
+
+def runs(root: Annotated[Path, typer.Argument(metavar="DIR", help="Where the runs are.")] = Path("runs")) -> None:
+    """List the runs in a folder, the newest last: what they are, how far they are, how well they did.
+
+    Example:  safecl runs   or   safecl runs experiments
+    """
+    from safecl.report.runs import read_run
+
     if not root.is_dir():
         raise SafeclError(f"There is no folder {root}; give the folder that holds your runs.")
     found = sorted({file.parent for file in root.rglob("resolved.yaml")}, key=lambda f: f.stat().st_mtime)
     if not found:
         raise SafeclError(f"There are no runs in {root}; 'safecl run' makes them.")
-    rows, said = [], []
+    rows, said, console = [], [], make_console()
     for folder in found:
         name = str(folder.relative_to(root)) if folder != root else folder.name
         try:
@@ -47,9 +53,16 @@ def list_runs(root: Path, console: Console) -> None:
         print_sentence(console, sentence)
 
 
-def show_run(folder: Path, console: Console) -> None:
-    """What a run is, and all its numbers."""
-    run = read_run(folder)
+def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+    """Show one run: what it is, and its numbers session by session.
+
+    Example:  safecl show runs/demo/safe
+    """
+    from safecl.report import tables
+    from safecl.report.runs import read_run
+    from safecl.report.series import all_series, run_names
+
+    run, console = read_run(folder), make_console()
     facts, series = run.facts, all_series([run])
     about = {
         "run": str(folder),
@@ -75,9 +88,16 @@ def show_run(folder: Path, console: Console) -> None:
             print_table(console, table)
 
 
-def compare_runs(folders: Sequence[Path], console: Console) -> None:
-    """The runs' numbers side by side, and the settings in which they differ: first those that all of them have."""
-    runs = [read_run(folder) for folder in folders]
+def compare(folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")]) -> None:
+    """Put runs side by side: their numbers, and the settings in which they differ. safecl report draws them.
+
+    Example:  safecl compare runs/demo/safe runs/demo/ranpac
+    """
+    from safecl.report import tables
+    from safecl.report.runs import read_run
+    from safecl.report.series import all_series, run_names
+
+    runs, console = [read_run(folder) for folder in folders], make_console()
     for table in tables.accuracy_tables(all_series(runs)):
         print_table(console, table)
     names = run_names(runs)
@@ -88,14 +108,16 @@ def compare_runs(folders: Sequence[Path], console: Console) -> None:
     if not differ:
         console.print("All settings are the same.")
         return
-    differ.sort(key=lambda key: any(key not in each for each in settings))
+    differ.sort(key=lambda key: any(key not in each for each in settings))  # those that all of them have come first
     rows = [[key, *(each.get(key, words.NONE) for each in settings)] for key in differ]
     caption = f"{words.NONE}: this run has no such setting" if any(words.NONE in row for row in rows) else ""
     table = make_table("Settings in which they differ", ("setting", *names), rows, words=names)
     print_table(console, table, caption=caption)
 
 
-def _row(run: Run) -> list[str]:
+def _row(run: "Run") -> list[str]:
+    from safecl.report.series import all_series, run_names
+
     facts, main = run.facts, next(one for one in all_series([run]) if one.main)
     about = [run_names([run])[0], facts.preset or words.NONE, facts.stream.name, facts.pet or "none", str(facts.seed)]
     about.append(f"{run.done}/{run.total}")

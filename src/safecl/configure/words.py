@@ -53,3 +53,14 @@ def flat(values: Mapping[str, Any]) -> Values:
     found = {(key, key.removeprefix("method.")): value for key, value in flatten(values).items()}
     groups = method_groups()
     return {inner if inner.partition(".")[0] in groups else key: value for (key, inner), value in found.items()}
+
+
+def typed(value: Any) -> str:
+    """As one writes it in a word or a file."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(f'{one:.4g}' if isinstance(one, float) else typed(one) for one in value)}]"
+    return str(value)
