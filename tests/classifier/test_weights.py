@@ -105,6 +105,12 @@ def test_safetensors_hold_all_that_answers(
         facts = file.metadata()
     assert json.loads(facts["classes"]) == model.classes == ["a", "b", "c"]
     assert "# 3 classes" in facts["card"] and not any("gram" in name or "sums" in name for name in tensors)
+    weights = Path(model.settings.backbone.weights or "")
+    assert json.loads(facts["settings"]) == {
+        **model.header["settings"],
+        "backbone": {**model.header["settings"]["backbone"], "weights": weights.name},
+    }
+    assert weights.parent != Path() and str(weights.parent).encode() not in path.read_bytes()
 
     def part(prefix: str) -> dict[str, torch.Tensor]:
         return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,5 +1,6 @@
 """The card of a model: what it knows, how it was made, what it rests on; Markdown with the head that the hub reads."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safecl.backbone.settings import EMBEDDED
@@ -21,6 +22,14 @@ def licence(backbone: "Backbone", settings: ModelSettings) -> str:
         return "mit"
     facts: Any = backbone.vit.pretrained_cfg
     return str(facts.get("license") or "unknown")
+
+
+def without_folders(header: Header) -> Header:
+    """What may leave the machine: of a weight file the name alone, since its folders may name people."""
+    settings, file = header["settings"], header["backbone"]["file"]
+    name = file and Path(file).name
+    given = {**settings, "backbone": {**settings["backbone"], "weights": name}}
+    return {**header, "backbone": {**header["backbone"], "file": name}, "settings": given}
 
 
 def model_card(header: Header, licence: str) -> str:

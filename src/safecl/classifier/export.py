@@ -26,7 +26,7 @@ import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone
 from safecl.classifier.calibrate import probabilities, recalibrate, unknown_score
-from safecl.classifier.card import licence, model_card
+from safecl.classifier.card import licence, model_card, without_folders
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.learner import Learner
@@ -231,7 +231,7 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
     """Put the classes by name beside their numbers, and what a person or a program wants to know into the metadata."""
     from onnx import TensorProto, helper
 
-    header, graph = {**model.header, "calibration": network.calibration}, proto.graph
+    header, graph = {**without_folders(model.header), "calibration": network.calibration}, proto.graph
     names: list[Any] = [str(label).encode() for label in model.classes]
     text, boolean, info = TensorProto.STRING, TensorProto.BOOL, helper.make_tensor_value_info
     graph.initializer.append(helper.make_tensor("labels", text, [len(names)], names))
@@ -250,8 +250,8 @@ def _describe(onnx: Any, proto: Any, model: Model, network: Network, precision: 
         "safecl": safecl.__version__, "format": FORMAT, "name": header["settings"]["method"]["name"],
         "precision": precision, "classes": model.classes, "outputs": network.outputs, "unknown": UNKNOWN,
         "size": model.transform.size, "resize": model.transform.resize, "calibration": header["calibration"],
-        "backbone": header["backbone"], "licence": known,
-        "history": header["history"], "card": model_card(header, known),
+        "backbone": header["backbone"], "licence": known, "history": header["history"],
+        "card": model_card(header, known),
     }  # fmt: skip
     helper.set_model_props(proto, {key: json.dumps(value, ensure_ascii=False) for key, value in facts.items()})
     onnx.checker.check_model(proto)

@@ -208,13 +208,9 @@ def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform
 
 
 def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:
-    """Which backbone, by name, size and the hash of its weights."""
-    return {
-        "name": backbone.name,
-        "size": backbone.size,
-        "weights": backbone.digest,
-        "file": settings.backbone.weights,
-    }
+    """Which backbone, by name, size, the hash of its weights and the file that they are looked for in."""
+    given = settings.backbone.weights
+    return {"name": backbone.name, "size": backbone.size, "weights": backbone.digest, "file": given}
 
 
 def _read(file: ModelFile) -> State:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import safecl
 from safecl.backbone.backbone import Backbone
 from safecl.backbone.load import load_backbone, metadata
-from safecl.classifier.card import licence, model_card
+from safecl.classifier.card import licence, model_card, without_folders
 from safecl.classifier.model import Model
 from safecl.errors import SafeclError, unknown
 from safecl.learner import Learner
@@ -115,7 +115,7 @@ def _options(model: Model, method: Method) -> dict[str, Any]:
 
 def _facts(model: Model, method: Method) -> dict[str, str]:
     """What a reader of the file wants to know; the first four are those of any weight file that safecl reads."""
-    backbone, header = method.backbone, model.header
+    backbone, header = method.backbone, without_folders(model.header)
     known = licence(backbone, model.settings)
     return {
         "timm_model": backbone.name, "create_kwargs": json.dumps(_options(model, method)),
