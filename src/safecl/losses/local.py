@@ -4,12 +4,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from safecl.losses.cosface import cosface
-
 
 def local_cosface(logits: Tensor, targets: Tensor, current: Tensor, scale: float, margin: float) -> Tensor:
-    """CosFace of scaled cosines (N, C) and class indices (N,) over the columns ``current`` (K,), which are sorted."""
-    return cosface(logits[:, current] / scale, torch.searchsorted(current, targets), scale, margin)
+    """−log e^{s(cos_y − m)} / (e^{s(cos_y − m)} + Σ_{j≠y} e^{s cos_j}), a mean over N; j over ``current`` (K,), sorted.
+
+    ``logits`` (N, C): s times the cosines. ``targets`` (N,): class indices.
+    """
+    margins = scale * margin * (targets[:, None] == current)
+    return F.cross_entropy(logits[:, current] - margins, torch.searchsorted(current, targets))
 
 
 def local_cross_entropy(logits: Tensor, targets: Tensor, current: Tensor) -> Tensor:

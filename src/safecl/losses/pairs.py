@@ -1,14 +1,7 @@
-"""Losses on cosines with a margin: of features and classes (CosFace), and of pairs of features (RSIAT)."""
+"""The loss on cosines of pairs of features, with a margin (RSIAT)."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-
-def cosface(cosines: Tensor, targets: Tensor, scale: float, margin: float) -> Tensor:
-    """−log e^{s(cos_y − m)} / (e^{s(cos_y − m)} + Σ_{j≠y} e^{s cos_j}), a mean over (N, K) cosines."""
-    right = targets[:, None] == torch.arange(cosines.shape[1], device=cosines.device)
-    return F.cross_entropy(scale * (cosines - margin * right), targets)
 
 
 def pairs(features: Tensor, targets: Tensor, far: float, margin: float) -> Tensor:
