@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from safecl.classifier.model import Model
 from safecl.classifier.store import ModelFile
 from safecl.engine.device import choose_device, choose_precision
 from safecl.engine.device_loader import moved
+from safecl.engine.metrics import mean
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
 from safecl.runtime.answer import Answer, Answering, is_calibrated, make_answers
@@ -160,18 +161,13 @@ def evaluate(now: Snapshot, pictures: Pictures, unknown: float = 0.05) -> tuple[
     mixed = Counter((one.label, one.answer.label) for one in given if not one.right)
     return {
         "pictures": len(given),
-        "accuracy": _mean([one.right for one in given]),
+        "accuracy": mean([one.right for one in given]),
         "error": expected_error(sure, correct),
         "bins": reliability(sure, correct),
         "unknown": unknown,
-        "false_alarms": _mean([one.answer.unknown for one in given]),
+        "false_alarms": mean([one.answer.unknown for one in given]),
         "unknown_pictures": len(strangers),
-        "found": _mean(strangers),
-        "classes": [[label, _mean(hits), len(hits)] for label, hits in by_class.items()],
+        "found": mean(strangers),
+        "classes": [[label, mean(hits), len(hits)] for label, hits in by_class.items()],
         "confused": [[true, said, count] for (true, said), count in mixed.most_common(MAX_CONFUSIONS)],
     }, given
-
-
-def _mean(values: Sequence[bool | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None

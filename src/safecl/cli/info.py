@@ -21,7 +21,7 @@ from safecl.cli.terminal import print_facts
 from safecl.configure.layers import TAGS, method_groups
 from safecl.configure.sentences import all_keys
 from safecl.configure.words import typed
-from safecl.errors import SafeclError, unknown
+from safecl.errors import unknown
 from safecl.experiments.config import RunSettings, load, presets
 from safecl.lines import counted
 from safecl.methods.catalog import method_settings
@@ -33,13 +33,13 @@ from safecl.streams.settings import FORMS, data_root, names
 
 def describe() -> list[tuple[str, str]]:
     """Version, devices, backbones and weights, streams, methods, folders."""
-    hub = Path(HF_HUB_CACHE)
+    hub, size = Path(HF_HUB_CACHE), embedded_weights().stat().st_size / 1e6
     downloaded = sorted(folder.name.removeprefix("models--timm--") for folder in hub.glob("models--timm--*"))
     return [
         ("safecl", f"{safecl.__version__} on Python {platform.python_version()}, torch {version('torch')}, "
                    f"timm {version('timm')}"),
         ("devices", ", ".join(devices())),
-        ("backbones", embedded()),
+        ("backbones", f"{EMBEDDED} (embedded, {size:.1f} MB)"),
         ("", "any timm ViT with a CLS token; the paper's:"),
         *(("", f"{name}: {model}") for name, model in PAPER.items()),
         ("", f"downloaded: {', '.join(downloaded) or 'none yet'}"),
@@ -66,13 +66,6 @@ def devices() -> list[str]:
         said = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
         found += [f"cuda:{i} ({name.strip()}){without}" for i, name in enumerate(said.splitlines())]
     return found
-
-
-def embedded() -> str:
-    try:
-        return f"{EMBEDDED} (embedded, {embedded_weights().stat().st_size / 1e6:.1f} MB)"
-    except SafeclError as error:
-        return f"{EMBEDDED}: {error}"
 
 
 def print_methods(console: Console) -> None:

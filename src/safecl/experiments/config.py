@@ -102,30 +102,26 @@ def presets() -> list[str]:
     return [*shipped("presets")]
 
 
-def source_text(source: str) -> str:
-    """A preset or a YAML file as it is written; a method without a preset has its own defaults."""
+def read_source(source: str) -> Values:
+    """What a preset or a YAML file says; a method without a preset has its own defaults."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SafeclError(f"The configuration {source} does not exist.")
         try:
-            return path.read_text(encoding="utf-8")
+            return parse_yaml(path.read_text(encoding="utf-8"), source)
         except (OSError, UnicodeDecodeError) as error:
             raise SafeclError(f"The configuration {source} cannot be read ({error}).") from error
     files = shipped("presets")
     if source in files:
-        return files[source].read_text(encoding="utf-8")
+        return read_shipped("preset", source, "presets")
     if source in method_settings():
-        return f"method: {source}\n"
+        return {"method": source}
     kind, colon, _ = source.partition(":")
     if (colon and kind in KINDS) or source in names() or path.is_dir():
         stream = f"folder:{source}" if path.is_dir() else source
         raise SafeclError(f"{source!r} is a stream and no preset; write safecl run safe stream={stream}.")
     raise unknown("preset", source, {*files, *method_settings()})
-
-
-def read_source(source: str) -> Values:
-    return parse_yaml(source_text(source), source)
 
 
 def parse_yaml(text: str, source: str) -> Values:
