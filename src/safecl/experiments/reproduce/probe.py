@@ -35,55 +35,50 @@ class Probe:
         self._open: tuple[str, Trainer, Sequence[Pictures]] | None = None
 
     def __call__(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
-        """The final accuracy of a run with other settings of the answer, such as ``gamma``."""
+        """The accuracy of a run on all test pictures with other settings of the answer, such as ``gamma``."""
         run = read_json(self.folder / cell.name / FILE) or {}  # a run that was repeated is evaluated again
         file = self.kept / f"{cell.name}-{digest({'run': run, 'answer': answer})[:8]}.json"
         found = read_json(file)
         if found is None:
-            found = {"accuracy": accuracy(*self._restored(cell), answer)}
+            fit, tests = self._restored(cell)
+            before, values = fit.method.settings, fit.method.settings.model_dump()
+            values["answer"] |= answer
+            fit.method.settings = type(before).model_validate(values)
+            try:
+                answers = evaluate(fit.method, tests, fit, "evaluation")
+            finally:
+                fit.method.settings = before
+            right = answers.main == answers.targets
+            found = {"accuracy": right.double().mean().item() if len(right) else None}
             self.kept.mkdir(parents=True, exist_ok=True)
             write_json(file, found)
         value: float | None = found["accuracy"]
         return value
 
+    @torch.no_grad()
     def features(self, cell: Cell, network: str) -> tuple[list[str], NDArray[np.float32]]:
-        """Labels (n) of some test pictures and their features (n, d): of a ``network`` of a run, or the backbone's."""
-        return features(*self._restored(cell), network)
+        """Labels (n) of some test pictures and their features (n, d): of a ``network`` of a run, or the backbone's.
+
+        They are of some classes of the first session, and of as many of later ones.
+        """
+        fit, tests = self._restored(cell)
+        every, first, method = join(tests), set(tests[0].labels), fit.method
+        where = positions(every.labels)
+        early, later = ([label for label in where if (label in first) is wanted] for wanted in (True, False))
+        chosen = [i for label in early[:MAPPED_CLASSES] + later[:MAPPED_CLASSES] for i in where[label][:MAPPED_EACH]]
+        if not chosen:
+            raise SafeclError("there is no test picture")
+        found = []
+        for images in DeviceLoader(every, fit.transform, method.backbone.device).plain(chosen):
+            made = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
+            found.append(made.float().cpu())
+        return [str(every.labels[i]) for i in chosen], torch.cat(found).numpy()
 
     def _restored(self, cell: Cell) -> tuple[Trainer, Sequence[Pictures]]:
         if self._open is None or self._open[0] != cell.name:
             run = read_json(self.folder / cell.name / FILE) or {}
             self._open = cell.name, *restore(self.folder / cell.name, cell.settings, run)
         return self._open[1:]
-
-
-def accuracy(fit: Trainer, tests: Sequence[Pictures], answer: Mapping[str, Any]) -> float | None:
-    """On all test pictures; nothing is trained."""
-    method, before = fit.method, fit.method.settings
-    values: dict[str, Any] = before.model_dump()
-    values["answer"] |= answer
-    method.settings = type(before).model_validate(values)
-    try:
-        found = evaluate(method, tests, fit, "evaluation")
-    finally:
-        method.settings = before
-    return (found.main == found.targets).double().mean().item() if len(found.targets) else None
-
-
-@torch.no_grad()
-def features(fit: Trainer, tests: Sequence[Pictures], network: str) -> tuple[list[str], NDArray[np.float32]]:
-    """See ``Probe.features``; of some classes of the first session, and as many of later ones."""
-    every, first, method = join(tests), set(tests[0].labels), fit.method
-    where = positions(every.labels)
-    early, later = ([label for label in where if (label in first) is wanted] for wanted in (True, False))
-    chosen = [i for label in early[:MAPPED_CLASSES] + later[:MAPPED_CLASSES] for i in where[label][:MAPPED_EACH]]
-    if not chosen:
-        raise SafeclError("there is no test picture")
-    found = []
-    for images in DeviceLoader(every, fit.transform, method.backbone.device).plain(chosen):
-        made = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
-        found.append(made.float().cpu())
-    return [str(every.labels[i]) for i in chosen], torch.cat(found).numpy()
 
 
 def restore(folder: Path, settings: RunSettings, run: Identity) -> tuple[Trainer, list[Pictures]]:
