@@ -17,7 +17,6 @@ for words in (["info"], ["info", "--keys"], ["info", "--keys", "safe"], ["data",
               ["run", "safe", "stream=foto"], ["data", "check", "foto"], ["show", "nowhere"], ["runs", "."],
               ["inspect", "nowhere"], ["predict", "x", "--model", "nowhere"],
               ["learn", "nowhere", "--model", "m.safecl"], ["serve", "nowhere"], ["reproduce", "list"],
-              ["reproduce", "all", "--dry"],
               ["reproduce", "tables"], ["reproduce", "all", "train.epohcs=1"]):
     sys.argv = ["safecl", *words]
     try:

@@ -34,18 +34,6 @@ def test_every_target_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown for name in TARGETS)
 
 
-def test_a_dry_command_lists_the_runs_and_starts_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce_command("table-ablation", [], folder=tmp_path / "out", dry=True) == 0
-    shown = capsys.readouterr().out
-    assert "preset=safe stream=glyphs seed=0" in shown and shown.count("to do") == 2
-    assert not (tmp_path / "out").exists()
-
-
-def test_several_targets_share_their_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce_command("table-ablation,table-gamma", [], folder=tmp_path / "out", dry=True) == 0
-    assert capsys.readouterr().out.count("to do") == 2
-
-
 def test_all_that_is_missing_is_said_at_once_and_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

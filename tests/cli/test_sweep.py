@@ -14,7 +14,6 @@ from safecl.cli.sweep import print_results
 from safecl.cli.sweep import sweep as sweep_command
 from safecl.errors import SafeclError
 from safecl.experiments.sweep import sweep
-from safecl.experiments.sweep.plan import make_plan
 from safecl.experiments.sweep.sweep import SweepResult
 from safecl.report.table import Cell, make_table
 
@@ -30,26 +29,6 @@ TABLE = make_table(
 def file(tmp_path: Path) -> str:
     (tmp_path / "mine.yaml").write_text("grid: {preset: [safe, simplecil], seed: [0, 1]}\n")
     return str(tmp_path / "mine.yaml")
-
-
-def test_a_dry_sweep_lists_the_runs_and_starts_none(
-    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sweep_command(file, ["seed=[7]"], folder=tmp_path / "all", dry=True) == 0
-    shown = capsys.readouterr().out
-    assert "preset=safe seed=7" in shown and "preset=simplecil seed=7" in shown and shown.count("to do") == 2
-    assert not (tmp_path / "all").exists()
-
-
-def test_a_dry_sweep_calls_a_run_finished_whose_pictures_it_has_not_compared(
-    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = tmp_path / "all" / make_plan(file, ["seed=[7]"]).cells[0].name
-    place.mkdir(parents=True)
-    (place / "summary.json").write_text("{}")
-    assert sweep_command(file, ["seed=[7]"], folder=tmp_path / "all", dry=True) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("finished") == 1 and shown.count("to do") == 1 and "done" not in shown
 
 
 def test_an_objective_without_held_out_pictures_is_one_sentence_and_starts_nothing(file: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from safecl.cli.sweep import Dry, Gpus, Jobs, On, list_cells
+from safecl.cli.sweep import Gpus, Jobs, On
 from safecl.cli.terminal import Quiet, make_console
 from safecl.errors import SafeclError, unknown
 from safecl.lines import counted, print_sentence
@@ -32,16 +32,14 @@ def reproduce(
     gpus: Gpus = 1.0,
     folder: Annotated[Path, typer.Option(help="Where runs, tables and figures are kept.")] = Path("runs/reproduce"),
     skip_missing: Annotated[bool, typer.Option("--skip-missing", help="Run what has its data and weights.")] = False,
-    dry: Dry = False,
     quiet: Quiet = False,
 ) -> int:
     """Make a table or figure of the paper: ours beside the paper's numbers. The same command resumes.
 
     Example:  safecl reproduce list   or   safecl reproduce all   or   safecl reproduce table-fast --scale assets DIR
     """
-    from safecl.experiments.reproduce.plan import all_cells, make_job
+    from safecl.experiments.reproduce.plan import make_job
     from safecl.experiments.reproduce.targets import ALL, TARGETS, read_scale, read_target
-    from safecl.experiments.sweep.plan import Plan
 
     console = make_console()
     if target == "list":
@@ -60,10 +58,6 @@ def reproduce(
     size = read_scale(scale, Path(folders[0]) if folders else None)
     chosen = preset or size.preset
     found = [make_job(read_target(name), size, chosen, given, seeds) for name in targets]
-    if dry:
-        if cells := all_cells(found):
-            list_cells(Plan(f"reproduce {target}", cells), folder / "runs", console)
-        return 0
     from safecl.experiments.reproduce.reproduce import Reproduction  # torch, which a wrong word does without
 
     work = Reproduction(found, size, chosen, folder, seeds)

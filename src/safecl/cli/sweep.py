@@ -10,17 +10,15 @@ from rich.console import Console
 
 from safecl.cli.terminal import Quiet, make_console
 from safecl.lines import text_for
-from safecl.report.table import Table, make_table, print_table
+from safecl.report.table import Table, print_table
 
 if TYPE_CHECKING:
     from safecl.engine.progress import Show
-    from safecl.experiments.sweep.plan import Plan
 
 Folder = Annotated[Path | None, typer.Option(help="Where it is kept; below runs/ if not given.")]
 On = Annotated[Literal["local", "ray"], typer.Option(help="local: processes of this machine; ray: a Ray cluster.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Runs at once; as many as fit if not given.")]
 Gpus = Annotated[float, typer.Option(min=0.01, max=1, help="What a run gets of a GPU; 0.5: two runs share one.")]
-Dry = Annotated[bool, typer.Option("--dry", help="List the runs and start none.")]
 
 
 def sweep(
@@ -37,7 +35,6 @@ def sweep(
         Literal["validation.final", "validation.average"] | None,
         typer.Option(help="Mark the best by this accuracy on held-out training pictures."),
     ] = None,
-    dry: Dry = False,
     quiet: Quiet = False,
 ) -> int:
     """Run a grid of methods, streams, seeds or any keys, and put mean ± std into a table. The same command resumes.
@@ -48,9 +45,6 @@ def sweep(
 
     plan = make_plan(config, words or [], objective)  # before torch is imported: a wrong word is answered at once
     place, console = folder or Path("runs") / plan.name, make_console()
-    if dry:
-        list_cells(plan, place, console)
-        return 0
     from safecl.experiments.sweep.sweep import run_sweep
 
     command = shlex.join(["safecl", "sweep", config, *(words or []), *(["--folder", str(folder)] if folder else [])])
@@ -62,17 +56,6 @@ def sweep(
     for file in result.files:
         console.print(text_for(console, str(file)))
     return 1 if result.failed else 0
-
-
-def list_cells(plan: "Plan", folder: Path, console: Console) -> None:
-    """What would run, and what of it is there already; nothing is started."""
-    rows = []
-    for cell in plan.cells:
-        place = folder / cell.name
-        begun, ended = (place / "resolved.yaml").exists(), (place / "summary.json").exists()
-        rows.append([cell.title, "finished" if ended else "begun" if begun else "to do", cell.name])
-    title, heads = f"{plan.name}: {len(plan.cells)} runs in {folder}", ("run", "state", "folder")
-    print_table(console, make_table(title, heads, rows, words=heads), drop=["folder"])
 
 
 def print_results(table: Table, objective: str | None, console: Console) -> None:
