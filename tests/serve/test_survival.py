@@ -213,13 +213,15 @@ def test_the_model_of_the_last_job_is_used_again_unless_its_file_has_changed(pat
     sent, twin = Service(None, path, lesson, None, None).pictures("mn", 2, seed=6), path.with_name("twin.safecl")
     twin.write_bytes(path.read_bytes())
     learner, models = Learner("cpu"), list[Any]()
+    learner.warm(path)
+    warm = learner.last
     for number, label in enumerate("nmdn"):
         for file in (path, twin):
             folder = path.with_name(f"{file.stem} {number}")
             folder.mkdir()
             (folder / "00000").write_bytes(sent[number])
             job = dict.fromkeys(("step", "count")) | {"what": "correct", "path": str(file), "folder": str(folder)}
-            learner.last = None if file == twin else (models or [None])[-1]  # one is read again before each job
+            learner.last = None if file == twin else (models or [warm])[-1]  # one is read again before each job
             learner.do(job | {"pictures": 1, "labels": [label]}, lambda **facts: None, lambda: False)
             if file == path:
                 models.append(learner.last)
@@ -228,7 +230,8 @@ def test_the_model_of_the_last_job_is_used_again_unless_its_file_has_changed(pat
                 other.rename("d", "e")
                 other.save(file)
     learner._decoders.close()
-    assert models[0][1] is models[1][1] is not models[2][1] and models[2][1] is models[3][1]
+    assert warm is not None and warm[1] is models[0][1] is models[1][1]
+    assert models[1][1] is not models[2][1] is models[3][1]
     ours, theirs = ContinualClassifier.load(path), ContinualClassifier.load(twin)
     assert ours.classes_.tolist() == theirs.classes_.tolist() == list("abcdemn")
     pictures = lesson("abcdmn", 3)[0]

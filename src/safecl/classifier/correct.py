@@ -17,7 +17,7 @@ from safecl.classifier.history import WHAT, check_labels, check_not_frozen, chec
 from safecl.classifier.model import Model
 from safecl.classifier.relabel import Change
 from safecl.classifier.seen import learned_as
-from safecl.classifier.state import ridge_heads, roll_back, settled
+from safecl.classifier.state import grams_of, ridge_heads, roll_back, settled
 from safecl.classifier.teach import embed
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
@@ -80,6 +80,7 @@ def correct(
     entry = step("correct" if of is None else "split", ", ".join(names))
     entry["was"] = [[learned[row], classes[row]] for row in rows if learned[row] not in left]
     made = change.done(entry)
+    made.grams = grams_of(method)  # another correction may follow
     return made, " ".join(told) + change.said
 
 

@@ -16,7 +16,7 @@ from safecl.backbone.backbone import Backbone
 from safecl.classifier.calibrate import recalibrate
 from safecl.classifier.history import BRINGING, CORRECTIONS, after, check_labels, check_not_frozen, step
 from safecl.classifier.model import Model
-from safecl.classifier.state import State, set_grams, settled, statistics, tensors_of
+from safecl.classifier.state import State, grams_of, set_grams, settled, tensors_of
 from safecl.classifier.store import fitting
 from safecl.errors import SafeclError
 from safecl.lines import counted
@@ -106,7 +106,7 @@ def _merged(a: Model, b: Model, before: Method, shared: set[str], sessions: Sequ
         state = replace(state, chain=(*state.chain, *(name for name in sessions if name in state.records)))
         set_grams(method, state)
     else:
-        state = replace(state, base={name: own.gram for name, own in statistics(method).items()}, chain=())
+        state = replace(state, base=grams_of(method), chain=())
     method.refresh()
     method.eval()
     state = settled(replace(state, tensors=tensors_of(method), undo=()), method, a.settings)

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -35,6 +35,8 @@ NONE_KNOWN: Known = MappingProxyType({})
 
 class Model:
     """Immutable but for what it has read from its file. What only learning needs is read when it learns."""
+
+    grams: dict[str, Tensor] | None = None  # those of its state, if they are at hand, for one method that learns
 
     def __init__(self, header: Header, state: State | None = None, file: ModelFile | None = None) -> None:
         self.header, self.file = header, file
@@ -98,9 +100,10 @@ class Model:
         if learning:
             check_not_frozen(self.header)
         state = self.state if learning else self.predicting
+        grams, self.grams = (self.grams, None) if learning else (None, self.grams)
         with fitting(self.file):
-            method = self._made(backbone, state, learning)
-            if self.file is not None:
+            method = self._made(backbone, state if grams is None else replace(state, base=grams, chain=()), learning)
+            if self.file is not None and grams is None:  # else it was made before
                 check_answer(method, len(self.classes), state.kept, learning)
             return method
 

@@ -19,7 +19,7 @@ from safecl.classifier.enough import accuracy_text
 from safecl.classifier.history import BRINGING, after, counts
 from safecl.classifier.model import Model
 from safecl.classifier.rows import Table, edited
-from safecl.classifier.state import Added, State, advance, ridge_heads, set_grams, statistics
+from safecl.classifier.state import Added, State, advance, grams_of, ridge_heads, set_grams
 from safecl.errors import NotCorrectable, SafeclError
 from safecl.heads.solve import factors_kept
 from safecl.lines import counted, naming
@@ -139,8 +139,7 @@ class Change:
         added = [*(replace(one, targets=self.index[one.targets]) for one in self.added), *self.taken]
         if any((self.new[here] < 0).any() for session, (here, _) in self.touched.items() if session in state.chain):
             set_grams(method, state)  # otherwise the same sums in the same order come first
-        grams = {name: own.gram for name, own in statistics(method).items()}
-        set_grams(method, State(base=grams, chain=(self.id,), records={self.id: added}))
+        set_grams(method, State(base=grams_of(method), chain=(self.id,), records={self.id: added}))
         for c in reversed(self.gone):
             method.drop_class(c)
             del method.classes[c]

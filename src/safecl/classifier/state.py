@@ -179,6 +179,10 @@ def sizes_of(method: Method) -> dict[str, int]:
     return {name: own.size for name, own in statistics(method).items()}
 
 
+def grams_of(method: Method) -> dict[str, Tensor]:
+    return {name: own.gram for name, own in statistics(method).items()}
+
+
 def tensors_of(method: Method) -> dict[str, Tensor]:
     """The state of a method without its Gram matrices."""
     grams = {f"{name}.gram" for name in statistics(method)}

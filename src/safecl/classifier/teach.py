@@ -31,7 +31,7 @@ from safecl.classifier.history import after, counts, step
 from safecl.classifier.model import Model, new_header
 from safecl.classifier.seen import learned_as
 from safecl.classifier.settings import resolve
-from safecl.classifier.state import State, advance, recording, sizes_of, statistics, tensors_of
+from safecl.classifier.state import State, advance, grams_of, recording, sizes_of, tensors_of
 from safecl.engine.device import choose_device, make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.fit import Trainer
@@ -268,8 +268,7 @@ def model_of_run(
     past = [stream.copy().open(line["session"]) for line in lines]
     pictures, index = join([session.train for session in past]), {label: i for i, label in enumerate(method.classes)}
     targets = torch.tensor([index[label] for label in pictures.labels])
-    grams = {name: own.gram for name, own in statistics(method).items()}
-    state = State(tensors_of(method), grams, seen={"hashes": hashes(pictures), "classes": targets})
+    state = State(tensors_of(method), grams_of(method), seen={"hashes": hashes(pictures), "classes": targets})
     method.eval()
     method.refresh()  # a state does not say what follows from its statistics
     state, calibration, _ = look_back(state, method, pictures, targets, stream.transform, lambda: False, {})

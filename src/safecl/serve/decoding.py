@@ -104,10 +104,8 @@ class Decoders:
 def _start() -> subprocess.Popen[bytes]:
     command, pipe = [sys.executable, "-P", "-m", __name__], subprocess.PIPE
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SAFECL_")}  # no tokens
-    environment = {**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, process_group=0
-    )
+    kept |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=kept, process_group=0)
 
 
 def _ask(process: subprocess.Popen[bytes], data: bytes, size: int, resize: int) -> Decoded:

@@ -145,7 +145,8 @@ class Jobs:
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
-            self._start()  # so that the first job need not wait for imports
+            self._start()
+            self._send({"warm": str(next(iter(self.paths.values())))})  # so that the first job need not wait
         while True:
             with self._news:
                 self._news.wait_for(lambda: self.closed.is_set() or self.counts()["waiting"])

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from PIL import Image
 
 from safecl.atomic import write_json
 from safecl.classifier.classifier import ContinualClassifier
+from safecl.classifier.state import grams_of
 from safecl.classifier.store import ModelFile
 from safecl.engine.progress import Phase, Progress
 from safecl.errors import Busy, SafeclError, Stopped
@@ -39,7 +40,6 @@ from safecl.streams.pictures.load import readers
 
 EFFECT = "effect.json"  # in the folder of a job: what it is about to make of the model
 EVERY = 0.1  # seconds between two lines on progress
-KEPT = 60.0  # seconds for which the model of the last job stays in RAM: corrections come one after the other
 SHARE = 0.5  # of what is left that a phase is taken for: how many there will be is not known
 
 
@@ -90,8 +90,14 @@ class Learner:
         self.device = device
         self._loaded: Any = None
         self.last: tuple[Path, ContinualClassifier] | None = None  # as that file holds it
-        with ThreadPoolExecutor(1, initializer=give_way) as pool:
-            self._decoders = pool.submit(Decoders, min(readers(), 2), MAX_WAITING).result()
+        self._decoders = behind(partial(Decoders, min(readers(), 2), MAX_WAITING))
+
+    def warm(self, path: Path) -> None:
+        """Have at hand what the first correction needs; what fails here fails again in a job, which says so."""
+        with suppress(Exception):
+            made = (model := self._opened(path))._fitted
+            made.grams = grams_of(made.method(model._backbone(), learning=True))
+            self.last, self._loaded = (path, model), model._loaded
 
     def do(self, job: dict[str, Any], tell: Callable[..., None], stop: Callable[[], bool]) -> dict[str, Any]:
         """``job``: its own facts, the ``path`` of the model and the ``folder`` of its pictures; gives what came of it.
@@ -134,9 +140,7 @@ class Learner:
             return {"said": model.rollback()}
         if job["what"] == "learn":
             work = Path(job["folder"], "work")
-            learn = partial(model.learn, pictures, name=job["name"], progress=shown, folder=work, stop=stop)
-            with ThreadPoolExecutor(1, initializer=give_way) as pool:
-                lesson = pool.submit(learn).result()
+            lesson = behind(partial(model.learn, pictures, name=job["name"], progress=shown, folder=work, stop=stop))
             said = f"Learned {counted(lesson.pictures, 'picture')} of {counted(len(lesson.classes), 'class')}."
             keys = ("pictures", "skipped", "new", "accuracy", "warnings")
             return {"said": said, "result": {key: getattr(lesson, key) for key in keys}}
@@ -149,10 +153,15 @@ class Learner:
             return {"result": {"first": told}}
 
 
-def give_way() -> None:
-    """Answers come before lessons; a person waits for a correction. On Linux each thread has a priority of its own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+def behind(call: Callable[[], Any]) -> Any:
+    """Make a call that gives way to answers, as a correction does not, for which a person waits."""
+
+    def give_way() -> None:
+        if sys.platform == "linux":  # where each thread has a priority of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+    with ThreadPoolExecutor(1, initializer=give_way) as pool:
+        return pool.submit(call).result()
 
 
 def main(device: str) -> None:
@@ -178,12 +187,9 @@ def main(device: str) -> None:
     threading.Thread(target=hear, daemon=True).start()
     torch.set_num_threads(readers())
     learner = Learner(device)
-    tell(ready=True)
     while True:
-        try:
-            job = orders.get(timeout=KEPT)
-        except queue.Empty:
-            learner.last = None
+        if "warm" in (job := orders.get()):
+            behind(partial(learner.warm, Path(job["warm"])))
             continue
         try:
             tell(job["folder"], end="done", **learner.do(job, tell, partial(unwanted.__contains__, job["id"])))

@@ -122,8 +122,7 @@ class _Visit:
                 await self.gate.app(self.scope, self.receive, self.send)
         except (Refused, TimeoutError) as error:
             if not self.status:
-                refused = error if isinstance(error, Refused) else busy()
-                await refused.response(self.scope, self.receive, self.send)
+                await (error if isinstance(error, Refused) else busy()).response(self.scope, self.receive, self.send)
 
     def _check(self, headers: dict[bytes, str]) -> None:
         if self.gate.inside[self.endless] > (MAX_STREAMS if self.endless else MAX_REQUESTS):
