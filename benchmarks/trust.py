@@ -178,7 +178,7 @@ def compare(model: ContinualClassifier, data: Divided, dump: Path | None = None)
         called = {name: verdicts(rows[main], own[name], limits) for name, rows in new.items()}
         line["false_alarms"][rate] = [sum(called["known"]), len(called["known"])]
         line["found"][rate] = {name: mean(called[name]) if called[name] else None for name in ("near", "far")}
-    features, left = slow_features(model, parts), left_out_of(model)
+    features, left = frozen_features(model, parts), left_out_of(model)
     scores = all_scores(model, left["one"], new, features, kept)
     line["scores"] = {name: found(*values) for name, values in scores.items()}
     if dump is not None:
@@ -219,12 +219,18 @@ def left_out_of(model: ContinualClassifier) -> dict[str, Any]:
     return found
 
 
-def slow_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dict[str, Tensor]:
-    """The slow learner's features (n, d) of new pictures."""
-    method, transform = model._snapshot().method, model._fitted.transform
+def frozen(model: ContinualClassifier) -> str:
+    """Who answers beside the fast learner: the slow learner or the untuned backbone."""
+    method = model._snapshot().method
+    return str(method.beside(method.sessions))
+
+
+def frozen_features(model: ContinualClassifier, parts: dict[str, Pictures]) -> dict[str, Tensor]:
+    """Features (n, d) of new pictures by who answers beside the fast learner."""
+    method, transform, name = model._snapshot().method, model._fitted.transform, frozen(model)
     device = method.backbone.device
     return {
-        part: method.last(embed(method.embed, pictures, range(len(pictures)), transform, device)["slow"])
+        part: method.last(embed(method.embed, pictures, range(len(pictures)), transform, device)[name])
         for part, pictures in parts.items()
     }
 
@@ -242,7 +248,7 @@ def all_scores(
     own = by_logits(left, main, temperature)
     others = {part: by_logits(rows, main, temperature) for part, rows in new.items()}
     found = {name: (scores, {part: rows[name] for part, rows in others.items()}) for name, scores in own.items()}
-    f, targets = model._snapshot().method.last(kept["slow"].float()), kept["targets"]
+    f, targets = model._snapshot().method.last(kept[frozen(model)].float()), kept["targets"]
     for name, score in BY_FEATURES.items():
         new_ones = {part: score(x, f, targets) for part, x in features.items()}
         found[name] = left_out(score, f, targets, one_of_each(targets)), new_ones

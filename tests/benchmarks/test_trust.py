@@ -18,8 +18,14 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return importlib.import_module
 
 
+@pytest.mark.parametrize("pilot", [0, 1])
 def test_a_model_is_compared_with_pictures_held_back(
-    benchmarks: Callable[[str], Any], new_model: Callable[..., Any], write_folder: Callable[..., Path], tmp_path: Path
+    pilot: int,
+    benchmarks: Callable[[str], Any],
+    new_model: Callable[..., Any],
+    write_folder: Callable[..., Path],
+    untuned: None,
+    tmp_path: Path,
 ) -> None:
     trust = benchmarks("trust")
     for part, seed in (("train", 0), ("test", 1)):
@@ -28,9 +34,10 @@ def test_a_model_is_compared_with_pictures_held_back(
     assert [len(part) for part in data.sessions] == [10, 10] and (len(data.held), len(data.near)) == (12, 16)
     learned, held, near = (set(map(str, part.labels)) for part in (trust.join(data.sessions), data.held, data.near))
     assert learned == held and not held & near
-    model = new_model()
+    model = new_model(settings={"method.pilot": pilot})
     for pictures in data.sessions:
         model.learn(pictures)
+    assert trust.frozen(model) == ("untuned" if pilot else "slow")
     found, calibration = trust.compare(model, data), model._fitted.header["calibration"]
     p = model.predict_proba(data.held)
     sure, correct = p.max(axis=1), model.classes_[p.argmax(axis=1)] == np.array(data.held.labels)
