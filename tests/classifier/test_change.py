@@ -38,14 +38,25 @@ def reopened(model: ContinualClassifier, path: Path) -> ContinualClassifier:
     return ContinualClassifier.load(path, device="cpu")
 
 
-@pytest.mark.parametrize(("memory", "replayed"), [("statistics", 512), ("features", 0)])
+@pytest.mark.parametrize(
+    ("memory", "replayed", "untuned"), [("statistics", 512, False), ("features", 0, False), ("features", 0, True)]
+)
 def test_a_class_is_forgotten_as_if_it_had_never_been_added(
-    memory: str, replayed: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str,
+    replayed: int,
+    untuned: bool,
+    new_model: New,
+    lesson: Lesson,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if untuned:
+        request.getfixturevalue("untuned")
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
     models = []
     for classes in ("ef", "e"):
-        model = new_model(memory=memory)
+        model = new_model(memory=memory, settings={"method.pilot": int(untuned)})
         model.learn(*lesson("abcd"))
         images, labels = lesson("ef")
         rows = [i for i, label in enumerate(labels) if label in classes]
@@ -154,17 +165,36 @@ def test_other_methods_forget_and_merge_where_they_can(name: str, new_model: New
 
 def added_up(model: ContinualClassifier) -> dict[str, torch.Tensor]:
     """What a SAFE model has of sums over pictures beside the Gram matrix, rows in the order of ``classes_``."""
-    fitted, places = model._fitted, [model._fitted.classes.index(label) for label in model.classes_]
-    rows = ("w_slow.counts", "w_slow.sums", "following.kept.counts", "following.kept.means")
-    found = {name: fitted.state.tensors[name][places] for name in rows if name in fitted.state.tensors}
-    return found | {name: fitted.state.tensors[name] for name in ("ridge_slow.errors", "policy.errors")}
+    tensors, places = model._fitted.state.tensors, [model._fitted.classes.index(label) for label in model.classes_]
+    rows, every = ["w_slow.counts", "w_slow.sums"], ["ridge_slow.errors"]
+    untuned = len(tensors["following.untuned.counts"]) > 0
+    every.append("ridge_untuned.errors" if untuned else "policy.errors")
+    for own in ("kept", "untuned") if untuned else ("kept",):
+        rows += [f"following.{own}.counts", f"following.{own}.means"]
+        every.append(f"following.{own}.scatter")
+    return {name: tensors[name][places] for name in rows} | {name: tensors[name] for name in every}
 
 
-@pytest.mark.parametrize(("memory", "keep"), [pytest.param("statistics", 3, marks=pytest.mark.slow), ("features", 0)])
-def test_merging_two_halves_equals_learning_both_in_one_go_for_the_slow_learner(
-    memory: str, keep: int, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+HALVES = [("statistics", 3, False), ("statistics", 3, True), ("features", 0, True)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "keep", "untuned"),
+    [("features", 0, False), *(pytest.param(*each, marks=pytest.mark.slow) for each in HALVES)],
+)
+def test_merging_two_halves_equals_learning_both_in_one_go_for_who_answers_beside_the_fast_learner(
+    memory: str,
+    keep: int,
+    untuned: bool,
+    new_model: New,
+    lesson: Lesson,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Also beyond the sessions that can be rolled back, where all features are kept."""
+    if untuned:
+        request.getfixturevalue("untuned")
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     base = new_model(memory=memory, keep=keep, settings={"method.pilot": 0.5})
     base.learn(*lesson("abcd"))

@@ -111,7 +111,12 @@ def final_state(folder: Path) -> dict[str, torch.Tensor]:
     [
         ("ranpac", False, 2),
         ("safe", True, 5),
-        *(pytest.param(name, done, 1, marks=pytest.mark.slow) for name in ("ranpac", "safe") for done in (False, True)),
+        ("safe untuned", False, 9),
+        *(
+            pytest.param(name, done, 1, marks=pytest.mark.slow)
+            for name in ("ranpac", "safe", "safe untuned")
+            for done in (False, True)
+        ),
     ],
 )
 def test_a_run_killed_at_any_instant_ends_as_if_it_had_not_been(
@@ -122,8 +127,13 @@ def test_a_run_killed_at_any_instant_ends_as_if_it_had_not_been(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An instant: just before, or just after (``done``), a file gets its name; every one of them, or some."""
-    rename = os.replace
+    """An instant: just before, or just after (``done``), a file gets its name; every one of them, or some.
+
+    With pilots, of which each is a phase, and which ask for the untuned backbone whatever they have gained.
+    """
+    rename, untuned, name = os.replace, " " in name, name.split()[0]
+    sessions = [["a", "b", "c", "d"], ["e"]] if untuned else SESSIONS
+    monkeypatch.setattr("safecl.methods.policy.MIN_PILOT_GAIN", 2.0)
 
     def kill_at(instant: int | None) -> Callable[..., None]:
         def count(*paths: Any) -> None:
@@ -141,17 +151,17 @@ def test_a_run_killed_at_any_instant_ends_as_if_it_had_not_been(
         commits = 0
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", kill_at(instant))
-            return go(folder, name)[0]
+            return go(folder, name, sessions)[0]
 
     commits = 0
     summary = start(tmp_path / "straight", None)
     total, expected, state = commits, lines(tmp_path / "straight"), final_state(tmp_path / "straight")
-    assert total > 10
+    assert total > 10 and ("ridge_untuned.weight" in state and state["ridge_untuned.weight"].numel() > 0) == untuned
     for instant in range(1, total + 1, step):
         folder = tmp_path / str(instant)
         with pytest.raises(Killed):
             start(folder, instant)
-        again, _ = go(folder, name)
+        again, _ = go(folder, name, sessions)
         found = final_state(folder)
         assert lines(folder) == expected, instant
         assert losses(folder) == losses(tmp_path / "straight"), instant

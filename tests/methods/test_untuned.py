@@ -21,11 +21,16 @@ IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
 SESSIONS = {"class": [["a", "b"], ["c", "d", "e", "f"], ["g"]], "domain": [["a", "b", "c", "d"]] * 3}
 
 
-@pytest.mark.parametrize("protocol", SESSIONS)
+@pytest.mark.parametrize(("protocol", "pet"), [("class", "adapter"), ("domain", "lora"), ("class", "vpt_shallow")])
 def test_its_statistics_answers_likeness_and_errors_are_those_of_frozen_features_of_all_sessions(
-    protocol: str, new: Callable[..., SAFE], make_stream: Callable[..., Stream], tools: Any, backbone: Backbone
+    protocol: str,
+    pet: str,
+    new: Callable[..., SAFE],
+    make_stream: Callable[..., Stream],
+    tools: Any,
+    backbone: Backbone,
 ) -> None:
-    method, stream = new(ridge=READS), make_stream(SESSIONS[protocol], train=6)
+    method, stream = new(ridge=READS, pet=pet), make_stream(SESSIONS[protocol], train=6)
     exact, rows, errors = RidgeHead(24, READS), list[tuple[Any, Any]](), torch.zeros(())
     for number, part in enumerate(stream._parts, 1):
         tools.teach(method, stream, number, number)
@@ -91,7 +96,7 @@ def test_the_fast_learner_is_tuned_and_follows_as_without_it(
     assert not ours["ridge_slow.weight"].numel()  # which answers no more
 
 
-@pytest.mark.parametrize("pet", ["adapter", "ssf", "vpt_deep", "lora"])
+@pytest.mark.parametrize("pet", ["adapter", "ssf", "vpt_deep", "vpt_shallow", "lora"])
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_saved_method_goes_on_as_if_it_had_never_been_saved(
     pet: str, after: int, new: Callable[..., SAFE], make_stream: Callable[..., Stream], tools: Any
