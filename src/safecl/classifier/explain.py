@@ -115,10 +115,7 @@ class Explanations:
         write_bytes(next(path for path in paths if not path.exists()), png.getvalue())
         self.count += 1
         if self.count <= MAX_ON_PAGE:
-            shown = [
-                (thumbnail(image, THUMBNAIL), name),
-                (thumbnail(drawn, THUMBNAIL), speaks),
-            ]
+            shown = [(thumbnail(image, THUMBNAIL), name), (thumbnail(drawn, THUMBNAIL), speaks)]
             self._cards.append(Card(shown, answer.told, [name]))
 
     def finish(self) -> Path:

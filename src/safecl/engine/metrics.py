@@ -39,9 +39,6 @@ class History:
     outputs: tuple[str, ...]
     lines: list[dict[str, Any]] = field(default_factory=list)
 
-    def rows(self, output: str) -> Rows:
-        return [line["accuracy"][output] for line in self.lines]
-
     def add(
         self,
         accuracy: dict[str, list[Accuracy]],
@@ -58,7 +55,7 @@ class History:
         line["pooled"] = self._each(lambda output: pooled(accuracy[output], counts))
         line["seen"] = self._each(lambda output: pooled(accuracy[output][:learned], counts[:learned]))
         line["task_mean"] = self._each(lambda output: mean(accuracy[output]))
-        line["forgetting"] = self._each(lambda output: forgetting(self.rows(output)))
+        line["forgetting"] = self._each(lambda output: forgetting([each["accuracy"][output] for each in self.lines]))
         if validation is not None:
             found, each = validation
             scores = self._each(lambda output: pooled(found[output], each))

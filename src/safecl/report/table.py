@@ -139,14 +139,7 @@ def as_markdown(table: Table) -> str:
     return plain("\n".join([lines[0], "|" + "---|" * len(table.columns), *lines[1:], ""]))
 
 
-def print_table(
-    console: Console,
-    table: Table,
-    *,
-    leads: int = 1,
-    drop: Sequence[str] = (),
-    caption: str = "",
-) -> None:
+def print_table(console: Console, table: Table, *, leads: int = 1, drop: Sequence[str] = (), caption: str = "") -> None:
     """Print a table as wide as the console at most.
 
     Columns of ``drop`` are omitted where it is too narrow, the last one first, and named below. If that is not enough,

@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import math
 import os
 import re
 import threading
@@ -74,7 +73,9 @@ def decode(
             # Only by what divides both sides: a part of a pixel at the edges would stretch the whole picture.
             by = next((n for n in (8, 4, 2) if n <= enough and width % n == height % n == 0), 1)
             image.draft(None, (width // by, height // by))
-        if image.width * image.height > pillows_limit():
+        with _limiting:
+            most = Image.MAX_IMAGE_PIXELS  # that Pillow reads without a word, as other code has left it
+        if most is not None and image.width * image.height > most:
             with limited(MAX_PIXELS):  # one at a time, since the limit is the whole process's
                 image.load()
         return as_meant(image) if upright else rgb(image)
@@ -170,12 +171,6 @@ _limiting = threading.Lock()
 # A fork in the middle would leave the child with our limit and a lock that nobody opens.
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(before=_limiting.acquire, after_in_parent=_limiting.release, after_in_child=_limiting.release)
-
-
-def pillows_limit() -> float:
-    """The pixels that Pillow reads without a word, as other code has left it."""
-    with _limiting:
-        return math.inf if Image.MAX_IMAGE_PIXELS is None else Image.MAX_IMAGE_PIXELS
 
 
 @contextmanager
