@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from timm.layers.attention import Attention as TimmAttention
 from torch import Tensor, nn
 
 from safecl.backbone import kernels
 from safecl.backbone.backbone import Backbone
-from safecl.backbone.layers import Mlp
+from safecl.backbone.layers import Attention, Mlp
 from safecl.engine.fit import Trainer
 from safecl.engine.progress import Progress
 from safecl.engine.run import run
@@ -108,6 +109,19 @@ def test_the_gradient_of_a_scale_is_exact_at_any_scale(
         assert ((found[1] - (by_z * u).sum(dim=0)).abs() <= tolerance * size).all()
         assert torch.allclose(found[0].double(), by_z, atol=tolerance * float(by_z.abs().max()))
         assert torch.allclose(found[2].double(), by_z.sum(dim=0), atol=tolerance * float(by_z.norm(dim=0).max()))
+
+
+@pytest.mark.parametrize("pictures", [48, 256])
+def test_the_last_block_gives_the_same_each_time(pictures: int) -> None:
+    attention = Attention(TimmAttention(768, num_heads=12)).to("cuda", torch.bfloat16).requires_grad_(False)
+    x = torch.randn(pictures, 197, 768, generator=generator(0, "x")).to("cuda", torch.bfloat16).requires_grad_()
+
+    def asked() -> tuple[Tensor, Tensor]:
+        y = attention(x, queries=1)
+        return y, torch.autograd.grad(y.float().square().sum(), x)[0]
+
+    first = asked()
+    assert all(torch.equal(a, b) for _ in range(40) for a, b in zip(first, asked(), strict=True))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PETS if kind != "none"])

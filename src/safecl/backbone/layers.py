@@ -1,7 +1,7 @@
 """Layers of a frozen ViT that compute what timm's and torch's compute, in less time."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,8 +12,11 @@ from timm.layers.mlp import Mlp as TimmMlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradient
+
+NOT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def use_layers(vit: VisionTransformer) -> None:
@@ -109,7 +112,9 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
         """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q, head_dim)."""
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
+        # What cuDNN gives for one query differs in its last bits from one call to the next.
+        with sdpa_kernel(NOT_CUDNN) if q.is_cuda and q.shape[2] == 1 else nullcontext():
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
 
 
 def _prepend(prefix: Tensor, x: Tensor) -> Tensor:
