@@ -136,6 +136,14 @@ def test_a_second_call_finds_everything_ready(setup: ModuleType) -> None:
     assert setup.main() == 0 and calls(setup, "pip") == 1
 
 
+def test_a_long_set_up_says_what_it_is_doing(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(setup.LOG).parent.mkdir()
+    Path(setup.LOG).write_text("Collecting timm\n  Downloading torch.whl (146 MB)\n")
+    waits = iter((False, True))
+    setup.tell(SimpleNamespace(wait=lambda seconds: next(waits)))
+    assert capsys.readouterr().out == "  0 s  Downloading torch.whl (146 MB)\n"
+
+
 def test_changed_requirements_update_the_environment_in_place(setup: ModuleType) -> None:
     setup.main()
     Path(setup.ROOT, "constraints.txt").write_text("torch==2.10.0\n")

@@ -13,6 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
@@ -24,6 +26,8 @@ LOCK = os.path.join(ROOT, ".venv.lock")
 OLDEST = (3, 11)
 CANDIDATES = ("python3.13", "python3.12", "python3.11", "python3", "python")
 NEEDED_GB = 3
+EVERY = 20  # seconds between two lines that say how far it is
+WIDTH = 70  # characters of such a line
 PROBE = "import sys, ensurepip, venv; sys.exit(sys.version_info < %r)" % (OLDEST,)
 NO_ROOM = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded", re.I)
 NO_INDEX = re.compile(r"connection broken by|Max retries exceeded|name resolution|timed out|ProxyError|SSLError", re.I)
@@ -118,13 +122,28 @@ def requirements():
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def tell(over):
+    """Print now and then what the log ends with, until it is ``over``."""
+    start = time.time()
+    while not over.wait(EVERY):
+        last = read(LOG).strip().split("\n")[-1]
+        print("  {:.0f} s  {}".format(time.time() - start, last.strip()[:WIDTH]).rstrip(), flush=True)
+
+
 def run(command, lock):
     """Run a command with its output in the log. It inherits the lock: if this process is killed, nobody interferes."""
     settings = dict(os.environ, PIP_USER="0", PIP_NO_INPUT="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     for misleading in ("PYTHONHOME", "PIP_TARGET", "PIP_PREFIX"):
         settings.pop(misleading, None)
-    with open(LOG, "w") as log:
-        code = subprocess.call(command, cwd=ROOT, env=settings, stdout=log, stderr=log, pass_fds=[lock.fileno()])
+    over = threading.Event()
+    teller = threading.Thread(target=tell, args=(over,))
+    teller.start()
+    try:
+        with open(LOG, "w") as log:
+            code = subprocess.call(command, cwd=ROOT, env=settings, stdout=log, stderr=log, pass_fds=[lock.fileno()])
+    finally:
+        over.set()
+        teller.join()
     if code:
         raise Problem(explain(read(LOG)))
 

@@ -219,6 +219,8 @@ def test_what_each_learner_says_is_told_without_signs_and_noughts(capsys: pytest
         "    together: dog 60 %, cat 40 %",
         "    how known it looks: -1.50; unknown below -2.25",
     ]
+    printer("table")("a.png", replace(answer, unknown=True, score=-2.2512))  # looks equal in two digits
+    assert capsys.readouterr().out.splitlines()[-1] == "    how known it looks: -2.2512; unknown below -2.2500"
     same = dict.fromkeys(opinions, opinions["safe"])
     printer("table")("a.png", replace(answer, opinions=same, weights={}, threshold=-math.inf))
     assert capsys.readouterr().out.splitlines()[1:] == ["    slow, fast, together: dog 60 %, cat 40 %"]

@@ -39,6 +39,16 @@ def test_a_terminal_gets_one_line_a_phase() -> None:
     assert "Session 1  slow" in text and "4/4" in text and "99 images/s" in text
 
 
+def test_work_without_steps_shows_how_long_it_takes_and_leaves_the_screen() -> None:
+    live = Live()
+    live.console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with live.phase("Changing m.safecl", 0):
+        pass
+    text = live.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Changing m.safecl 0:00" in text and "0/0" not in text and "-:--" not in text
+    assert text.rstrip().endswith("\x1b[2K")  # erased
+
+
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     work(Progress())
     work(make_progress("quiet"))

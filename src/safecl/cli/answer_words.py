@@ -188,4 +188,5 @@ def _table_lines(name: str, answer: Answer | str) -> Iterator[str]:
         every.setdefault(", ".join(said), []).append("together" if i == len(answer.opinions) else output + weight)
     yield from (f"    {', '.join(outputs)}: {said}" for said, outputs in every.items())
     if answer.opinions and answer.limit is not None:
-        yield f"    how known it looks: {answer.score:.2f}; unknown below {answer.limit:.2f}"
+        digits = 2 if f"{answer.score:.2f}" != f"{answer.limit:.2f}" else 4  # the two never look equal
+        yield f"    how known it looks: {answer.score:.{digits}f}; unknown below {answer.limit:.{digits}f}"

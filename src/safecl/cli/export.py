@@ -7,7 +7,7 @@ import typer
 
 from safecl.classifier.store import ModelFile
 from safecl.cli.models import ModelArgument, Out
-from safecl.cli.terminal import Force, say
+from safecl.cli.terminal import Force, at_work, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, naming
 from safecl.outputs import check_output, real
@@ -48,7 +48,8 @@ def export(
         from safecl.classifier.export import export_onnx
 
         judged = None if pictures is None else unlabelled(pictures)
-        check = export_onnx(opened, out, precision or "fp32", learner, judged, force=force)
+        with at_work(f"Writing {out}, and comparing its answers"):
+            check = export_onnx(opened, out, precision or "fp32", learner, judged, force=force)
         what = counted(check.pictures, "drawn picture" if pictures is None else "picture")
         other = f" (not: {naming(check.otherwise)})" * bool(check.otherwise)
         same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's{other}"

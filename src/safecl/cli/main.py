@@ -27,6 +27,7 @@ from safecl.cli.terminal import Force, Quiet, make_console, print_facts, say
 from safecl.errors import SafeclError, Stopped
 from safecl.lines import shown
 
+EXPERIMENTS = "Experiments: methods compared on streams of classes"  # a heading of the help
 app = typer.Typer(
     name="safecl",
     help="Continual image classification on a frozen vision transformer, by slow and fast tuning (SAFE).\n\n"
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={} if HELP else {"terminal_width": COLUMNS},
     pretty_exceptions_enable=False,
 )
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", rich_help_panel=EXPERIMENTS)
 ON_MODELS: dict[str, Callable[..., Any]] = {
     "learn": models.learn, "predict": models.predict, "eval": models.evaluate, "inspect": models.inspect,
     "rename": models.rename, "forget": models.forget, "merge": models.merge, "rollback": models.rollback,
@@ -47,8 +48,9 @@ ON_MODELS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 for name, command in ON_MODELS.items():
     app.command(name, cls=models.ModelCommand)(command)
-for other in (runs, show, compare, serve, sweep, reproduce):
-    app.command()(other)
+app.command()(serve)
+for other in (runs, show, compare, sweep, reproduce):
+    app.command(rich_help_panel=EXPERIMENTS)(other)
 
 # The base of click's own errors. Newer versions of typer carry a copy of click, so it is found by its name.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -93,7 +95,7 @@ def quickstart(folder: Annotated[Path, typer.Argument(help="A new folder for all
     draw_folders(folder)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def run(
     config: Annotated[str, typer.Argument(help="A preset (safe, paper, published, ranpac, finetune) or a YAML file.")],
     words: Words = None,
@@ -131,7 +133,7 @@ def run(
             say(line)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders.")],
     page: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -167,7 +169,7 @@ def info(
     print_keys(method, make_console()) if keys else print_facts(make_console(), describe())
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def methods() -> None:
     """List the methods: kind, what they keep between sessions, paper.
 

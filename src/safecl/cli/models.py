@@ -12,7 +12,7 @@ from safecl.classifier.place import SUFFIX, check_path, replaceable
 from safecl.classifier.schema import Header
 from safecl.classifier.settings import resolve
 from safecl.classifier.store import ModelFile
-from safecl.cli.terminal import Force, Quiet, check_page, make_console, print_facts, print_json, say
+from safecl.cli.terminal import Force, Quiet, at_work, check_page, make_console, print_facts, print_json, say
 from safecl.errors import SafeclError
 from safecl.lines import counted, print_sentence
 from safecl.outputs import locked
@@ -49,7 +49,7 @@ Careful = Annotated[
     bool,
     typer.Option("--careful", help="Look at each picture's mirror image as well: twice the time, more often right."),
 ]
-Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Share of known pictures that may be called unknown.")]
+Unknown = Annotated[float, typer.Option(min=0, max=0.99, help="Most known pictures to call unknown, a share; 0: none.")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: the best there is.")]
 Page = Annotated[Path | None, typer.Option(help="Write an HTML page.")]
 
@@ -129,9 +129,10 @@ def predict(
             raise SafeclError(f"{model} is exported: --explain and --careful need the model that it was made from.")
         return predict_all(files, safecl.load(model, device=device), model, unknown, form, None)
     file = ModelFile(model)
-    from safecl.classifier.answers import Snapshot
+    with at_work(f"Opening {model}"):
+        from safecl.classifier.answers import Snapshot
 
-    now = Snapshot.open(file, device).carefully(careful)
+        now = Snapshot.open(file, device).carefully(careful)
     if explain is None:
         return predict_all(files, now, model, unknown, form, None)
     from safecl.classifier.explain import Explanations
@@ -167,7 +168,8 @@ def evaluate(
     from safecl.report.words import size
 
     pictures, _ = labelled(folder)
-    found, judged = answers.evaluate(answers.Snapshot.open(file, device).carefully(careful), pictures, unknown)
+    with at_work(f"Asking {model}"):
+        found, judged = answers.evaluate(answers.Snapshot.open(file, device).carefully(careful), pictures, unknown)
     known = set() if file.header["frozen"] else learned_by(file).keys()
     found["learned"] = None if file.header["frozen"] else sum(mark in known for mark in hashes(pictures).tolist())
     if page is not None:
@@ -228,7 +230,7 @@ def inspect(
             print_sentence(console, sentence)
         console.print()
         estimated = any(entry.get("accuracy") is not None for entry in file.header["history"])
-        caption = "accuracy: leave-one-out accuracy, the mean over the classes so far" if estimated else ""
+        caption = "accuracy: leave-one-out, each picture judged without it; the mean over classes" if estimated else ""
         print_table(console, history_table(file.header), drop=("seconds", "date"), caption=caption)
 
 
@@ -286,16 +288,17 @@ def change(
 ) -> None:
     """Change the model in a file, which is locked meanwhile, and say what ``how`` gives.
 
-    ``check`` refuses what its header rules out before anything heavy is imported.
+    ``check`` refuses what its header rules out before anything heavy is imported; given where no picture is seen.
     """
     with locked(model) as file:
         if check is not None:
             check(ModelFile(file).header)
-        from safecl.classifier.classifier import ContinualClassifier
+        with at_work(f"Changing {model}"):
+            from safecl.classifier.classifier import ContinualClassifier
 
-        classifier = ContinualClassifier.load(file, device="auto" if check is None else "cpu")  # if pictures are seen
-        said = how(classifier)
-        classifier.save(file)
+            classifier = ContinualClassifier.load(file, device="auto" if check is None else "cpu")
+            said = how(classifier)
+            classifier.save(file)
     say(said)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,13 @@ def check_page(page: Path | None, force: bool) -> None:
         check_output(page, "page", force)
     elif force:
         raise SafeclError("--force has no effect without --page; omit it.")
+
+
+def at_work(what: str) -> AbstractContextManager[object]:
+    """Show on a terminal, until it is over, that something goes on whose steps nobody counts."""
+    from safecl.engine.progress import make_progress
+
+    return make_progress("live" if sys.stdout.isatty() else "quiet").phase(what, 0)
 
 
 def say(text: str, err: bool = False) -> None:

@@ -104,11 +104,11 @@ def _line(task: "Task", width: int, ascii_only: bool) -> "Text":
 
     total, done, bar = int(task.total or 0), int(task.completed), 16 if width >= 80 else 6
     spent = clock(task.finished_time if task.finished else task.elapsed)
-    pieces = [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"]
+    pieces = [f" left {clock(task.time_remaining)}", f" {done}/{total}", f" {spent}"] if total else [f" {spent}"]
     pieces += [f"  {piece}" for piece in str(task.fields["note"]).split("  ") if piece]
     line = Text(shown(task.description)[:width], no_wrap=True)
-    if len(line) + 1 + bar <= width:
-        full, signs = round(bar * done / total) if total else bar, "#-" if ascii_only else "━─"
+    if total and len(line) + 1 + bar <= width:
+        full, signs = round(bar * done / total), "#-" if ascii_only else "━─"
         line.append(" ").append(signs[0] * full, style="bar.complete").append(signs[1] * (bar - full), style="bar.back")
     for piece in pieces:
         if len(line) + len(piece) > width:
