@@ -158,7 +158,7 @@ def behind(call: Callable[[], Any]) -> Any:
 
     def give_way() -> None:
         if sys.platform == "linux":  # where each thread has a priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 15)
 
     with ThreadPoolExecutor(1, initializer=give_way) as pool:
         return pool.submit(call).result()
