@@ -170,5 +170,5 @@ def test_a_sweep_over_shards_learns_what_is_in_the_folder(shards: tuple[Path, Pa
         assert not result.failed
         states = sorted(folder.glob("*/state/session_*.safetensors"))
         found.append({(n, name): value for n, file in enumerate(states) for name, value in load_state(file)[0].items()})
-    assert len(states) == 2 and found[0].keys() == found[1].keys()
+    assert len(states) == 4 and found[0].keys() == found[1].keys()
     assert all(value.equal(found[1][name]) for name, value in found[0].items())

@@ -13,7 +13,7 @@ import yaml
 import safecl.methods.settings
 from safecl.backbone.backbone import Backbone
 from safecl.engine.settings import TrainSettings
-from safecl.experiments.config import source_text
+from safecl.experiments.config import read_source
 from safecl.methods.catalog import method_class, method_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
@@ -50,7 +50,7 @@ def test_it_is_found_and_its_printed_test_passes(
 
 
 def test_it_runs_without_a_preset(printed: None) -> None:
-    assert source_text("slda") == "method: slda\n"
+    assert read_source("slda") == {"method": "slda"}
 
 
 def test_its_preset_is_one(printed: None) -> None:
