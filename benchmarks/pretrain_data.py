@@ -19,7 +19,7 @@ from PIL import Image
 from pretrain_characters import SANS_ONLY
 from torch import Tensor
 
-from safecl.streams.drawn.drawing import FACES, SANS, SIDE, Difficulty, check_fonts, draw
+from safecl.streams.drawn.drawing import FACES, SANS, SIDE, Difficulty, draw
 from safecl.streams.pictures.crop import cut_out
 from safecl.streams.pictures.images import Transform, plain_view
 
@@ -146,7 +146,6 @@ def in_threads(function: Callable, items: Sequence) -> list:
 
 def drawn(characters: Sequence[str], each: int, seed: int, difficulty: Difficulty | None = None) -> Labelled:
     """``each`` pictures of every character, drawn by as many processes as there are cores."""
-    check_fonts()
     work = partial(_draw_all, each=each, seed=seed, difficulty=difficulty or Difficulty())
     arrays = in_processes(work, characters, 8)
     labels = torch.arange(len(characters)).repeat_interleave(each)
