@@ -316,15 +316,61 @@ def first_session() -> list[str]:
     return table
 
 
+def speed() -> Run:
+    found: Run = json.loads((RESULTS / "speed_h200.json").read_text(encoding="utf-8"))
+    return found
+
+
 def later_session() -> list[str]:
-    speed = json.loads((RESULTS / "speed_h200.json").read_text(encoding="utf-8"))
+    found = speed()
     parts = ("training", "features", "heads", "evaluation", "saving", "whole")
     table = head("network", "PET", *parts)
     for workload, network in (("published", "ViT-B/16"), ("small", "ViT-S/16")):
-        for pet, measured in speed[workload].items():
+        for pet, measured in found[workload].items():
             for name, who in (("later session", PETS.get(pet, "")), ("plain later", "plain reference")):
                 if isinstance(measured, dict) and name in measured.get("rows", ()):
                     table.append(row(network, who, *(f"{measured['rows'][name][part]:.2f}" for part in parts)))
+    return table
+
+
+def kernels() -> list[str]:
+    """Milliseconds per step by kind of kernel, for each PET."""
+    found, steps = speed(), dict[str, Run]()
+    for one in found["step"]:
+        name = PETS[one["pet"]]
+        steps |= {f"{name} before": earlier for earlier in found["step before"] if earlier["pet"] == one["pet"]}
+        steps[name] = one
+    columns = list(steps.values())
+
+    def add(kind: str, taken: list[float]) -> None:
+        if max(taken) >= 5e-6:
+            table.append(row(kind, *(f"{1e3 * part:.2f}" if part else "" for part in taken)))
+
+    table = head("kind", *steps)
+    kinds = {kind for one in columns for kind in one["kinds"]}
+    by_kind = {kind: [one["kinds"].get(kind, (0.0,))[0] / one["steps"] for one in columns] for kind in kinds}
+    for kind, taken in sorted(by_kind.items(), key=lambda item: (-max(item[1]), item[0])):
+        add(kind, taken)
+    for name, key in (("all kernels", "busy"), ("with the gaps between them", "wall")):
+        add(name, [one[key] / one["steps"] for one in columns])
+    return table
+
+
+def scale() -> list[str]:
+    table = head("pictures", "session", "features", "training", "heads", "whole", "peak, GB")
+    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 20))):
+        for line in speed()[name]["sessions"]:
+            if line["session"] in shown:
+                parts = (f"{line[part]:.2f}" for part in ("features", "training", "heads", "whole"))
+                table.append(row(pictures, line["session"], *parts, line["peak"] / 1e9))
+    return table
+
+
+def sizes() -> list[str]:
+    table = head("M", "statistics, s", "solving, s", "peak, GB", "accuracy")
+    for line in speed()["scale"]["sizes"]:
+        taken = (f"{line[part]:.2f}" for part in ("add", "solve"))
+        table.append(row(f"{line['M']:,}", *taken, line["peak"] / 1e9, 100 * line["accuracy"]))
     return table
 
 
@@ -457,7 +503,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
         cells, summary, readme, statistics, sessions, losses, claims, transfer, methods, first_session, later_session,
-        seconds, header, promises, trust, strangers,
+        kernels, scale, sizes, seconds, header, promises, trust, strangers,
     )
 }  # fmt: skip
 
