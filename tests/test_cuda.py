@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
@@ -337,3 +338,30 @@ def test_the_ridge_head_is_the_same_on_the_device() -> None:
         head.solve()
         logits.append(head.logits(features.to(device)).cpu())
     assert torch.allclose(*logits, atol=1e-3)
+
+
+@pytest.mark.parametrize("memory", ["statistics", "features"])
+def test_a_model_lives_on_the_device_as_on_a_cpu(
+    memory: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path, untuned: None
+) -> None:
+    """Learned, asked with all opinions, corrected, forgotten, rolled back, explained, and opened by the other one."""
+    pictures, labels = lesson("abcdef")
+    models = []
+    for device in ("cpu", CUDA.type):
+        model = new_model(device=device, memory=memory)
+        model.learn(*lesson("abcd"))
+        model.learn(*lesson("ef"))
+        assert [answer.weights is not None for answer in model.answers(pictures)] == [True] * len(labels)
+        model.correct(pictures[:1], "e")
+        model.rollback()
+        model.forget("b")
+        model.join("c", "d")
+        assert model.heat_map(pictures[0]).shape == pictures[0].shape[:2]
+        assert len(model.queue(pictures, 3)) == 3
+        models.append(model)
+    one, other = (model.predict_proba(pictures) for model in models)
+    assert np.abs(one - other).max() < 0.05
+    for device, model in zip((CUDA.type, "cpu"), models, strict=True):
+        model.save(tmp_path / "model.safecl", force=True)
+        again = type(model).load(tmp_path / "model.safecl", device=device)
+        assert np.abs(again.predict_proba(pictures) - model.predict_proba(pictures)).max() < 0.01

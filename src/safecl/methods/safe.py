@@ -333,7 +333,8 @@ class SAFE(Method):
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""
         if self.settings.answer.aggregation == "errors":
-            fast = torch.ones_like(logits["fast"][:, 0]) * (self.lead if self.sessions > 1 else 0.5)
+            lead = self.lead.to(logits["fast"]) if self.sessions > 1 else 0.5  # logits may have left the device
+            fast = torch.ones_like(logits["fast"][:, 0]) * lead
             return {"slow": 1 - fast, "fast": fast}
         if self.settings.answer.aggregation != "entropy":
             return {}
