@@ -174,7 +174,7 @@ def forward(backbone: Backbone, images: Tensor, prompts: Tensor | None = None, p
 
 
 class Tools:
-    """The functions above, where a test can reach them."""
+    """What is above, where a test can reach it."""
 
     new_method = staticmethod(new_method)
     new_fit = staticmethod(new_fit)
@@ -182,6 +182,7 @@ class Tools:
     snapshot = staticmethod(snapshot)
     same = staticmethod(same)
     forward = staticmethod(forward)
+    ridge = RIDGE
 
 
 @pytest.fixture(scope="session")
