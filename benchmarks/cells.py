@@ -16,7 +16,8 @@ one JSON line, accuracies in percent after the last session (--every N: after ev
 itself answered, "by test" has the pictures of each session apart. "left out" has, before each later session, the
 leave-one-out errors on its pictures of a ridge head on the backbone, the slow and the fast learner, which have not
 learned them; "first" has the optimiser steps and seconds of the first session, SAFE's and RanPAC's. A line that --out
-has already is not computed again. Words key=value go to both methods, words method.key=value to SAFE alone.
+has already is not computed again. Words key=value go to both methods, words method.key=value to SAFE alone. With
+--preset NAME another method runs in the cell, with its own PET, and its final accuracy is the line.
 """
 
 import argparse
@@ -250,6 +251,17 @@ def cell(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     return line
 
 
+def rival(options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """One training of the method of --preset."""
+    words = [word for word in words_of(options, seed) if not word.startswith("pet=")]
+    settings = load(options.preset, [*words, *options.words])
+    method, stream, fit = made(settings, loaded(settings))
+    for number in range(1, len(stream) + 1):
+        learn(method, stream.open(number), fit)
+    found = evaluate(method, [stream.test(i) for i in stream.tested(len(stream))], fit, "test")
+    return {"preset": options.preset, "folder": options.folder.name, "final": percent(found.main == found.targets)}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The cell: pictures, backbone, PET, seeds."""
     parser.add_argument("--folder", type=Path, required=True)
@@ -272,9 +284,9 @@ def write(options: argparse.Namespace, cell: Callable[[argparse.Namespace, int],
     """A line for every seed that --out has no line of."""
     lines = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     given = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    given = {key: value for key, value in given.items() if key not in ("seeds", "out")}
+    given = {key: value for key, value in given.items() if key not in ("seeds", "out", "preset")}
     for seed in map(int, options.seeds.split(",")):
-        if any(line["given"] == given and line["seed"] == seed for line in lines):
+        if any((line["given"], line["seed"], line.get("preset")) == (given, seed, options.preset) for line in lines):
             continue
         began = time.monotonic()
         line = {"given": given, "seed": seed, **cell(options, seed), "wall": None}
@@ -289,8 +301,10 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--every", type=int, default=0, help="accuracies after every so many sessions")
     parser.add_argument("--no-ranpac", action="store_true")
+    parser.add_argument("--preset", help="of another method, instead of SAFE and RanPAC")
     parser.add_argument("--out", type=Path, default=Path("cells.jsonl"))
-    write(parser.parse_args(), cell)
+    options = parser.parse_args()
+    write(options, rival if options.preset else cell)
 
 
 if __name__ == "__main__":

@@ -276,6 +276,23 @@ def transfer() -> list[str]:
     return [*head("", *names), row("ours", *ours), row("paper", *papers)]
 
 
+def rivals() -> list[str]:
+    """Methods by their presets, beside SAFE and RanPAC in the same cells: the mean over seeds, in order."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for line in lines("rivals_h200.jsonl"):
+        found.setdefault(METHODS[line["preset"]], {}).setdefault(STREAMS[line["folder"]], []).append(line["final"])
+    for run in grid():
+        if run["backbone"] == "ViT-Tiny/16" and run["pet"] == "SSF":
+            for name, accuracy in (("**SAFE**", run["own"]["safe"]), ("RanPAC", run["ranpac"])):
+                found.setdefault(name, {}).setdefault(run["stream"], []).append(accuracy)
+    streams = list(STREAMS.values())[:3]
+    table = head("method", *streams, "mean")
+    for name, of in sorted(found.items(), key=lambda each: -mean(mean(each[1][stream]) for stream in streams)):
+        texts = [f"{mean(of[s]):.1f}" + ("" if len(of[s]) == 3 else f" ({len(of[s])})") for s in streams]
+        table.append(row(name, *texts, mean(mean(of[stream]) for stream in streams)))
+    return table
+
+
 def methods() -> list[str]:
     """Every method on two backbones."""
     tables: list[dict[tuple[str, str], list[Run]]] = []
@@ -295,7 +312,7 @@ def methods() -> list[str]:
         for found in tables:
             for stream in streams:
                 final = [100 * float(line["final"]) for line in found.get((method, stream), ())]
-                texts.append(f"{mean(final):.1f} ± {stdev(final):.1f}" if final else "–")
+                texts.append(f"{mean(final):.1f}" if final else "–")
         kept = tables[0][method, "cifar100_50x10"]
         learnable, stored = (mean(float(line[key]) for line in kept) / 1e6 for key in ("learnable", "stored_bytes"))
         table.append(row(title, *texts, f"{learnable:.2f}", stored))
@@ -502,8 +519,8 @@ def strangers() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
-        cells, summary, readme, statistics, sessions, losses, claims, transfer, methods, first_session, later_session,
-        kernels, scale, sizes, seconds, header, promises, trust, strangers,
+        cells, summary, readme, statistics, sessions, losses, claims, transfer, rivals, methods, first_session,
+        later_session, kernels, scale, sizes, seconds, header, promises, trust, strangers,
     )
 }  # fmt: skip
 

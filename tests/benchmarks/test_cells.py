@@ -40,3 +40,9 @@ def test_its_heads_are_those_of_safe(options: Options) -> None:
     assert (
         line["sessions"] == 2 and 0 <= line["ranpac"] <= 100 and line["first"]["safe"][0] == line["first"]["ranpac"][0]
     )
+
+
+def test_another_method_runs_in_the_cell_with_its_own_pet(options: Options) -> None:
+    words = ["train.epochs=1", "device=cpu"]
+    line = cells.rival(options(preset="ssiat", pet="vpt_deep", words=words), 0)
+    assert line["preset"] == "ssiat" and line["final"] in (0, 12.5, 25, 37.5, 50, 62.5, 75, 87.5, 100)
