@@ -143,7 +143,7 @@ class Watch:
         self.slow.add(slow, y)
         self.memory.kept.add(slow[:, : slow_head.width], y)
         if number > 1:
-            self.memory.map.fit(slow, fast, y)
+            self.memory.fit(slow, fast, y)
 
     def answers(self, number: int) -> dict[str, Any]:
         """Accuracies in percent on the test pictures of all sessions so far."""

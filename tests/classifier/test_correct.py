@@ -42,17 +42,22 @@ def tuned_without_labels(monkeypatch: pytest.MonkeyPatch, untuned: None) -> None
 def state_of(model: ContinualClassifier, tuned: ContinualClassifier) -> dict[str, torch.Tensor]:
     """All that its method has, rows and columns of classes in the order of ``classes_``.
 
-    With the map between the learners of ``tuned``: as a tuning, it has its own pictures, and stays.
+    With the map between the learners, and the classes' offsets from it, of ``tuned``: as a tuning, they have their own
+    pictures, and stay.
     """
     fitted, size = model._fitted, len(model.classes_)
     places = [fitted.classes.index(label) for label in model.classes_]
     method, other = (each._fitted.method(model._backbone(), learning=True) for each in (model, tuned))
     if getattr(method, "following", None) is not None:
         method.following.map.load_state_dict(other.following.map.state_dict())
+        theirs = [tuned._fitted.classes.index(label) for label in fitted.classes]
+        method.following.kept.offsets = other.following.kept.offsets[theirs]
         method.refresh()
     found = method.state_dict()
     for name, value in found.items():
-        if value.ndim and name.endswith((".sums", ".counts", ".means", ".remainders", "weight", "prototypes")):
+        if value.ndim and name.endswith(
+            (".sums", ".counts", ".means", ".remainders", ".offsets", "weight", "prototypes")
+        ):
             dim = 1 if "statistics" in name or name.startswith(("ridge", "joint")) else 0
             found[name] = value.index_select(dim, torch.tensor(places)) if value.shape[dim] == size else value
     return found

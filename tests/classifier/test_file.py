@@ -169,6 +169,21 @@ def test_a_hostile_member_is_refused_by_learning(home: Path, tmp_path: Path, nam
     assert one_sentence(str(error.value))
 
 
+@pytest.mark.parametrize("part", [slice(1, None), (slice(None), slice(1, None))], ids=["fewer", "narrower"])
+def test_offsets_that_do_not_fit_the_classes_are_refused_by_every_change(
+    home: Path, tmp_path: Path, part: Any, lesson: Any
+) -> None:
+    def change(tensors: dict[str, Any]) -> None:
+        tensors["following.kept.offsets"] = tensors["following.kept.offsets"][part].clone()
+
+    draft = Draft.of(home / "good.safecl")
+    draft.change("learn.safetensors", change)
+    model = ContinualClassifier.load(draft.write(tmp_path / "bad.safecl"), device="cpu")
+    for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
+        with pytest.raises(SafeclError, match="do not fit together"):
+            make()
+
+
 @pytest.mark.parametrize("how", ["renamed", "narrower", "nameless"])
 def test_features_that_the_networks_do_not_give_are_refused_by_every_change(
     home: Path, tmp_path: Path, how: str, lesson: Any

@@ -33,7 +33,7 @@ def session(n: int, classes: range, seed: int, width: int = 6) -> tuple[Tensor, 
 
 
 def statistics_of(memory: Following, slow: RidgeHead) -> RidgeHead:
-    fast = RidgeHead(6, slow.settings)
+    fast = RidgeHead(memory.kept.width, slow.settings)
     memory.follow(slow, fast)
     return fast
 
@@ -96,6 +96,64 @@ def test_a_map_goes_on_from_the_one_before() -> None:
     assert far[0] < 0.2 * far[1]
 
 
+def streamed(sizes: list[int], move: Tensor) -> tuple[Following, RidgeHead, RidgeHead]:
+    """Sessions of so many classes; after the first, features move, and those of each class by its own offset more.
+
+    Gives the memory, the slow head, and the head of all features where they are in the end.
+    """
+    memory, start, width = Following(24), 0, 24
+    slow, expected = (RidgeHead(width, RidgeSettings(size=300)) for _ in range(2))
+    means, offsets = (size * torch.randn(20, width, generator=generator(k)) for k, size in ((6, 3), (2, 1.5)))
+    mixing = torch.randn(20, width, width, generator=generator(5)) / width**0.5
+    for number, size in enumerate(sizes):
+        y = torch.arange(20 * size) % size + start
+        x = means[y] + torch.einsum("nij,nj->ni", mixing[y], torch.randn(len(y), width, generator=generator(number)))
+        memory.kept.add(x, y)
+        slow.add(x, y)
+        moved = x @ move + (offsets[y] if number else 0)
+        expected.add(moved, y)
+        if number:
+            memory.fit(x, moved, y)
+        start += size
+    return memory, slow, expected
+
+
+def far(found: RidgeHead, expected: RidgeHead, classes: slice) -> float:
+    a, b = (head.statistics.sums[:, classes] for head in (found, expected))
+    return float((a - b).norm() / b.norm())
+
+
+def test_classes_that_move_each_in_its_own_way_beside_a_common_one_are_followed() -> None:
+    move = torch.eye(24) + 0.1 * torch.randn(24, 24, generator=generator(1))
+    memory, slow, expected = streamed([4, 4, 4, 4], move)
+    with_offsets = statistics_of(memory, slow)
+    memory.kept.offsets.zero_()
+    by_map = statistics_of(memory, slow)
+    for classes in (slice(16), slice(4, 16)):
+        assert far(with_offsets, expected, classes) < 0.7 * far(by_map, expected, classes)
+        assert far(with_offsets, expected, classes) < 0.5 * far(slow, expected, classes)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_sessions_of_one_or_two_classes_do_not_throw_the_old_ones_about(size: int) -> None:
+    memory, slow, expected = streamed([6] + [size] * (10 // size), torch.eye(24))
+    found = statistics_of(memory, slow)
+    assert far(found, expected, slice(6)) < 0.15  # these have not moved
+    assert far(found, expected, slice(6, 16)) < 0.4 * far(slow, expected, slice(6, 16))
+
+
+def test_points_of_every_view_have_the_offset_of_their_class() -> None:
+    memory, (x, y) = Following(6), session(30, range(3), 0)
+    memory.kept.add(x, y)
+    memory.fit(torch.cat([x, x + 1], dim=1), torch.cat([x + y[:, None], x + y[:, None] + 3], dim=1), y)
+    moved = memory(torch.cat([x, x], dim=1), y)
+    assert torch.equal(moved[:, :6], moved[:, 6:]) and torch.allclose(moved[:, :6], memory(x, y))
+    left = (
+        (torch.cat([x + y[:, None], x + y[:, None] + 3]) - memory.map(torch.cat([x, x + 1]))).reshape(2, 30, 6).mean(0)
+    )
+    assert torch.allclose(memory.kept.offsets, torch.stack([left[y == c].mean(dim=0) for c in range(3)]), atol=1e-4)
+
+
 # -- SAFE with it ---------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +182,35 @@ def test_the_head_of_the_fast_learner_is_near_that_of_all_pictures_extracted_ane
     }
     assert far["following"] < far["stale"]
     assert method.ridge_fast.statistics.count == anew.statistics.count
+
+
+@pytest.mark.parametrize(("protocol", "mirror"), [("class", False), ("domain", False), ("mixed", True)])
+def test_the_offset_of_a_class_is_the_mean_over_its_pictures_of_what_the_map_left(
+    protocol: str, mirror: bool, new: Callable[..., SAFE], make_stream: MakeStream, scramble: Any, tools: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Zero in the first session; also of classes that come again, and with several views of a picture."""
+    left: dict[int, list[Tensor]] = {}
+    plain = Following.fit
+
+    def fit(self: Following, slow: Tensor, fast: Tensor, targets: Tensor) -> None:
+        plain(self, slow, fast, targets)
+        rows = (fast - self.map(slow)).reshape(len(targets), -1, self.kept.width)
+        assert rows.shape[1] == 1 + mirror
+        for row, c in zip(rows, targets.tolist(), strict=True):
+            left.setdefault(c, []).append(row.mean(dim=0))
+
+    monkeypatch.setattr(Following, "fit", fit)
+    ridge = RidgeSettings(size=40, betas=(0.1,), layers=1, patches=False, mirror=mirror)
+    method, stream = new(ridge=ridge, pet="ssf"), make_stream(PROTOCOLS[protocol], train=4)
+    trainer = tools.new_fit(method, stream)
+    trainer.after_fit = lambda name, learner, session: scramble(learner[0].pet, deviation=0.05 * session.number)
+    tools.teach(method, stream, fit=trainer)
+    kept = method.following.kept
+    assert len(kept.offsets) == len(method.classes) and left
+    for c, (offset, count) in enumerate(zip(kept.offsets, kept.counts.tolist(), strict=True)):
+        wanted = torch.stack(left[c]).sum(dim=0) / count if c in left else torch.zeros_like(offset)
+        assert torch.allclose(offset, wanted, atol=1e-5) and (c in left) == bool(offset.any())
 
 
 def test_the_slow_learners_statistics_stay_sums(new: Callable[..., SAFE], make_stream: MakeStream, tools: Any) -> None:

@@ -77,8 +77,8 @@ def left_out_answers(
 
 def recalled(method: Method, kept: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
     """Features (n, d) by network as they are today, from what was kept of the pictures at ``rows``."""
-    device = method.backbone.device
-    return method.recalled({name: kept[name][rows].to(device).float() for name in kept if name not in LABELS})
+    own = {name: each[rows].to(method.backbone.device) for name, each in kept.items()}
+    return method.recalled({name: own[name].float() for name in own if name not in LABELS}, own["targets"])
 
 
 def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> dict[str, Any] | None:

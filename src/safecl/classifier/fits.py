@@ -29,7 +29,7 @@ def check_answer(method: Method, classes: int, kept: Mapping[str, Tensor], learn
     if not (learning or kept):
         return
     keeping = method.to_keep(features | {name: method.networks[name].features(images) for name in method.heads})
-    method.recalled(keeping)
+    method.recalled(keeping, torch.tensor([classes - 1]))
     wanted = {name: rows.shape[1:] for name, rows in keeping.items()} | dict.fromkeys(LABELS, torch.Size())
     if kept and {name: rows.shape[1:] for name, rows in kept.items()} != wanted:
         raise ValueError("the features that are kept are of other networks")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from safecl.heads.protocol import PerClass, Trained
-from safecl.heads.tensors import check_finite, pack, precise, take_shapes, unpack
+from safecl.heads.tensors import added, check_finite, pack, precise, take_shapes, unpack
 
 CLASSES_AT_A_TIME = 16  # whose covariances are factored together
 
@@ -142,13 +142,27 @@ class ClassGaussians(Trained, ClassMoments):
 
 
 class SharedGaussians(ClassMoments):
-    """All classes have one covariance. For d = 768 a class takes 6 kB, and all together 1.2 MB more."""
+    """All classes have one covariance. For d = 768 a class takes 6 kB, with an offset 9, and all 1.2 MB more.
 
-    rows = ("counts", "means", "remainders")
+    ``offsets`` (C, ``moving``): how far pictures of each class have moved, in the mean; kept under another label.
+    """
+
+    rows = ("counts", "means", "remainders", "offsets")
     by_difference: ClassVar[tuple[str, ...]] = (*rows, "scatter")
+
+    def __init__(self, width: int, moving: int = 0) -> None:
+        super().__init__(width)
+        self.offsets: Tensor = nn.Buffer(torch.zeros(0, moving))
+
+    def move(self, offsets: Tensor, targets: Tensor) -> None:
+        """Some of the pictures, of classes (n,), have these offsets (n, d)."""
+        for c in torch.unique(targets).tolist():
+            own = offsets[targets == c]
+            self.offsets[c] = torch.lerp(self.offsets[c], own.mean(dim=0), len(own) / int(self.counts[c]))
 
     def merge(self, now: Self, before: Self, index: Tensor) -> None:
         """Add the pictures that ``now`` has more than ``before``; its class i is class ``index[i]`` here, −1: none."""
+        own, more, less = (precise(each.offsets) * precise(each.counts)[:, None] for each in (self, now, before))
         places = index[: now.classes].tolist()
         self._grow(max(places, default=-1) + 1)
         for c, place in enumerate(places):
@@ -159,10 +173,12 @@ class SharedGaussians(ClassMoments):
             rest, between = _rest(old + count, mean, old, before._mean(c)) if old else (mean, none)
             self._combine(place, count, rest, none - between)
         self._put(0, precise(now.scatter) - precise(before.scatter))
+        self.offsets = (added(own, more, less, index) / precise(self.counts)[:, None].clamp(min=1)).to(self.offsets)
 
     def join(self, one: int, other: int) -> None:
         """Exactly the moments of both classes' pictures together."""
         if self.classes:
+            self.offsets[one].lerp_(self.offsets[other], self.counts[other] / self.counts[[one, other]].sum())
             self._combine(one, int(self.counts[other]), self._mean(other), torch.zeros_like(precise(self.scatter)))
             self.counts[other] = 0
 
@@ -170,7 +186,7 @@ class SharedGaussians(ClassMoments):
         """Take features (n, d), with others beside them or not, out of the classes ``old``, and add them to ``new``."""
         if features is None:
             return
-        features = features[:, : self.width]
+        features, moved = features[:, : self.width], (old >= 0) & (new >= 0)
         for c in torch.unique(old[old >= 0]).tolist():
             own = precise(features[old == c])
             mean = own.mean(dim=0)
@@ -179,6 +195,7 @@ class SharedGaussians(ClassMoments):
             self._put(c, -_scatter(own - mean) - between)
             self.counts[c] -= len(own)
         self.add(features[new >= 0], new[new >= 0])
+        self.move(self.offsets[old[moved]], new[moved])
 
     def drop_class(self, index: int) -> None:
         """Remove a class; those after it move up by one. The covariance is what it was."""
@@ -190,13 +207,13 @@ class SharedGaussians(ClassMoments):
         """Of a class about its mean: (d, d)."""
         return (unpack(precise(self.scatter), self.width) / self.freedom).to(self.means)
 
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Features (n, d), as many of every class as of any other, to one."""
+    def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Features (n, d), as many of every class as of any other, to one, and their classes (n,)."""
         classes = self.counts.nonzero()[:, 0].cpu()
-        chosen = classes[torch.arange(count) * len(classes) // count].to(self.means.device)
+        drawn = classes[torch.arange(count) * len(classes) // count].to(self.means.device)
         values, vectors = torch.linalg.eigh(precise(self.covariance()))
         root = (vectors * values.clamp(min=0).sqrt() @ vectors.T).to(self.means)  # whatever the signs
-        return torch.addmm(self.means[chosen], torch.randn(count, self.width, generator=generator).to(root), root)
+        return torch.addmm(self.means[drawn], torch.randn(count, self.width, generator=generator).to(root), root), drawn
 
     def _put(self, c: int, spread: Tensor) -> None:
         self.scatter = (precise(self.scatter) + spread.to(precise(self.scatter))).to(self.scatter)

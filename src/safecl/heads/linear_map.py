@@ -34,43 +34,45 @@ class LinearMap(protocol.Editable, nn.Module):
         self.offset = torch.lerp(self.offset, now.offset.to(self.offset), protocol.SECOND_SHARE)
 
     def fit(self, source: Tensor, target: Tensor, classes: Tensor) -> None:
-        """Map features (N, v · d) of a network to another's, with the ridge of least error on classes (N,) left out."""
+        """Map features (N, v · d) of a network to another's, as far as the change holds for classes (N,) left out."""
         check_finite(target)
         before, start = precise(self.matrix), precise(self.offset)
         x, y = (precise(each).reshape(-1, len(start)) for each in (source, target))
         classes, moved = classes.repeat_interleave(len(x) // len(classes)), y - torch.addmm(start, x, before)
-        # One class says nothing of others: only its mean shift is taken.
         few = (one_of_each(classes) < max(1, JUDGING_PICTURES // len(torch.unique(classes)))).nonzero()[:, 0]
-        ridge = choose_ridge(x[few], moved[few], classes[few])
-        mean, shift, identity = x.mean(dim=0), moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
+        ridge, share = choose_ridge(x[few], moved[few], classes[few])
+        mean, shift, identity = x.mean(dim=0), share * moved.mean(dim=0), torch.eye(x.shape[1]).to(x)
         x = x - mean
-        more = 0 * identity if ridge is None else torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
+        more = share * torch.linalg.solve(x.T @ x + ridge * identity, x.T @ moved)
         self.matrix, self.offset = (before + more).to(self.matrix), (start + shift - mean @ more).to(self.offset)
 
 
-def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> float | None:
-    """The ridge of y on x (N, d) with the least error on classes (N,) left out; None for one class or constant x."""
-    x, y = x - x.mean(dim=0), y - y.mean(dim=0)
+def choose_ridge(x: Tensor, y: Tensor, classes: Tensor) -> tuple[float, float]:
+    """The ridge of y on x (N, d) with the least error on classes (N,) left out, and the best share of what it says."""
+    if len(torch.unique(classes)) < 2:
+        return 1.0, 0.0  # one class says nothing of others
+    x = x - x.mean(dim=0)
     few = len(x) < x.shape[1]  # then XXᵀ is the smaller one of the two with these eigenvalues
     values, vectors = torch.linalg.eigh(x @ x.T if few else x.T @ x)
     values = values.clamp(min=0)
-    if not values[-1] > 0 or len(torch.unique(classes)) < 2:
-        return None
-    ridges = values.sum() / x.shape[1] * torch.tensor(RIDGES).to(values)
-    errors = left_out_errors(vectors * values.sqrt() if few else x @ vectors, y, values + ridges[:, None], classes)
-    return float(ridges[errors.argmin()])
+    ridges = (float(values.sum()) / x.shape[1] or 1.0) * torch.tensor(RIDGES).to(values)  # of constant x any will do
+    errors, shares = left_out(vectors * values.sqrt() if few else x @ vectors, y, values + ridges[:, None], classes)
+    return float(ridges[errors.argmin()]), float(shares[errors.argmin()])
 
 
-def left_out_errors(x: Tensor, y: Tensor, values: Tensor, groups: Tensor) -> Tensor:
+def left_out(x: Tensor, y: Tensor, values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Squared error of ridge regressions with a constant on rows whose group (N,) is left out of the fit: (r,).
 
-    ``x`` (N, d), ``y`` (N, k): centred, ``x`` in the eigenvectors of XᵀX; ``values`` (r, d): its eigenvalues plus each
-    ridge. With H = X diag(1 / values) Xᵀ + 1/N the errors of a group g are (I − H_gg)⁻¹ (y − Hy)_g.
+    Also the share in [0, 1] of what each says of them, y − error, that is nearest to ``y`` (N, k): Σ said y / Σ said².
+    ``x`` (N, d): centred, in the eigenvectors of XᵀX; ``values`` (r, d): its eigenvalues plus each ridge. With H =
+    X diag(1 / values) Xᵀ + 1/N the errors of a group g are (I − H_gg)⁻¹ (y − Hy)_g.
     """
-    along, errors = x.T @ y, torch.zeros_like(values[:, 0])
+    errors = common = torch.zeros_like(values[:, 0])
+    along, centred, whole = x.T @ y, y - y.mean(dim=0), y.square().sum()
     for group in torch.unique(groups).tolist():  # of all ridges at once: small systems, of which each call waits
         own = groups == group
         some, weighted = x[own], x[own] / values[:, None]
         rest = torch.eye(len(some)).to(x) * (1 + 1e-9) - weighted @ some.T - 1 / len(x)
-        errors += torch.linalg.solve(rest, y[own] - weighted @ along).square().sum(dim=(1, 2))
-    return errors
+        wrong = torch.linalg.solve(rest, centred[own] - weighted @ along)
+        errors, common = errors + wrong.square().sum(dim=(1, 2)), common + (wrong * y[own]).sum(dim=(1, 2))
+    return errors, ((whole - common) / (whole - 2 * common + errors).clamp(min=1e-30)).clamp(0, 1)

@@ -186,8 +186,8 @@ class Method(nn.Module, ABC):
         """What to keep of the features (N, d) by network of some pictures, so that they can be judged by later."""
         return dict(features)
 
-    def recalled(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Features (N, d) by network, as they are today, of pictures of which ``to_keep`` was kept."""
+    def recalled(self, kept: Mapping[str, Tensor], targets: Tensor) -> dict[str, Tensor]:
+        """Features (N, d) by network, as they are today, of pictures of classes (N,) of which ``to_keep`` was kept."""
         return dict(kept)
 
     def included(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:

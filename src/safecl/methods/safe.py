@@ -196,7 +196,7 @@ class SAFE(Method):
                 given = self.ridge_untuned.add(features["untuned"], targets)
                 self.following.untuned.add(self.last(given), targets)
             if self.sessions:
-                self.following.map.fit(f_slow, f_fast, targets)
+                self.following.fit(f_slow, f_fast, targets)
             moved = self.settle(self.sessions + 1)
         answer = self.settings.answer
         if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
@@ -282,9 +282,9 @@ class SAFE(Method):
         """Features of frozen networks, which stay true; where the fast learner's head follows, these are enough."""
         return {name: f for name, f in features.items() if self.following is None or name not in self.moving}
 
-    def recalled(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """φ_slow, and φ_fast by the map between the two."""
-        return dict(kept) if self.following is None else {**kept, "fast": self.following.map(kept["slow"])}
+    def recalled(self, kept: Mapping[str, Tensor], targets: Tensor) -> dict[str, Tensor]:
+        """φ_slow, and φ_fast where its statistics are."""
+        return dict(kept) if self.following is None else {**kept, "fast": self.following(kept["slow"], targets)}
 
     def included(self, features: Mapping[str, Tensor], moved: Movement | None = None) -> dict[str, Tensor]:
         """A head that follows has the slow learner's features, moved; ``moved``: how, if that is known."""
