@@ -96,7 +96,7 @@ def test_local_processes_one_of_them_killed_give_the_table_of_straight_runs(
     assert killed and "ended by SIGKILL; it resumes." in capsys.readouterr().out
     assert not result.failed and numbers(result.table) == straight[1]
     assert read_run(folder / found.cells[0].name).facts.command == "safecl sweep mine.yaml"
-    assert [file.name for file in result.files] == ["mine.csv", "mine-runs.csv", "mine.tex", "mine.html"]
+    assert [file.name for file in result.files] == ["mine.csv", "mine.tex", "mine.html"]
     assert "standard deviation over seeds" in result.files[-1].read_text()
     monkeypatch.setattr(sweep, "Local", None)  # what is done is not started again
     monkeypatch.setattr(sweep, "write_page", lambda folders, target, *_: target)

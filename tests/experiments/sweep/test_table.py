@@ -10,7 +10,7 @@ import pytest
 
 from safecl.experiments.config import load
 from safecl.experiments.sweep.plan import Cell
-from safecl.experiments.sweep.table import as_table, runs_table
+from safecl.experiments.sweep.table import as_table
 from safecl.report.runs import Facts, Metrics, Run
 from safecl.report.table import Table, as_csv, as_latex, escaped
 
@@ -144,17 +144,6 @@ def test_csv_holds_every_number_again(three_seeds: Table) -> None:
         for line, cell in zip(lines, column(three_seeds, name), strict=True):
             assert float(line[name]) == pytest.approx(cell.value, rel=1e-5)
             assert cell.spread is None or float(line[f"{name} ±"]) == pytest.approx(cell.spread, rel=1e-5, abs=1e-9)
-
-
-def test_a_line_a_run_with_its_state() -> None:
-    cells = [make_cell("safe", 0), make_cell("aper", 1, pet="ssf")]
-    states = {cells[0].name: "done", cells[1].name: "No, picture."}
-    runs = {cells[0].name: make_run(cells[0], ROWS[0], [0.5, 0.25])}
-    one, two = csv.DictReader(as_csv(runs_table(cells, states, runs, "validation.final")).splitlines())
-    assert (one["folder"], one["pet"], one["state"], one["final"], one["objective"]) == (
-        cells[0].name, "", "done", "0.75", "0.25",
-    )  # fmt: skip
-    assert (two["pet"], two["state"], two["final"]) == ("ssf", "No, picture.", "")
 
 
 def test_latex_has_as_many_cells_a_line_as_columns_and_the_best_in_bold(three_seeds: Table) -> None:

@@ -21,7 +21,7 @@ from safecl.experiments.identity import check_rows, find_done
 from safecl.experiments.sweep.cluster import OnRay
 from safecl.experiments.sweep.local import Local
 from safecl.experiments.sweep.plan import Cell, Objective, Plan
-from safecl.experiments.sweep.table import as_table, runs_table
+from safecl.experiments.sweep.table import as_table
 from safecl.experiments.sweep.worker import LOG, Job, Outcome
 from safecl.lines import counted, shown, text_for
 from safecl.report.page import write_page
@@ -58,10 +58,8 @@ def run_sweep(plan: Plan, folder: Path, objective: Objective | None = None, **ho
     check_rows([cell for cell in cells if cell.name in runs], folder)
     title = f"{plan.name}: mean ± standard deviation over seeds, accuracies in percent"
     table = as_table(title, cells, runs, objective)
-    states = {cell.name: failed.get(cell.name, "done") for cell in cells}
     files = [
         write(folder / f"{plan.name}.csv", as_csv(table), "csv"),
-        write(folder / f"{plan.name}-runs.csv", as_csv(runs_table(cells, states, runs, objective)), "csv"),
         write(folder / f"{plan.name}.tex", as_latex(table), "tex"),
     ]
     if runs:

@@ -20,21 +20,20 @@ NAMED = METHOD | {"stream", "stream.kind", "stream.name", "pet", "pet.kind", "ba
 
 
 class Measure(NamedTuple):
-    """A number of a series: its name in files, its head in tables, where it stands, how it is written."""
+    """A number of a series: its head in tables, where it stands, how it is written."""
 
-    name: str
     head: str
     kind: str
     text: Callable[[float | None], str]
 
 
 MEASURES = (
-    Measure("final", "Final accuracy", "final", words.bare_percent),
-    Measure("average", "Average accuracy", "average_seen", words.bare_percent),
-    Measure("forgetting", "Forgetting", "forgetting", words.points),
-    Measure("learnable", "Learnable", "run.parameters.learnable", words.count),
-    Measure("stored_bytes", "Stored", "run.last.bytes_kept", words.size),
-    Measure("seconds", "Time", "time", words.duration),
+    Measure("Final accuracy", "final", words.bare_percent),
+    Measure("Average accuracy", "average_seen", words.bare_percent),
+    Measure("Forgetting", "forgetting", words.points),
+    Measure("Learnable", "run.parameters.learnable", words.count),
+    Measure("Stored", "run.last.bytes_kept", words.size),
+    Measure("Time", "time", words.duration),
 )
 SPREAD = (words.bare_percent, words.points)  # of numbers that have a ± over seeds
 
@@ -60,23 +59,11 @@ def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objecti
     return make_table(title, [*labels, "Runs", *(measure.head for measure in measures)], rows, words=labels)
 
 
-def runs_table(
-    cells: Sequence[Cell], states: Mapping[str, str], runs: Mapping[str, Run], objective: Objective | None = None
-) -> Table:
-    """A row for each run: its settings that vary, its folder, its state, its numbers."""
-    keys, measures = list(dict.fromkeys(key for cell in cells for key in cell.varied)), _measures(objective)
-    rows: list[list[Text | str]] = []
-    for cell in cells:
-        about = [*(str(cell.varied.get(key, "")) for key in keys), cell.name, states[cell.name]]
-        rows.append([*about, *_numbers([runs[cell.name]] if cell.name in runs else [], measures)])
-    return make_table("", [*keys, "folder", "state", *(measure.name for measure in measures)], rows)
-
-
 def _measures(objective: Objective | None) -> tuple[Measure, ...]:
     if objective is None:
         return MEASURES
     kind = "final_validation" if objective == "validation.final" else "average_validation"
-    return (Measure("objective", objective, kind, words.bare_percent), *MEASURES)
+    return (Measure(objective, kind, words.bare_percent), *MEASURES)
 
 
 def _numbers(runs: Sequence[Run], measures: Sequence[Measure]) -> list[Text]:
