@@ -185,6 +185,17 @@ def statistics() -> list[str]:
     return [*table, row("mean of 48 cells", *average(grid(), *columns))]
 
 
+def offsets() -> list[str]:
+    kinds = ("stale", "map alone", "with offsets", "bound")
+    table = head("stream", "backbone", "PET", "classes per session", *kinds)
+    for run in lines("offsets_h200.jsonl"):
+        given = run["given"]
+        backbone = BACKBONES[Path(given["weights"] or given["backbone"]).stem]
+        about = (STREAMS[given["folder"]], backbone, PETS[given["pet"]], given["step"])
+        table.append(row(*about, *(run[kind] for kind in kinds)))
+    return table
+
+
 def sessions() -> list[str]:
     table = head("backbone", "sessions", "RanPAC", "untuned", "slow", "fast", "SAFE", "SAFE, stale", "SAFE, bound")
     columns = ("untuned", "slow", "fast gaussians", "safe gaussians", "safe stale", "safe bound")
@@ -519,7 +530,7 @@ def strangers() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
-        cells, summary, readme, statistics, sessions, losses, claims, transfer, rivals, methods, first_session,
+        cells, summary, readme, statistics, offsets, sessions, losses, claims, transfer, rivals, methods, first_session,
         later_session, kernels, scale, sizes, seconds, header, promises, trust, strangers,
     )
 }  # fmt: skip

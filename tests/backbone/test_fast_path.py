@@ -92,30 +92,22 @@ def test_a_backbone_has_the_faster_modules_throughout(make_backbone: Callable[..
 
 @pytest.mark.parametrize("qk_norm", [False, True])
 @pytest.mark.parametrize("queries", [None, 2])
-@pytest.mark.parametrize("mask", ["none", "additive", "boolean", "one row for all", "causal"])
-def test_attention_honours_masks_as_timm_does(mask: str, queries: int | None, qk_norm: bool) -> None:
+def test_attention_gives_what_timms_gives(queries: int | None, qk_norm: bool) -> None:
     torch.manual_seed(0)
     theirs = TimmAttention(24, 3, qkv_bias=True, qk_norm=qk_norm, norm_layer=nn.LayerNorm).double().eval()
-    x, ours = torch.randn(2, 7, 24).double(), Attention(theirs)
-    options: dict[str, Any] = {
-        "none": {},
-        "additive": {"attn_mask": torch.randn(2, 1, 7, 7).double()},
-        "boolean": {"attn_mask": torch.rand(7, 7) > 0.4},
-        "one row for all": {"attn_mask": torch.randn(2, 1, 1, 7).double()},
-        "causal": {"is_causal": True},
-    }[mask]
-    # Older versions of timm have no is_causal; the mask that it stands for they have.
-    expected = theirs(x, **options) if mask != "causal" else theirs(x, attn_mask=torch.ones(7, 7).tril() > 0)
-    assert torch.allclose(ours(x, queries=queries, **options), expected[:, :queries], rtol=0, atol=1e-12)
-    assert (mask == "none") == torch.allclose(theirs(x), expected)
+    x = torch.randn(2, 7, 24).double()
+    assert torch.allclose(Attention(theirs)(x, queries=queries), theirs(x)[:, :queries], rtol=0, atol=1e-12)
 
 
-def test_a_block_passes_its_mask_on(make_vit: Callable[..., Any]) -> None:
-    vit = make_vit().double()
-    x, mask = torch.randn(2, 7, 24).double(), torch.randn(7, 7).double()
-    expected = vit.blocks[0](x, attn_mask=mask)
+@pytest.mark.parametrize("options", [{"attn_mask": torch.zeros(7, 7)}, {"is_causal": True}], ids=["mask", "causal"])
+def test_a_mask_is_refused_not_dropped(options: dict[str, Any], make_vit: Callable[..., Any]) -> None:
+    vit = make_vit()
     use_layers(vit)
-    assert torch.allclose(vit.blocks[0](x, attn_mask=mask), expected, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="takes no mask"):
+        vit.blocks[0].attn(torch.randn(2, 7, 24), **options)
+    if "attn_mask" in options:  # older versions of timm have no is_causal
+        with pytest.raises(ValueError, match="takes no mask"):
+            vit.blocks[0](torch.randn(2, 7, 24), **options)
 
 
 @pytest.mark.parametrize("qk_norm", [False, True])
@@ -133,13 +125,6 @@ def test_prefixes_stand_before_keys_and_values_and_behind_the_key_norm(qk_norm: 
     assert torch.allclose(ours(x, prefix=(keys, values), queries=3), expected[:, :3], rtol=0, atol=1e-12)
     shared = ours(x, prefix=(keys[0], values[0]))
     assert torch.allclose(shared[0], expected[0], rtol=0, atol=1e-12) and not torch.allclose(shared[1], expected[1])
-
-
-def test_a_mask_together_with_prefixes_is_refused(make_backbone: Callable[..., Backbone]) -> None:
-    attention, x, prefix = make_backbone().vit.blocks[0].attn, torch.randn(1, 7, 24), (torch.zeros(2, 24),) * 2
-    for options in ({"attn_mask": torch.zeros(7, 7)}, {"is_causal": True}):
-        with pytest.raises(ValueError, match="prefix"):
-            attention(x, prefix=prefix, **options)
 
 
 def test_attention_can_be_asked_for_the_first_tokens_alone(make_backbone: Callable[..., Backbone]) -> None:

@@ -96,25 +96,23 @@ class Attention(nn.Module):
         prefix: Prefix | None = None,
     ) -> Tensor:
         """Tokens (N, L, d) → (N, queries, d): the first ``queries``, or all, attend to ``prefix`` and all L."""
+        if attn_mask is not None or is_causal:  # which timm's blocks hand on
+            raise ValueError("this attention takes no mask")
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, self.head_dim)).unbind(2)
         q, k = self.q_norm(q[:, :queries]), self.k_norm(k)
         if (watched := _watched.get()) is not None:
             watched[-1].values.append(v)
         if prefix is not None:
-            if attn_mask is not None or is_causal:
-                raise ValueError("attention takes a mask or a prefix, not both")
             k, v = (_prepend(first, rest) for first, rest in zip(prefix, (k, v), strict=True))
-        if attn_mask is not None and attn_mask.shape[-2] != 1:
-            attn_mask = attn_mask[..., :queries, :]
-        y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask, is_causal)
+        y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         mixed: Tensor = self.proj(self.norm(y.transpose(1, 2).flatten(2)))
         return mixed
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q, head_dim)."""
         # What cuDNN gives for one query differs in its last bits from one call to the next.
         with sdpa_kernel(NOT_CUDNN) if q.is_cuda and q.shape[2] == 1 else nullcontext():
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=is_causal)
+            return F.scaled_dot_product_attention(q, k, v)
 
 
 def _prepend(prefix: Tensor, x: Tensor) -> Tensor:

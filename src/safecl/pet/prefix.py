@@ -33,16 +33,14 @@ class PrefixedAttention(Attention):
         super().__init__(attention)
         self.prefixes, self.compensate = prefixes, compensate
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-        if attn_mask is not None or is_causal:
-            raise ValueError("attention takes a mask or a prefix, not both")
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tokens = self.prefixes().to(k.dtype).unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (2, heads, P, …)
         keys, values = tokens[:, None].expand(-1, k.shape[0], -1, -1, -1)
         k = torch.cat([keys, k], dim=2)
         if not self.compensate:
-            return super().attend(q, k, torch.cat([values, v], dim=2), None, False)
-        on_tokens = super().attend(q, k, torch.cat([torch.zeros_like(values), v], dim=2), None, False)
-        return on_tokens + super().attend(q, keys, values, None, False)
+            return super().attend(q, k, torch.cat([values, v], dim=2))
+        on_tokens = super().attend(q, k, torch.cat([torch.zeros_like(values), v], dim=2))
+        return on_tokens + super().attend(q, keys, values)
 
 
 def attach_prefix(pet: PrefixSettings, block: Any, generator: torch.Generator) -> Prefixes:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from safecl.atomic import read_json, write_json
+from safecl.atomic import read_json
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import DeviceLoader
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
 from safecl.engine.folder import restore_newest
-from safecl.engine.identity import FILE, Identity, digest
+from safecl.engine.identity import FILE, Identity
 from safecl.engine.progress import Progress
 from safecl.errors import SafeclError
 from safecl.experiments.config import RunSettings
@@ -28,32 +28,24 @@ MAPPED_CLASSES, MAPPED_EACH = 5, 20  # seen ones and unseen ones, and test pictu
 
 
 class Probe:
-    """Evaluates finished runs below ``folder``; ``kept``: where results go."""
+    """Evaluates finished runs below ``folder``."""
 
-    def __init__(self, folder: Path, kept: Path) -> None:
-        self.folder, self.kept = folder, kept
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._open: tuple[str, Trainer, Sequence[Pictures]] | None = None
 
     def __call__(self, cell: Cell, answer: Mapping[str, Any]) -> float | None:
         """The accuracy of a run on all test pictures with other settings of the answer, such as ``gamma``."""
-        run = read_json(self.folder / cell.name / FILE) or {}  # a run that was repeated is evaluated again
-        file = self.kept / f"{cell.name}-{digest({'run': run, 'answer': answer})[:8]}.json"
-        found = read_json(file)
-        if found is None:
-            fit, tests = self._restored(cell)
-            before, values = fit.method.settings, fit.method.settings.model_dump()
-            values["answer"] |= answer
-            fit.method.settings = type(before).model_validate(values)
-            try:
-                answers = evaluate(fit.method, tests, fit, "evaluation")
-            finally:
-                fit.method.settings = before
-            right = answers.main == answers.targets
-            found = {"accuracy": right.double().mean().item() if len(right) else None}
-            self.kept.mkdir(parents=True, exist_ok=True)
-            write_json(file, found)
-        value: float | None = found["accuracy"]
-        return value
+        fit, tests = self._restored(cell)
+        before, values = fit.method.settings, fit.method.settings.model_dump()
+        values["answer"] |= answer
+        fit.method.settings = type(before).model_validate(values)
+        try:
+            answers = evaluate(fit.method, tests, fit, "evaluation")
+        finally:
+            fit.method.settings = before
+        right = answers.main == answers.targets
+        return right.double().mean().item() if len(right) else None
 
     @torch.no_grad()
     def features(self, cell: Cell, network: str) -> tuple[list[str], NDArray[np.float32]]:

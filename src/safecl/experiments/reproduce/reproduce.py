@@ -86,7 +86,7 @@ class Reproduction:
         """Tables and figures of all targets from the finished runs, and the page."""
         make_folder(self.place)
         self.lacking = {name: sentence for sentence, names in [*without.items()][::-1] for name in names}
-        probe = Probe(self.runs_folder, self.folder / "probes")
+        probe = Probe(self.runs_folder)
         made = []
         for job in self.jobs:
             say(f"{job.target.name}: table and figure")
