@@ -39,7 +39,7 @@ def same(ours: list[Answer], theirs: list[Answer], within: float) -> None:
     assert [a.unknown for a in ours] == [a.unknown for a in theirs]
     for a, b in zip(ours, theirs, strict=True):
         first, second = (p for _, p in b.nearest[:2])
-        assert a.label == b.label or first - second < max(within / 100, 1e-5)
+        assert a.label == b.label or first - second < max(within / 20, 1e-5)
         near(a.nearest, b.nearest, within)
         assert a.weights == pytest.approx(b.weights, abs=max(within, 1e-3))
         assert a.opinions.keys() == b.opinions.keys()

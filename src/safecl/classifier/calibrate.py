@@ -140,7 +140,8 @@ def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tens
     p = torch.softmax(z, dim=1)
     line = calibration["slope"] * torch.logit(p.amax(dim=1), eps=EPS) + calibration["offset"]
     wanted = torch.sigmoid(line).clamp(min=1 / z.shape[1], max=1 - EPS)[:, None]
-    low, high = torch.full_like(wanted, -7.0), torch.full_like(wanted, 7.0)  # log of a factor on z
+    # The log of a factor on z: of two that all but tie, a large one would take rounding for a difference.
+    low, high = torch.full_like(wanted, -7.0), torch.full_like(wanted, 2.0)
     for _ in range(30):
         middle = (low + high) / 2
         under = torch.softmax(z * middle.exp(), dim=1).amax(dim=1, keepdim=True) < wanted
