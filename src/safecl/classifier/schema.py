@@ -248,6 +248,7 @@ class ModelHeader(Part):
             (judged in (None, len(self.classes)), "calibration: it is of more or fewer classes"),
             (all(max(pair) < len(self.classes) for pair in pairs), "calibration: a confused class is not there"),
             (self.transform.size == self.backbone.size, "transform: its size is not that of the backbone"),
+            (isinstance(self.settings.get("method"), dict), "settings: there is no method"),
             (sorted(wanted) == sorted(self.members), f"members: they must be {', '.join(wanted)}"),
             (not self.frozen or not (self.chain or self.records or self.undo), "undo: a frozen model has none"),
             ({*self.chain} <= {*self.records} and len({*self.chain}) == len(self.chain), "chain: not as in records"),

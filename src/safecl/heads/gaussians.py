@@ -39,7 +39,8 @@ class ClassMoments(PerClass, ABC):
         self.width = self.means.shape[1]
         super()._load_from_state_dict(state_dict, prefix, *args)
         counts = {len(getattr(self, name)) for name in self.rows}
-        if len(counts) > 1 or self.scatter.shape[-2:] != pack(torch.zeros(self.width, self.width)).shape:
+        packed = pack(torch.zeros(self.width, self.width)).shape
+        if len(counts) > 1 or self.remainders.shape != self.means.shape or self.scatter.shape[-2:] != packed:
             raise ValueError(f"the tensors of {prefix.rstrip('.')} are of several sizes")
 
     @property
