@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from safecl.engine.metrics import History
 from safecl.errors import SafeclError
 from safecl.experiments.config import presets
 from safecl.methods.catalog import method_settings
@@ -53,6 +54,13 @@ def test_the_readme_and_the_page_of_methods_name_every_method_and_preset() -> No
     assert [name for name in presets() if f"`{name}`" not in page and name != "demo"] == []
     titles = [kind.title for kind in method_settings().values()]
     assert [title for title in titles if f"**{title}**" not in page] == []
+
+
+def test_the_page_on_running_names_numbers_that_a_summary_has() -> None:
+    row = re.findall(r"\| `summary.json` \| ([\w, ]+);", (ROOT / "docs/running.md").read_text(encoding="utf-8"))[0]
+    history = History(("safe",))
+    history.add({"safe": [1.0]}, [1])
+    assert set(row.split(", ")) <= history.summary().keys()
 
 
 def test_every_room_of_the_package_has_a_row_and_every_row_its_files() -> None:
