@@ -1,7 +1,7 @@
 """``safecl runs``, ``show`` and ``compare``: what lies in run folders, as tables on the terminal."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 import yaml
@@ -10,12 +10,11 @@ from safecl.cli.terminal import make_console, print_facts
 from safecl.configure.words import typed
 from safecl.errors import SafeclError
 from safecl.lines import print_sentence
-from safecl.report import words
+from safecl.report import tables, words
+from safecl.report.runs import Run, read_run
+from safecl.report.series import all_series, run_names
 from safecl.report.table import make_table, print_table
 from safecl.settings import flatten
-
-if TYPE_CHECKING:
-    from safecl.report.runs import Run
 
 
 def runs(root: Annotated[Path, typer.Argument(metavar="DIR", help="Where the runs are.")] = Path("runs")) -> None:
@@ -23,8 +22,6 @@ def runs(root: Annotated[Path, typer.Argument(metavar="DIR", help="Where the run
 
     Example:  safecl runs   or   safecl runs experiments
     """
-    from safecl.report.runs import read_run
-
     if not root.is_dir():
         raise SafeclError(f"There is no folder {root}; give the folder that holds your runs.")
     found = sorted({file.parent for file in root.rglob("resolved.yaml")}, key=lambda f: f.stat().st_mtime)
@@ -58,10 +55,6 @@ def show(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folde
 
     Example:  safecl show runs/demo/safe
     """
-    from safecl.report import tables
-    from safecl.report.runs import read_run
-    from safecl.report.series import all_series, run_names
-
     run, console = read_run(folder), make_console()
     facts, series = run.facts, all_series([run])
     about = {
@@ -93,10 +86,6 @@ def compare(folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="R
 
     Example:  safecl compare runs/demo/safe runs/demo/ranpac
     """
-    from safecl.report import tables
-    from safecl.report.runs import read_run
-    from safecl.report.series import all_series, run_names
-
     runs, console = [read_run(folder) for folder in folders], make_console()
     for table in tables.accuracy_tables(all_series(runs)):
         print_table(console, table)
@@ -115,9 +104,7 @@ def compare(folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="R
     print_table(console, table, caption=caption)
 
 
-def _row(run: "Run") -> list[str]:
-    from safecl.report.series import all_series, run_names
-
+def _row(run: Run) -> list[str]:
     facts, main = run.facts, next(one for one in all_series([run]) if one.main)
     about = [run_names([run])[0], facts.preset or words.NONE, facts.stream.name, facts.pet or "none", str(facts.seed)]
     about.append(f"{run.done}/{run.total}")
