@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,18 @@ class Bounded(TorchDispatchMode):
         self.left, self.sentence = most, sentence
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        names = [argument.name for argument in func._schema.arguments]
-        if "size" in names and not any(made.alias_info for made in func._schema.returns):
+        if names := _names_where_sized(func):
             self.left -= math.prod(dict(zip(names, args, strict=False), **kwargs or {})["size"])
-        if self.left < 0:
-            raise SafeclError(self.sentence)
+            if self.left < 0:
+                raise SafeclError(self.sentence)
         return func(*args, **kwargs or {})
+
+
+@cache
+def _names_where_sized(func: Any) -> tuple[str, ...]:
+    """The arguments of an operator that makes a tensor of a given ``size``; none of any other."""
+    names = tuple(argument.name for argument in func._schema.arguments)
+    return names if "size" in names and not any(made.alias_info for made in func._schema.returns) else ()
 
 
 def free_memory(device: torch.device) -> int:
@@ -44,28 +51,29 @@ def free_memory(device: torch.device) -> int:
 
 def free_on_host(root: Path = Path("/")) -> int:
     """Bytes available to this process: the least of what the machine has and what its control groups allow."""
-    limits = [int(psutil.virtual_memory().available)]
+    least = int(psutil.virtual_memory().available)
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
-            limits += _left_in_groups(root / "sys/fs/cgroup", *line.split(":", 2)[1:])
-    return max(min(limits), 0)
+            least = _left_in_groups(least, root / "sys/fs/cgroup", *line.split(":", 2)[1:])
+    return max(least, 0)
 
 
-def _left_in_groups(top: Path, controllers: str, path: str) -> list[int]:
-    """Bytes that a control group (a container, a batch job) and those around it have left, where they have a limit."""
+def _left_in_groups(least: int, top: Path, controllers: str, path: str) -> int:
+    """Bytes that a control group (a container, a batch job) and those around it have left, if less than ``least``."""
     if not controllers:  # version 2
         limit, used, cached = "memory.max", "memory.current", "inactive_file"
     elif "memory" in controllers.split(","):
         top = top / "memory"
         limit, used, cached = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
     else:
-        return []
-    left = []
-    for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents):
+        return least
+    for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents)[: len(Path(path).parts)]:
         with contextlib.suppress(OSError, ValueError):  # no such group in this container, or no limit
-            left.append(int((group / limit).read_text()) - int((group / used).read_text()))
-            left[-1] += _value(group / "memory.stat", cached)  # cached files can be given up
-    return left
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            if left < least:
+                most, least = least, left
+                least = min(most, left + _value(group / "memory.stat", cached))  # cached files can be given up
+    return least
 
 
 def _value(path: Path, name: str) -> int:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -56,6 +57,7 @@ def spelt(loc: Sequence[int | str]) -> list[str]:
     return place[1:] if len(place) > 1 and place[0] == "method" and place[1] in method_groups() else place
 
 
+@cache
 def keys(run: type[BaseModel], method: str | None = None) -> list[str]:
     """Every key that can be set, dotted; of one ``method`` or of all."""
     return sorted({key for key, *_ in all_keys(run, method)})
