@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ SIZE = 16  # pixels a side
 
 torch.set_num_threads(1)  # nothing here is large enough for two
 os.environ["OMP_NUM_THREADS"] = "1"  # nor in the processes that tests start
+# Nor is anything compiled more than once, by them or by workers: some environments ask for no bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+os.fsync = lambda descriptor: None  # nothing written here has to outlive a power cut
 
 
 def scramble(module: nn.Module, seed: int = 0, deviation: float = 0.2) -> None:
@@ -279,10 +284,16 @@ def write_folder() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A weight file of a ViT of two blocks: much of what is learned here is building and copying networks."""
+def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A weight file of a ViT of two blocks: much of what is learned here is building and copying networks.
+
+    On a CPU, where no model moves its backbone elsewhere, all models of it share one that is loaded.
+    """
     import timm
     from safetensors.torch import save_file
+
+    from safecl.backbone.load import load_backbone
+    from safecl.engine.device import choose_device
 
     file, options = tmp_path_factory.mktemp("weights") / "two.safetensors", {"depth": 2}
     with torch.random.fork_rng(devices=[]):
@@ -290,7 +301,15 @@ def two_blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         vit = timm.create_model("test_vit", num_classes=0, **options)
     scramble(vit, deviation=0.05)
     save_file(vit.state_dict(), file, {"timm_model": "test_vit", "create_kwargs": json.dumps(options)})
-    return file
+    shared = cache(load_backbone)
+
+    def load(settings: Any) -> Backbone:
+        return (shared if settings.weights == str(file) else load_backbone)(settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("classifier", "answers") if choose_device("auto").type == "cpu" else ():
+            patch.setattr(f"safecl.classifier.{place}.load_backbone", load)
+        yield file
 
 
 @pytest.fixture(scope="session")
