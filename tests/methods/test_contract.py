@@ -283,7 +283,7 @@ def test_what_was_learned_is_known_at_once(
     stream = make_stream([["a", "b", "c"]], train=6, test=12)
     method = tools.new_method(backbone, variant, seed=1)
     imprints = variant["name"] in IMPRINTING and variant.get("head") != "linear"
-    epochs = 1 if imprints or not METHODS[variant["name"]].trains else 20
+    epochs = 1 if imprints or not METHODS[variant["name"]].trains else 12
     train = TrainSettings(epochs=epochs, batch_size=6, lr=0.05)
     tools.teach(method, stream, fit=tools.new_fit(method, stream, train, seed=1))
     test = stream.test(1)
