@@ -249,13 +249,18 @@ def new_model(two_blocks: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def untuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where SAFE has pilots, they ask for the untuned backbone and nothing else: the rest is as in the paper."""
+def untuned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Where SAFE has pilots, they ask for the untuned backbone and nothing else: the rest is as in the paper.
+
+    A test may have it as a parameter (``indirect=["untuned"]``), with and without.
+    """
     from safecl.methods.policy import Policy
 
-    monkeypatch.setattr(Policy, "transfers", lambda policy, *_: (False, 1.0, policy.settings.pilot > 0))
-    monkeypatch.setattr(Policy, "lambda_cos", lambda policy, *_: policy.settings.guide.lambda_cos)
-    monkeypatch.setattr(Policy, "kept", lambda *_: 1.0)
+    if wanted := getattr(request, "param", True):
+        monkeypatch.setattr(Policy, "transfers", lambda policy, *_: (False, 1.0, policy.settings.pilot > 0))
+        monkeypatch.setattr(Policy, "lambda_cos", lambda policy, *_: policy.settings.guide.lambda_cos)
+        monkeypatch.setattr(Policy, "kept", lambda *_: 1.0)
+    return wanted
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,9 @@ def reopened(model: ContinualClassifier, path: Path) -> ContinualClassifier:
 
 
 @pytest.mark.parametrize(
-    ("memory", "replayed", "untuned"), [("statistics", 512, False), ("features", 0, False), ("features", 0, True)]
+    ("memory", "replayed", "untuned"),
+    [("statistics", 512, False), ("features", 0, False), ("features", 0, True)],
+    indirect=["untuned"],
 )
 def test_a_class_is_forgotten_as_if_it_had_never_been_added(
     memory: str,
@@ -49,10 +51,7 @@ def test_a_class_is_forgotten_as_if_it_had_never_been_added(
     lesson: Lesson,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
-    if untuned:
-        request.getfixturevalue("untuned")
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", replayed)
     models = []
     for classes in ("ef", "e"):
@@ -181,6 +180,7 @@ HALVES = [("statistics", 3, False), ("statistics", 3, True), ("features", 0, Tru
 @pytest.mark.parametrize(
     ("memory", "keep", "untuned"),
     [("features", 0, False), *(pytest.param(*each, marks=pytest.mark.slow) for each in HALVES)],
+    indirect=["untuned"],
 )
 def test_merging_two_halves_equals_learning_both_in_one_go_for_who_answers_beside_the_fast_learner(
     memory: str,
@@ -190,11 +190,8 @@ def test_merging_two_halves_equals_learning_both_in_one_go_for_who_answers_besid
     lesson: Lesson,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
     """Also beyond the sessions that can be rolled back, where all features are kept."""
-    if untuned:
-        request.getfixturevalue("untuned")
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     base = new_model(memory=memory, keep=keep, settings={"method.pilot": 0.5})
     base.learn(*lesson("abcd"))

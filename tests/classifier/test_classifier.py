@@ -114,24 +114,17 @@ def test_a_session_after_which_a_number_is_not_finite_leaves_the_model_as_it_was
     assert (model.predict_proba(images) == expected).all()
 
 
-@pytest.mark.parametrize("pilot", [0, 0.5])
+@pytest.mark.parametrize("untuned", [False, True], indirect=True)
 def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(
-    pilot: float,
-    new_model: New,
-    lesson: Lesson,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    untuned: bool, new_model: New, lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the bit, from file to file, with a Gram matrix and features that are added to it; so does a model of the run.
 
     With pilots the untuned backbone answers, too.
     """
-    if pilot:
-        request.getfixturevalue("untuned")
     monkeypatch.setattr("safecl.classifier.state.REPLAYED", 0)
     monkeypatch.setattr("safecl.heads.ridge.MIN_LEFT_OUT_BETA", 1.0)  # sums are solved again to leave pictures out
-    sessions, first = ["abcd", "ef", "ag"], new_model(epochs=2, settings={"method.pilot": pilot})
+    sessions, first = ["abcd", "ef", "ag"], new_model(epochs=2, settings={"method.pilot": untuned / 2})
 
     def given(number: int) -> tuple[Any, Any]:
         images, labels = lesson(sessions[number], seed=number)
@@ -167,7 +160,7 @@ def test_a_model_taught_folder_by_folder_equals_the_run_over_the_stream(
     assert {key: rows.tolist() for key, rows in made.state.seen.items()} == {
         key: rows.tolist() for key, rows in taught.state.seen.items()
     }
-    assert made.state.kept.keys() == taught.state.kept.keys() >= {"slow", *(["untuned"] if pilot else [])}
+    assert made.state.kept.keys() == taught.state.kept.keys() >= {"slow", *(["untuned"] if untuned else [])}
     for key, rows in taught.state.kept.items():
         torch.testing.assert_close(made.state.kept[key].float(), rows.float(), rtol=2e-3, atol=2e-3)
     judged = [[row[0] for row in each.header["calibration"]["classes"]] for each in (taught, made)]

@@ -169,6 +169,14 @@ def test_a_hostile_member_is_refused_by_learning(home: Path, tmp_path: Path, nam
     assert one_sentence(str(error.value))
 
 
+def check_no_change(draft: Draft, path: Path, lesson: Any, sentence: str) -> None:
+    """Every change of the model in the draft is refused with this sentence."""
+    model = ContinualClassifier.load(draft.write(path), device="cpu")
+    for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
+        with pytest.raises(SafeclError, match=sentence):
+            make()
+
+
 @pytest.mark.parametrize("part", [slice(1, None), (slice(None), slice(1, None))], ids=["fewer", "narrower"])
 def test_offsets_that_do_not_fit_the_classes_are_refused_by_every_change(
     home: Path, tmp_path: Path, part: Any, lesson: Any
@@ -178,10 +186,7 @@ def test_offsets_that_do_not_fit_the_classes_are_refused_by_every_change(
 
     draft = Draft.of(home / "good.safecl")
     draft.change("learn.safetensors", change)
-    model = ContinualClassifier.load(draft.write(tmp_path / "bad.safecl"), device="cpu")
-    for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
-        with pytest.raises(SafeclError, match="do not fit together"):
-            make()
+    check_no_change(draft, tmp_path / "bad.safecl", lesson, "do not fit together")
 
 
 @pytest.mark.parametrize("how", ["renamed", "narrower", "nameless"])
@@ -194,10 +199,7 @@ def test_features_that_the_networks_do_not_give_are_refused_by_every_change(
 
     draft = Draft.of(home / "good.safecl")
     draft.change("kept.safetensors", change)
-    model = ContinualClassifier.load(draft.write(tmp_path / "bad.safecl"), device="cpu")
-    for make in (lambda: model.learn(*lesson("g", 2)), lambda: model.forget("a"), lambda: model.join("a", "b")):
-        with pytest.raises(SafeclError, match="the features that are kept are of other networks"):
-            make()
+    check_no_change(draft, tmp_path / "bad.safecl", lesson, "the features that are kept are of other networks")
 
 
 def test_a_step_back_of_another_shape_is_refused_by_a_merge(home: Path, tmp_path: Path, lesson: Any) -> None:
