@@ -37,7 +37,7 @@ from safecl.engine.checkpoint import load_state
 from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import reads
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import state_kept
+from safecl.engine.folder import States
 from safecl.engine.learn import learn
 from safecl.experiments.config import load
 from safecl.heads.ridge import RidgeHead
@@ -155,8 +155,9 @@ def sessions(options: argparse.Namespace) -> dict[str, Any]:
                     print(f"stopped after session {number}: {options.seconds} s are over", flush=True)
                     break
         started = now(place)
-        with state_kept(folder, method, number, {}):
-            pass
+        with States(folder, {}) as states:
+            states.begin(method, number)
+            states.end()
         saved, file = now(place) - started, next((folder / "state").glob("session_*"))
         held = Drawn(np.arange(HELD) + options.pictures, [i % options.classes for i in range(HELD)])
         images = next(DrawnLoader(held, fit.transform, place, fit.patterns).plain(range(HELD)))

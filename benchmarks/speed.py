@@ -36,7 +36,7 @@ from safecl.engine.device import choose_precision, make_accelerator
 from safecl.engine.device_loader import DeviceLoader, reads
 from safecl.engine.evaluate import evaluate
 from safecl.engine.fit import Trainer
-from safecl.engine.folder import state_kept
+from safecl.engine.folder import States
 from safecl.engine.learn import learn
 from safecl.engine.progress import Progress
 from safecl.experiments.config import load
@@ -176,16 +176,19 @@ def ours(work: dict[str, Any], pet: str, sessions: int, device: str, words: list
         method, place = fit.method, fit.processes.device
         clock = Clock(place)
         reset_peak(place)
-        with clock:
+        with clock, States(folder, {}) as states:
             for number in range(1, sessions + 1):  # what engine.run does
                 began = now(place)
                 learn(method, stream.open(number), fit)
                 learned = now(place)
-                with state_kept(folder, method, number, {}):
-                    evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
-                    evaluated = now(place)
+                states.begin(method, number)
+                begun = now(place)
+                evaluate(method, [stream.test(i) for i in range(1, number + 1)], fit, "evaluation")
+                evaluated = now(place)
+                states.end()
                 saved = now(place)
-                rest = {"evaluation": evaluated - learned, "saving": saved - evaluated, "whole": saved - began}
+                rest = {"evaluation": evaluated - begun, "saving": begun - learned + saved - evaluated}
+                rest["whole"] = saved - began
                 counts = {key: sum(phase[key] for phase in fit.phases) for key in ("steps", "images")}
                 lines.append({**clock.read(), **rest, **counts})
     return {"sessions": lines, "peak": peak(place), "fit": fit, "method": method}

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from accelerate import Accelerator
 
 from safecl.backbone.backbone import Backbone
 from safecl.engine import checkpoint
-from safecl.engine.checkpoint import load_state, save_state
-from safecl.engine.folder import claimed, state_kept
+from safecl.engine import folder as folders
+from safecl.engine.checkpoint import encode, load_state, save_state
+from safecl.engine.folder import States, claimed
 from safecl.engine.progress import Progress
 from safecl.engine.run import run
 from safecl.engine.settings import TrainSettings
@@ -687,9 +689,51 @@ def test_a_state_appears_when_what_it_waits_for_is_done_and_not_after_an_error(
     method = make_method(method_settings()["ranpac"](ridge=RidgeSettings(size=8)), make_backbone(depth=1))
     file = tmp_path / "state/session_0001.safetensors"
     file.parent.mkdir()
-    with pytest.raises(ValueError, match="no"), state_kept(tmp_path, method, 1, {}):
+    with pytest.raises(ValueError, match="no"), States(tmp_path, {}) as states:
+        states.begin(method, 1)
         raise ValueError("no")
     assert not list(file.parent.iterdir())
-    with state_kept(tmp_path, method, 1, {}):
+    with States(tmp_path, {}) as states:
+        states.begin(method, 1)
         assert not file.exists()
+        states.end()
     assert load_state(file)[1]["session"] == 1 and list(file.parent.iterdir()) == [file]
+
+
+def test_a_state_that_is_still_being_written_is_the_one_before_the_next_session(
+    make_backbone: Callable[..., Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_method(method_settings()["ranpac"](ridge=RidgeSettings(size=8)), make_backbone(depth=1))
+    (tmp_path / "state").mkdir()
+    go_on, before = threading.Event(), {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    monkeypatch.setattr(folders, "encode", lambda *given: go_on.wait(20) and encode(*given))
+    with States(tmp_path, {}) as states:
+        states.begin(method, 1)
+        states.end()  # does not wait for the disk
+        with torch.no_grad():
+            for tensor in method.state_dict().values():
+                tensor.add_(1)
+        method.classes.append("new")
+        go_on.set()
+    found, facts = load_state(tmp_path / "state/session_0001.safetensors")
+    assert facts["classes"] == [] and all(torch.equal(found[name], tensor) for name, tensor in before.items())
+
+
+def test_a_full_disk_ends_the_run_at_the_next_state(
+    make_backbone: Callable[..., Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_method(method_settings()["ranpac"](ridge=RidgeSettings(size=8)), make_backbone(depth=1))
+    (tmp_path / "state").mkdir()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise SafeclError("full")
+
+    monkeypatch.setattr(folders, "write_bytes", full)
+    with pytest.raises(SafeclError, match="full"), States(tmp_path, {}) as states:
+        states.begin(method, 1)
+        states.end()
+        states.begin(method, 2)
+    with pytest.raises(SafeclError, match="full"), States(tmp_path, {}) as states:
+        states.begin(method, 1)
+        states.end()
+    assert not list((tmp_path / "state").iterdir())

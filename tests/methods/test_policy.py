@@ -27,7 +27,7 @@ def lambda_cos(policy: Policy, ridge: Any, ptm: Tensor, slow: Tensor) -> float:
     """The answer to a session whose pictures have these features (64, 16)."""
     fit = SimpleNamespace(features=lambda rows, _: (TARGETS[rows], ptm[rows]), agree=bool)
     session: Any = SimpleNamespace(only=lambda rows: rows)
-    return policy.lambda_cos(ridge, None, slow, TARGETS, session, fit)  # type: ignore[arg-type]
+    return policy.lambda_cos(ridge, None, [slow], TARGETS, session, fit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("ptm", "slow", "released"), [(0.3, 3.0, True), (3.0, 3.0, False), (3.0, 0.3, False)])
@@ -35,6 +35,12 @@ def test_l_cos_is_dropped_where_tuning_tells_unseen_pictures_apart(ptm: float, s
     policy, ridge = Policy(SafeSettings()), RidgeHead(16, RidgeSettings(size=100))
     assert lambda_cos(policy, ridge, cloud(ptm), cloud(slow)) == (0 if released else 25)
     assert policy.notes == {"released": released}
+    other, known = Policy(SafeSettings()), [torch.cat([one, -one], dim=1) for one in (cloud(slow), cloud(ptm))]
+    fit: Any = SimpleNamespace(
+        agree=bool
+    )  # what is known is not asked for again; of two views the picture's own counts
+    other.lambda_cos(ridge, None, known, TARGETS, None, fit)  # type: ignore[arg-type]
+    assert torch.equal(other.errors, policy.errors) and other.notes == policy.notes
 
 
 @pytest.mark.parametrize("gains", [[0.0], [MIN_GAIN / 2], [2 * MIN_GAIN], [2 * MIN_GAIN, -MIN_GAIN], [-MIN_GAIN] * 2])

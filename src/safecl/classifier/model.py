@@ -21,7 +21,7 @@ from safecl.classifier.schema import KEPT, LEARN, PREDICT, RECORDS, THUMBNAILS, 
 from safecl.classifier.settings import ModelSettings, resolve
 from safecl.classifier.state import Added, State, Undo, set_grams
 from safecl.classifier.store import ModelFile, fitting
-from safecl.engine.checkpoint import encode
+from safecl.engine.checkpoint import copied, encode
 from safecl.errors import SafeclError
 from safecl.heads.tensors import check_all_finite
 from safecl.methods.catalog import make_method, method_class
@@ -179,7 +179,7 @@ class Model:
         }
         for tensors in members.values():
             check_all_finite(tensors, "{} of the model is no longer finite, so it is not saved; use the one before.")
-        parts: dict[str, Any] = {name: encode(each, {}) for name, each in members.items() if each or not frozen}
+        parts: dict[str, Any] = {name: encode(copied(each), {}) for name, each in members.items() if each or not frozen}
         if self.settings.thumbnails and not frozen:
             parts[THUMBNAILS] = [Thumbnails(pictures=list(state.thumbnails)).model_dump_json().encode()]
         write_model(file, header, parts, before)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import safetensors.torch
 import torch
@@ -18,25 +18,22 @@ from safecl.engine.optimiser import Optimiser
 from safecl.errors import SafeclError
 from safecl.heads.tensors import pack, symmetric, unpack
 
+Copied: TypeAlias = tuple[dict[str, Tensor], dict[str, str], dict[str, int]]
+"""On the host: tensors, one with two names once; by other names, theirs; by names of packed ones, the matrix's size."""
 FORMAT = 1
 PHASE_FACTS = ("step", "slower", "undone", "seconds", "losses", "count")
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.bool: "BOOL",
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}  # fmt: skip
 
 
-def save_state(
-    path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any], onto: Callable[[], Path] | None = None
-) -> None:
-    write_bytes(path, *encode(tensors, facts), onto=onto)
+def save_state(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
+    write_bytes(path, *encode(copied(tensors), facts))
 
 
-def encode(tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> list[Buffer]:
-    """The bytes of a safetensors file. A tensor with two names is stored once, a symmetric one by half."""
+def copied(tensors: Mapping[str, Tensor]) -> Copied:
+    """What ``encode`` needs: the tensors may change then. A symmetric one is packed."""
     first: dict[Any, str] = {}
-    alias: dict[str, str] = {}
-    unique: dict[str, Tensor] = {}
-    stored: set[int] = set()
-    packed: dict[str, int] = {}
+    found, alias, packed = dict[str, Tensor](), dict[str, str](), dict[str, int]()
     for name, tensor in tensors.items():
         same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         owner = first.setdefault(same, name) if tensor.numel() else name
@@ -45,13 +42,16 @@ def encode(tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> list[Buffer]
             continue
         if symmetric(tensor):
             packed[name], tensor = len(tensor), pack(tensor)
-        plain = _on_host(tensor.detach()).contiguous()
-        memory = plain.untyped_storage().data_ptr()
-        unique[name] = plain.clone() if memory in stored else plain  # a view of a neighbour gets its own copy
-        stored.add(memory)
+        found[name] = _on_host(tensor.detach())
+    return found, alias, packed
+
+
+def encode(copies: Copied, facts: dict[str, Any]) -> list[Buffer]:
+    """The bytes of a safetensors file."""
+    tensors, alias, packed = copies
     more = {"facts": json.dumps(facts), "alias": json.dumps(alias), "packed": json.dumps(packed)}
-    bodies = {name: _bytes(tensor) for name, tensor in unique.items()}
-    return [_header(unique, {"format": str(FORMAT), "checksum": _checksum(bodies), **more}), *bodies.values()]
+    bodies = {name: _bytes(tensor) for name, tensor in tensors.items()}
+    return [_header(tensors, {"format": str(FORMAT), "checksum": _checksum(bodies), **more}), *bodies.values()]
 
 
 def decode(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -94,12 +94,12 @@ def _opened(tensors: dict[str, Tensor], header: dict[str, Any], path: str) -> tu
 
 
 def _on_host(tensor: Tensor) -> Tensor:
-    if not tensor.is_cuda:
-        return tensor.cpu()
+    """A copy, its rows one after the other."""
     try:  # into pinned memory, which is many times faster, and which torch keeps for the next session
-        return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
     except RuntimeError:  # there is not so much of it
-        return tensor.cpu()
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+    return copy.copy_(tensor)
 
 
 def _header(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from safecl.atomic import exclusive, read_json, read_lines, write_bytes, write_json
-from safecl.engine.checkpoint import load_state, save_state
+from safecl.engine.checkpoint import Copied, copied, encode, load_state
 from safecl.engine.identity import FILE, Identity, difference, digest
 from safecl.errors import SafeclError
 from safecl.methods.method import Method
@@ -78,31 +78,47 @@ def noting_failure(folder: Path) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def state_kept(folder: Path, method: Method, session: int, identity: Identity) -> Iterator[None]:
-    """Write the state after a session aside meanwhile; it appears at the end, and what it replaces is deleted.
+class States(contextlib.AbstractContextManager["States"]):
+    """Writes the states of a run in a thread, while it is tested and learns on; an error is raised by a later call."""
 
-    The state must not change meanwhile. After an error nothing appears.
-    """
-    file, place = folder / "state" / f"session_{session:04d}.safetensors", Future[Path]()
-    facts = {"session": session, "classes": method.classes, "identity": digest(identity)}
-    with ThreadPoolExecutor(1) as pool:
-        saved = pool.submit(save_state, file, method.state_dict(), facts, place.result)
-        try:
-            yield
-            place.set_result(file)
-        finally:
-            place.cancel()  # changes nothing once it is set
-        saved.result()
-    tidy(folder, session)
+    def __init__(self, folder: Path, identity: Identity) -> None:
+        self.folder, self.identity, self.pool = folder, digest(identity), ThreadPoolExecutor(1)
+        self.file, self.place, self.copying = folder, Future[Path](), Future[Copied]()
+        self.written: Future[None] = self.pool.submit(lambda: None)
+
+    def begin(self, method: Method, session: int) -> None:
+        """Write the state after a session aside, when the one before is in place; it must not change until ``end``."""
+        self.wait()
+        self.file, self.place = self.folder / "state" / f"session_{session:04d}.safetensors", Future[Path]()
+        facts = {"session": session, "classes": [*method.classes], "identity": self.identity}
+        self.copying = self.pool.submit(copied, method.state_dict())
+        self.written = self.pool.submit(self._write, facts)
+
+    def _write(self, facts: dict[str, Any]) -> None:
+        write_bytes(self.file, *encode(self.copying.result(), facts), onto=self.place.result)
+        tidy(self.folder, facts["session"])
+
+    def end(self) -> None:
+        """Let it appear once it is written, and what it replaces go; the method may change now."""
+        self.copying.result()
+        self.place.set_result(self.file)
+
+    def wait(self) -> None:
+        self.written.result()
+
+    def __exit__(self, *error: object) -> None:
+        unfinished = self.place.cancel()  # changes nothing once it is set
+        self.pool.shutdown()
+        if not unfinished:
+            self.wait()
 
 
-def tidy(folder: Path, done: int) -> None:
-    """Delete what is not needed after session ``done``: older states, checkpoints of its phases, files half written."""
+def tidy(folder: Path, done: int, *more: Path) -> None:
+    """Delete what is not needed after session ``done``: older states, checkpoints of its phases, and ``more``."""
     state = folder / "state"
     older = sorted(state.glob("session_*.safetensors"))[:-2]  # the one before stays, should this one be damaged
     phases = [file for file in state.glob("fit_*_*.safetensors") if int(file.name.split("_")[1]) <= done]
-    for stale in [*older, *phases, *state.glob(".*.part"), *folder.glob(".*.part")]:
+    for stale in [*older, *phases, *more]:
         with contextlib.suppress(OSError):  # it does no harm where it is
             stale.unlink(missing_ok=True)
 

@@ -78,15 +78,13 @@ def run(
             progress.say(where)
         fit = Trainer(accelerator, method, train, stream.transform, seed, progress, folder / "state", stop)
         fit.steps = lines[-1]["steps"] if done else 0
-        answers = None
+        answers, states = None, stack.enter_context(folders.States(folder, this))
         for number in range(done + 1, len(stream) + 1):
-            with contextlib.ExitStack() as kept:
-                notes = learn(method, session := stream.open(number), fit)
-                saving = folders.state_kept(folder, method, number, this)
-                processes.once(partial(kept.enter_context, saving))
-                line, answers = _tested(method, stream, session, notes, fit, history)
-                processes.once(partial(_keep, folder, line, fit.losses))
-                processes.once(kept.close)  # last: see ``_keep``
+            notes = learn(method, session := stream.open(number), fit)
+            processes.once(partial(states.begin, method, number))
+            line, answers = _tested(method, stream, session, notes, fit, history)
+            processes.once(partial(_keep, folder, line, fit.losses))
+            processes.once(states.end)  # last: see ``_keep``
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
@@ -97,6 +95,7 @@ def run(
             fit.begin(len(stream))
             answers = _test(method, stream, len(stream), fit)
         summary = history.summary()
+        processes.once(states.wait)
         processes.once(lambda: _finish(folder, answers, stream, summary))
         return summary
 
@@ -144,7 +143,7 @@ def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:
 
 def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -> str:
     """Remove what a killed process left of the session after the last state; gives where the run resumes, in words."""
-    folders.tidy(folder, done)
+    folders.tidy(folder, done, *folder.glob(".*.part"), *folder.glob("state/.*.part"))
     write_json(folder / "facts.json", facts)
     for name in ("losses.jsonl", "metrics.jsonl"):
         if (folder / name).exists():

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from safecl.backbone.backbone import Backbone
-from safecl.heads.aggregate import lead_weight
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_ERROR_CHANGE, MIN_JUDGING_PICTURES, evenly, judges
 from safecl.heads.protocol import Editable
@@ -69,9 +68,7 @@ class Policy(Editable, nn.Module):
     def piloted(
         self, slow: Learner, head: CosineHead, ridge: RidgeHead, loss: SlowLoss, session: Session, fit: Fit
     ) -> tuple[bool, float, float] | None:
-        """With the transfer loss or not, the share of the tuning to keep, and its gain over the untuned backbone.
-
-        None if there is too little to ask.
+        """Whether to transfer, the share of the tuning to keep, its gain over the untuned backbone; None: too few.
 
         Tuned on a few classes, a network can get worse at all others; which PET and loss do so depends on the backbone.
         So two pilots, with the transfer loss and without, are tuned on one half of the classes, and the other half
@@ -108,18 +105,21 @@ class Policy(Editable, nn.Module):
         return *choice, 1 - errors[choice] / max(errors[False, 0.0], torch.finfo(torch.float32).tiny)
 
     def lambda_cos(
-        self, ridge: RidgeHead, ptm: Backbone, f_slow: Tensor, targets: Tensor, session: Session, fit: Fit
+        self, ridge: RidgeHead, ptm: Backbone, features: list[Tensor], targets: Tensor, session: Session, fit: Fit
     ) -> float:
-        """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps; ``f_slow``: (N, d′)."""
-        self.notes = {}
-        s = self.settings.guide
+        """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps.
+
+        ``features``: the slow learner's (N, d′), and the untuned backbone's, if they are known.
+        """
+        self.notes, s = {}, self.settings.guide
         if not self.settings.pilot or not s.lambda_cos or s.teacher != "slow":
             return s.lambda_cos
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(rows):
-            _, f_ptm = fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))
-            f_tuned = f_slow[rows, : ridge.width]
-            errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in (f_ptm, f_tuned)]
+            found = [f[rows, : ridge.width] for f in features]
+            if len(found) == 1:
+                found += fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))[1:]
+            errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in reversed(found)]
             self.errors = self.errors + torch.stack(errors).to(self.errors)
         untuned, tuned = map(float, self.errors)
         self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)
@@ -129,14 +129,8 @@ class Policy(Editable, nn.Module):
         """What share of a session's tuning the fast learner keeps: 1, or the pilots' times that of its pictures."""
         if not self.settings.pilot or self.settings.guide.teacher != "slow":
             return 1.0
-        share = float(self.share) * (pictures / so_far)
-        self.notes["average"] = share
+        self.notes["average"] = share = float(self.share) * (pictures / so_far)
         return share
-
-    @property
-    def lead(self) -> Tensor:
-        """α_fast by the errors of both that answer: ()."""
-        return lead_weight(self.judged)
 
     def merge(self, now: "Policy", before: "Policy", index: Tensor) -> None:
         """Add the errors that ``now`` has collected since it was ``before``; the share is that of the first session."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from safecl import losses
 from safecl.backbone.backbone import Backbone
-from safecl.heads.aggregate import aggregate, concatenate, weights
+from safecl.heads.aggregate import aggregate, concatenate, lead_weight, weights
 from safecl.heads.cosine import CosineHead
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges, leaving_out, one_of_each
 from safecl.heads.nearest import NearestMean
@@ -121,7 +121,7 @@ class SAFE(Method):
         teacher = self.appoint_teacher(f_fast, targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, f_fast, targets)
-        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, f_slow, targets, session, fit)
+        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, [f_slow, *found], targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
@@ -327,7 +327,7 @@ class SAFE(Method):
 
         Errors are those on classes that the fast learner has just been tuned on; on the others it is worse by more.
         """
-        lead = self.policy.lead
+        lead = lead_weight(self.policy.judged)
         return lead.clamp(max=0.5) if self.beside(self.sessions) == "untuned" else lead
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
