@@ -185,17 +185,6 @@ def statistics() -> list[str]:
     return [*table, row("mean of 48 cells", *average(grid(), *columns))]
 
 
-def offsets() -> list[str]:
-    kinds = ("stale", "map alone", "with offsets", "bound")
-    table = head("stream", "backbone", "PET", "classes per session", *kinds)
-    for run in lines("offsets_h200.jsonl"):
-        given = run["given"]
-        backbone = BACKBONES[Path(given["weights"] or given["backbone"]).stem]
-        about = (STREAMS[given["folder"]], backbone, PETS[given["pet"]], given["step"])
-        table.append(row(*about, *(run[kind] for kind in kinds)))
-    return table
-
-
 def sessions() -> list[str]:
     table = head("backbone", "sessions", "RanPAC", "untuned", "slow", "fast", "SAFE", "SAFE, stale", "SAFE, bound")
     columns = ("untuned", "slow", "fast gaussians", "safe gaussians", "safe stale", "safe bound")
@@ -288,45 +277,42 @@ def transfer() -> list[str]:
 
 
 def rivals() -> list[str]:
-    """Methods by their presets, beside SAFE and RanPAC in the same cells: the mean over seeds, in order."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for line in lines("rivals_h200.jsonl"):
-        found.setdefault(METHODS[line["preset"]], {}).setdefault(STREAMS[line["folder"]], []).append(line["final"])
+    """Every method by its preset: how far it is from SAFE with SSF in the same cell, on the same seeds."""
+    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for run in grid():
-        if run["backbone"] == "ViT-Tiny/16" and run["pet"] == "SSF":
-            for name, accuracy in (("**SAFE**", run["own"]["safe"]), ("RanPAC", run["ranpac"])):
-                found.setdefault(name, {}).setdefault(run["stream"], []).append(accuracy)
-    streams = list(STREAMS.values())[:3]
-    table = head("method", *streams, "mean")
-    for name, of in sorted(found.items(), key=lambda each: -mean(mean(each[1][stream]) for stream in streams)):
-        texts = [f"{mean(of[s]):.1f}" + ("" if len(of[s]) == 3 else f" ({len(of[s])})") for s in streams]
-        table.append(row(name, *texts, mean(mean(of[stream]) for stream in streams)))
+        if run["pet"] == "SSF":
+            for name, accuracy in (("SAFE", run["own"]["safe"]), ("RanPAC", run["ranpac"])):
+                found.setdefault(name, {}).setdefault((run["stream"], run["backbone"]), {})[run["seed"]] = accuracy
+    for line in lines("rivals_h200.jsonl"):
+        cell = STREAMS[line["folder"]], BACKBONES[line["backbone"]]
+        found.setdefault(METHODS[line["preset"]], {}).setdefault(cell, {})[line["seed"]] = line["final"]
+    cells, ours = list(found["LayUP"]), found.pop("SAFE")
+    order = [*BACKBONES.values(), *STREAMS.values()]
+    cells.sort(key=lambda cell: [order.index(name) for name in reversed(cell)])
+    behind = {
+        name: [[by[cell][seed] - ours[cell][seed] for seed in by[cell]] for cell in cells] for name, by in found.items()
+    }
+    table = head("method", *(f"{stream}, {backbone}" for stream, backbone in cells), "mean")
+    table.append(row("**SAFE**", *(own := [mean(ours[cell].values()) for cell in cells]), mean(own)))
+    for name, by in sorted(behind.items(), key=lambda each: -mean(map(mean, each[1]))):
+        texts = [signed(mean(one)) + {1: "¹", 2: "²"}.get(len(one), "") for one in by]
+        table.append(row(name, *texts, signed(mean(map(mean, by)))))
+    ahead = [max(mean(by[i]) for name, by in behind.items() if "joint" not in name) for i in range(len(cells))]
+    table.append(row("next to SAFE, joint aside", *map(signed, ahead), f"first in {below(ahead)} of {len(cells)}"))
     return table
 
 
-def methods() -> list[str]:
-    """Every method on two backbones."""
-    tables: list[dict[tuple[str, str], list[Run]]] = []
-    for name, method, stream in (("tiny", "preset", "stream.path"), ("reg4b", "method", "stream")):
-        found: dict[tuple[str, str], list[Run]] = {}
-        with (RESULTS / f"compare_{name}_h200.csv").open(encoding="utf-8") as file:
-            for line in csv.DictReader(file):
-                found.setdefault((line[method], Path(line[stream]).name), []).append(line)
-        tables.append(found)
-    streams = {"cifar100_50x10": "CIFAR-100", "flowers102_20x12": "Flowers-102", "pacs_30x15": "PACS"}
-    heads = [*(f"{stream}, {backbone}" for backbone in ("Tiny", "`reg4_b`") for stream in streams.values())]
-    table = head("method", *heads, "learnable, M", "kept, MB")
-    for method, title in METHODS.items():
-        if (method, "cifar100_50x10") not in tables[0]:
-            continue
-        texts = []
-        for found in tables:
-            for stream in streams:
-                final = [100 * float(line["final"]) for line in found.get((method, stream), ())]
-                texts.append(f"{mean(final):.1f}" if final else "–")
-        kept = tables[0][method, "cifar100_50x10"]
-        learnable, stored = (mean(float(line[key]) for line in kept) / 1e6 for key in ("learnable", "stored_bytes"))
-        table.append(row(title, *texts, f"{learnable:.2f}", stored))
+def float32() -> list[str]:
+    """SAFE with SSF: bf16 with recorded steps and fused kernels, and float32 without."""
+    fast = {(run["stream"], run["backbone"], run["seed"]): run for run in grid() if run["pet"] == "SSF"}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for line in lines("float32_h200.jsonl"):
+        cell = STREAMS[line["given"]["folder"]], BACKBONES[Path(line["given"]["weights"]).stem]
+        found.setdefault(cell, []).append((fast[*cell, line["seed"]]["own"]["safe"], line["own"]["safe"]))
+    table = head("stream", "backbone", "bf16", "float32", "difference")
+    for cell, pairs in found.items():
+        both = [f"{mean(one):.1f} ± {stdev(one):.1f}" for one in zip(*pairs, strict=True)]
+        table.append(row(*cell, *both, spread([ours - plain for ours, plain in pairs])))
     return table
 
 
@@ -386,7 +372,7 @@ def kernels() -> list[str]:
 
 def scale() -> list[str]:
     table = head("pictures", "session", "features", "training", "heads", "whole", "peak, GB")
-    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 20))):
+    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 50, 80))):
         for line in speed()[name]["sessions"]:
             if line["session"] in shown:
                 parts = (f"{line[part]:.2f}" for part in ("features", "training", "heads", "whole"))
@@ -530,8 +516,8 @@ def strangers() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__: function
     for function in (
-        cells, summary, readme, statistics, offsets, sessions, losses, claims, transfer, rivals, methods, first_session,
-        later_session, kernels, scale, sizes, seconds, header, promises, trust, strangers,
+        cells, summary, readme, statistics, sessions, losses, claims, transfer, rivals, first_session, later_session,
+        float32, kernels, scale, sizes, seconds, header, promises, trust, strangers,
     )
 }  # fmt: skip
 

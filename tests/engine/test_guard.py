@@ -100,7 +100,7 @@ def test_the_steps_of_a_tracker_only_rise_whatever_is_undone(
 
 def test_a_loss_that_is_never_finite_is_a_sentence_with_the_guard_too(backbone: Backbone, session: Session) -> None:
     tuned = Tuned(backbone, "ssf")
-    with pytest.raises(SafeclError, match=r"diverged in session 1 .*; lower train\.lr\.$"):
+    with pytest.raises(SafeclError, match=r"diverged in session 1 .*; lower it\.$"):
         new_fit()("fast", tuned, session, lambda batch: {"cls": tuned.loss(batch)["cls"] * float("inf")})
 
 

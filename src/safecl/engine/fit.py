@@ -126,8 +126,9 @@ class Trainer:
         with untouched(default_generator(self.processes.device)):
             while (failure := self._attempt(phase, checkpoint, guard)) is not None:
                 if checkpoint.slower < 2 * (LOWEST_RATE if guard is None else HELD_RATE):
-                    where = f"Training {name} diverged in session {self.session}"
-                    raise SafeclError(f"{where} even at a hundredth of train.lr; lower train.lr.")
+                    raise SafeclError(
+                        f"Training {name} diverged in session {self.session} even at a hundredth of train.lr; lower it."
+                    )
                 checkpoint.undo()
                 held = checkpoint.slower < LOWEST_RATE / 2
                 again = "what is tuned stays as it was" if held else "again at a tenth of the rate"
@@ -270,10 +271,10 @@ class Trainer:
         backbone = self.method.backbone
         own = backbone.features(next(loader.plain(range(min(len(loader.pictures), 64)))))
         if network is backbone or not own.isfinite().all():
-            who, advice = f"The backbone {backbone.name}", "check its weights, or set precision=fp32"
-        else:
-            who, advice = f"Training diverged in session {self.session}: the tuned network", "lower train.lr"
-        return SafeclError(f"{who} gives features that are not finite; {advice}.")
+            return SafeclError(
+                f"The features of {backbone.name} are not finite; check its weights, or set precision=fp32."
+            )
+        return SafeclError(f"Training diverged in session {self.session}: features are not finite; lower train.lr.")
 
     def views(self, loader: DeviceLoader) -> Iterator[Tensor]:
         """The plain views of this process's share of the pictures; a stop is noticed between two batches."""

@@ -20,7 +20,7 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
     The untuned ``network`` is asked: what is tuned on these pictures knows them already.
     """
     options = head.settings.readings(len(network.vit.blocks), fit.transform.flip > 0)
-    best = options[0]
+    best, least = options[0], math.inf
     if len(options) > 1:
         numbers = {label: i for i, label in enumerate(session.classes)}
         rows = judges(torch.tensor([numbers[label] for label in session.train.labels]), MAX_JUDGING_PICTURES)
@@ -31,7 +31,6 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
                 drawing = pool.map(head.drawn, blocks)
                 targets, features = fit.features(session.only(rows.tolist()), Reader(network, widest))
             projections = dict(zip(blocks, drawing, strict=True))
-            least = math.inf
             for option in options:
                 head.read(option, projections[option.blocks])
                 error = float(head.leave_one_out(option.of(features, widest), targets).mean())
