@@ -63,14 +63,13 @@ def test_after_one_session_it_forgets_and_is_joined_as_any_other(
     model: ContinualClassifier, new_model: New, lesson: Lesson
 ) -> None:
     """Statistics of the untuned backbone are there already, and no head is."""
-    images = lesson("abcd", 3, seed=9)[0]
+    images, begun = lesson("abcd", 3, seed=9)[0], new_model(settings={"method.pilot": 0.5})
+    begun.learn(*lesson("ab"))
     for change in (lambda one: one.forget("a"), lambda one: one.join("a", "b"), lambda one: one.rename("a", "z")):
-        first = new_model(settings={"method.pilot": 0.5})
-        first.learn(*lesson("ab"))
+        first, later = (ContinualClassifier.of(each._fitted, device="cpu") for each in (begun, model))
         change(first)
         assert list(first._snapshot().method.embed(PICTURE)) == ["slow", "fast"]
         first.learn(*lesson("cd"))
-        later = ContinualClassifier.of(model._fitted, device="cpu")
         change(later)
         assert first._fitted.classes == later._fitted.classes
         ours, theirs = (torch.cat([each["slow"] for each in one._snapshot().scored(unlabelled(images))])
