@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from safecl.classifier.store import HEADER, SEAL, ModelFile
-from safecl.engine.checkpoint import decode, encode
+from safecl.engine.checkpoint import copied, decode, encode
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ class Draft:
         """Let ``change`` modify the tensors of a member."""
         tensors = decode(self.members[member], member)[0]
         change(tensors)
-        self.members[member] = b"".join(map(bytes, encode(tensors, {})))
+        self.members[member] = b"".join(map(bytes, encode(copied(tensors), {})))
 
     def write(self, path: Path) -> Path:
         header = dict(self.header)
