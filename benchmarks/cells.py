@@ -11,13 +11,14 @@ that are
     gaussians   those of the slow learner, moved to where the fast one is by points drawn from Gaussians,
     bound       computed anew from all pictures of all sessions, which no method may read again,
 
-beside the slow learner, RanPAC on the same stream, and a ridge head on the untuned backbone ("untuned"). Every cell is
-one JSON line, accuracies in percent after the last session (--every N: after every N sessions); "own" is what SAFE
-itself answered, "by test" has the pictures of each session apart. "left out" has, before each later session, the
-leave-one-out errors on its pictures of a ridge head on the backbone, the slow and the fast learner, which have not
-learned them; "first" has the optimiser steps and seconds of the first session, SAFE's and RanPAC's. A line that --out
-has already is not computed again. Words key=value go to both methods, words method.key=value to SAFE alone. With
---preset NAME another method runs in the cell, with its own PET, and its final accuracy is the line.
+beside the slow learner, RanPAC on the same stream, a ridge head on the untuned backbone ("untuned"), and with the moved
+ones the paper's aggregations ("safe entropy", "safe add", "safe max"). Every cell is one JSON line, accuracies in
+percent after the last session (--every N: after every N sessions); "own" is what SAFE itself answered, "by test" has
+the pictures of each session apart. "left out" has, before each later session, the leave-one-out errors on its pictures
+of a ridge head on the backbone, the slow and the fast learner, which have not learned them; "first" has the optimiser
+steps and seconds of the first session, SAFE's and RanPAC's. A line that --out has already is not computed again. Words
+key=value go to both methods, words method.key=value to SAFE alone. With --preset NAME another method runs in the cell,
+with its own PET, and its final accuracy is the line.
 """
 
 import argparse
@@ -54,6 +55,7 @@ from safecl.streams.pictures.images import Pictures
 from safecl.streams.stream import Stream
 
 KINDS = ("stale", "gaussians", "bound")
+RULES = ("entropy", "add", "max")
 
 
 def manifest(options: argparse.Namespace, seed: int) -> Path:
@@ -84,7 +86,7 @@ def manifest(options: argparse.Namespace, seed: int) -> Path:
             each = options.each or len(parts["train"])
             cut = {"train": paths[:each], "test": paths[each:][: options.tested]}
         for part, paths in cut.items():
-            rows += [",".join([str(path), place[-1], part, *(place[:1] if domains else ())]) for path in paths]
+            rows += [",".join([str(path.absolute()), place[-1], part, *(place[:1] if domains else ())]) for path in paths]
     text = "\n".join(rows) + "\n"
     name = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     file = Path(tempfile.gettempdir()) / f"safecl_cell_{name}.csv"
@@ -175,6 +177,8 @@ class Watch:
                 rule: Any = s.aggregation
                 safe = torch.lerp(beside, fast, weight) if by_errors else aggregate(beside, fast, rule, s.gamma)
                 logits |= {f"fast {kind}": fast, f"safe {kind}": safe}
+                if kind == "gaussians":
+                    logits |= {f"safe {one}": aggregate(beside, fast, one, s.gamma) for one in RULES}
             for name, z in logits.items():
                 right.setdefault(name, []).append(z.argmax(dim=1) == y)
         self.by_test = {name: [percent(found) for found in right[name]] for name in ("slow", "fast gaussians")}

@@ -24,16 +24,24 @@ def test_the_learner_with_less_error_counts_more_down_to_nothing_for_the_other(
     assert float(found) == pytest.approx(weight) and EQUALLY_GOOD == 0.6
 
 
+@pytest.mark.parametrize("rounded", [False, True])  # as those of a model that keeps features are, less coarsely
 def test_errors_are_those_of_heads_that_were_solved_without_the_picture(
-    new: Callable[..., SAFE], make_stream: Callable[..., Stream], tools: Any, monkeypatch: pytest.MonkeyPatch
+    rounded: bool,
+    new: Callable[..., SAFE],
+    make_stream: Callable[..., Stream],
+    tools: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Against a ridge regression on all other pictures; statistics that are stale have the features as they were."""
     given: list[tuple[str, Any, Any]] = []
     add = RidgeHead.add
 
     def note(head: RidgeHead, features: Any, targets: Any) -> Any:
-        given.append((str(id(head)), features, targets))
-        return add(head, features, targets)
+        if rounded:
+            head.before_add = lambda f, _: f.round()
+        added = add(head, features, targets)
+        given.append((str(id(head)), added, targets))
+        return added
 
     monkeypatch.setattr(RidgeHead, "add", note)
     ridge = RidgeSettings(size=40, betas=(5.0,), scale="absolute", layers=1, patches=False, mirror=True)

@@ -177,13 +177,13 @@ class SAFE(Method):
     def add_statistics(self, targets: Tensor, features: Mapping[str, Tensor]) -> None:
         """G and W̃ of Eq. (10) for each network, from its features (N, d′) of the session, and the heads from them."""
         f_slow, f_fast, moved = features["slow"], features["fast"], None
-        self.ridge_fast.add(f_fast, targets)
+        added = {"fast": self.ridge_fast.add(f_fast, targets)}
         if self.following is None:
             self.ridge_fast.solve()  # before the slow learner's are added, where both share them
         if self.joint is not None:
             self.joint.add(concatenate(f_slow, f_fast), targets)
             self.joint.solve()
-        given = self.ridge_slow.add(f_slow, targets)
+        added["slow"] = self.ridge_slow.add(f_slow, targets)
         if self.following is None:
             self.ridge_slow.solve()
         else:
@@ -191,16 +191,16 @@ class SAFE(Method):
             if not self.sessions:
                 plain = self.backbone.width if untuned else 0
                 self.following = Following(self.ridge_slow.width, self.seed, plain).to(self.backbone.device)
-            self.following.kept.add(given[:, : self.ridge_slow.width], targets)
+            self.following.kept.add(added["slow"][:, : self.ridge_slow.width], targets)
             if untuned and self.ridge_untuned is not None:
-                given = self.ridge_untuned.add(features["untuned"], targets)
-                self.following.untuned.add(self.last(given), targets)
+                added["untuned"] = self.ridge_untuned.add(features["untuned"], targets)
+                self.following.untuned.add(self.last(added["untuned"]), targets)
             if self.sessions:
                 self.following.fit(f_slow, f_fast, targets)
             moved = self.settle(self.sessions + 1)
         answer = self.settings.answer
         if answer.aggregation == "errors" and answer.statistics != "shared" and self.sessions:
-            self.judge(targets, features, moved)
+            self.judge(targets, added, moved)
 
     def settle(self, learned: int) -> Movement | None:
         """Where statistics follow: compute the heads that answer after so many sessions, from all that is kept.
