@@ -86,7 +86,8 @@ def manifest(options: argparse.Namespace, seed: int) -> Path:
             each = options.each or len(parts["train"])
             cut = {"train": paths[:each], "test": paths[each:][: options.tested]}
         for part, paths in cut.items():
-            rows += [",".join([str(path.absolute()), place[-1], part, *(place[:1] if domains else ())]) for path in paths]
+            more = [place[-1], part, *(place[:1] if domains else ())]
+            rows += [",".join([str(path.absolute()), *more]) for path in paths]
     text = "\n".join(rows) + "\n"
     name = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     file = Path(tempfile.gettempdir()) / f"safecl_cell_{name}.csv"

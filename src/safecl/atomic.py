@@ -90,18 +90,16 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     """Put lines at the end of a file that would take ever longer to write anew; a line that fails is taken back."""
+    before = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:
-            before = file.tell()
-            try:
-                for line in lines:
-                    file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                os.truncate(path, before)
-                raise
+            for line in lines:
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
+        with contextlib.suppress(OSError):  # the file is closed, so nothing of a line is written after this
+            os.truncate(path, before)
         raise _not_written(path, error) from error
 
 

@@ -1,8 +1,8 @@
 """The base of every typed group of settings, what is wrong with a value, and dotted names for nested values."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import ErrorDetails
@@ -14,6 +14,7 @@ class Settings(BaseModel):
     """Immutable, and strict about names: an unknown key is an error, not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    acts_with: ClassVar[Mapping[str, tuple[str, tuple[Any, ...]]]] = {}  # by field, another and which of its values
 
 
 NEEDED = {
@@ -51,6 +52,27 @@ def explain(error: ErrorDetails, key: str, where: str = "", *, numbers: bool = F
     else:
         reason = message[0].lower() + message[1:]
     return SafeclError(f"{key}={given}{where} is wrong: {reason}.")
+
+
+def idle(settings: Settings, keys: Iterable[str]) -> dict[str, str]:
+    """Of dotted ``keys`` those whose value means nothing beside the others, each with a sentence on it."""
+    found = {}
+    for key in keys:
+        *groups, name = key.split(".")
+        group: Any = settings
+        for part in groups:
+            group = getattr(group, part, None)
+        other, values = getattr(group, "acts_with", {}).get(name, (name, None))
+        if values is not None and getattr(group, other) not in values:
+            now, needed = (".".join([*groups, f"{other}={one}".lower()]) for one in (getattr(group, other), values[-1]))
+            found[key] = f"{key} means nothing with {now}; omit it, or set {needed}."
+    return found
+
+
+def refuse_idle(settings: Settings, given: Mapping[str, Any]) -> None:
+    """Refuse the first of the nested values ``given`` that means nothing beside the others."""
+    for sentence in idle(settings, flatten(given)).values():
+        raise SafeclError(sentence)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -20,6 +20,8 @@ from safecl.errors import SafeclError
         ({"train.lr": -1}, "train.lr=-1 is wrong: it must be above 0"),
         ({"pet": "sff"}, "no pet 'sff'; did you mean 'ssf'"),
         ({"memory": "pictures"}, "memory"),
+        ({"method.answer.gamma": 3}, "gamma means nothing with method.answer.aggregation=errors"),
+        ({"method.transfer.lambda_rdn": 3}, "omit it, or set method.transfer.loss=correlation"),
     ],
 )
 def test_a_wrong_setting_is_answered_with_the_nearest_right_one(settings: dict[str, object], said: str) -> None:

@@ -136,6 +136,33 @@ def test_safetensors_hold_all_that_answers(
     assert torch.allclose(z, wanted, atol=1e-4) and wanted.std(dim=1).min() > 1e-2
 
 
+def test_safetensors_hold_the_untuned_backbone_where_it_answers(
+    untuned: bool, new_model: Callable[..., ContinualClassifier], lesson: Lesson, tmp_path: Path
+) -> None:
+    """Logits of both that answer, from the tensors and timm alone."""
+    reading = {"method.ridge.layers": 1, "method.ridge.patches": False, "method.ridge.mirror": False}
+    taught = new_model(settings={"method.pilot": 0.5, "train.lr": 0.2, **reading})
+    for classes in ("abcd", "efgh"):
+        taught.learn(*lesson(classes, 8))
+    taught.save(tmp_path / "m.safecl")
+    model, path = Model.open(tmp_path / "m.safecl"), tmp_path / "all.safetensors"
+    export_safetensors(model, path)
+    tensors, method = load_file(path), model.method(load_backbone(model.settings.backbone))
+    assert method.beside(method.sessions) == "untuned"
+    arrays = lesson("ah", 2, seed=3)[0]
+    views = unlabelled(arrays).plain(range(len(arrays)), model.transform).float() / 255
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (method.backbone.mean, method.backbone.std))
+    wanted = method.all_logits(views)
+    for network, head, output in (("backbone", "ridge_untuned", "slow"), ("fast", "ridge_fast", "fast")):
+        vit = timm.create_model("test_vit", num_classes=0, img_size=16, depth=2).eval()
+        vit.load_state_dict({key.partition(".")[2]: each for key, each in tensors.items() if key.startswith(network)})
+        with torch.no_grad():
+            f = vit.forward_features((views - mean) / std)[:, 0]
+        z = torch.relu(f @ tensors[f"{head}.projection"]) @ tensors[f"{head}.weight"]
+        temperature = model.settings.method.answer.temperature
+        assert torch.allclose(temperature * z, wanted[output], atol=1e-3) and wanted[output].std(dim=1).min() > 1e-2
+
+
 def test_options_and_files_of_another_kind_are_refused(taught: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "mine.safetensors").write_bytes(np.arange(9).tobytes())
     model = str(taught("ranpac", "ssf"))

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,19 @@ def test_lines_that_cannot_be_added_are_taken_back(fault: str, tmp_path: Path, m
             append_lines(file, [{"session": 2, "much": "x" * 100}])
     append_lines(file, [{"session": 2}])
     assert file.read_text() == '{"session": 1}\n{"session": 2}\n'
+
+
+def test_of_a_line_for_which_there_is_half_the_room_nothing_stays(tmp_path: Path) -> None:
+    file = tmp_path / "losses.jsonl"
+    append_lines(file, [{"session": 1}])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 40, hard))
+        with pytest.raises(SafeclError, match="could not be written"):
+            append_lines(file, [{"session": 2, "much": "x" * 100}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_text() == '{"session": 1}\n'
 
 
 def test_lines_are_read_up_to_a_session_and_torn_ones_left_out(tmp_path: Path) -> None:

@@ -250,6 +250,13 @@ def test_a_method_that_is_no_name_is_refused(word: str) -> None:
         ("safe", "pet.tokens=3", "'pet.tokens' is not one of the pet that is chosen"),
         ("safe", "stream.unreadable=skip", "no setting 'stream.unreadable' of a glyphs stream"),
         ("ranpac", "method.guide.teacher=slow", "'method.guide' is not one of RanPAC"),
+        (
+            "safe",
+            "method.answer.gamma=3",
+            "means nothing with method.answer.aggregation=errors; omit it, or set method",
+        ),
+        ("ranpac-no-projection", "ridge.size=300", "nothing with method.ridge.project=false; omit it, or set method."),
+        ("paper", "method.guide={teacher: none, lambda_cos: 3}", "nothing with method.guide.teacher=none; omit it"),
     ],
 )
 def test_a_setting_that_means_nothing_here_is_an_error(source: str, word: str, told: str) -> None:

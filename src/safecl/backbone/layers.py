@@ -1,8 +1,9 @@
 """Layers of a frozen ViT that compute what timm's and torch's compute, in less time."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from safecl.backbone.kernels import gelu_gradient, layer_norm, layer_norm_gradient
 
 NOT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+CHOOSING = Lock()  # torch chooses for the whole process: two threads at once would not put back what they found
 
 
 def use_layers(vit: VisionTransformer) -> None:
@@ -111,7 +113,9 @@ class Attention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Queries (N, heads, Q, head_dim), keys and values (N, heads, L, head_dim) → (N, heads, Q, head_dim)."""
         # What cuDNN gives for one query differs in its last bits from one call to the next.
-        with sdpa_kernel(NOT_CUDNN) if q.is_cuda and q.shape[2] == 1 else nullcontext():
+        if not q.is_cuda or q.shape[2] > 1:
+            return F.scaled_dot_product_attention(q, k, v)
+        with CHOOSING, sdpa_kernel(NOT_CUDNN):
             return F.scaled_dot_product_attention(q, k, v)
 
 

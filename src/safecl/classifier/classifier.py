@@ -35,7 +35,7 @@ from safecl.lines import counted
 from safecl.methods.catalog import method_settings
 from safecl.outputs import locked
 from safecl.runtime.answer import Answer, as_array
-from safecl.settings import flatten
+from safecl.settings import flatten, refuse_idle
 from safecl.streams.labels import MAX_NAME_LENGTH, check_name, sorted_classes
 from safecl.streams.pictures.decode import listed
 from safecl.streams.pictures.images import Label, Pictures, Transform
@@ -437,7 +437,9 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
             "epochs": self.epochs, "memory": self.memory, "keep": self.keep, "seed": self.seed, "method": method,
             "backbone": {"name": self.backbone, **size}, "train": {"save_seconds": 10}, "thumbnails": self.thumbnails,
         }  # fmt: skip
-        return resolve(overlay(values, canonical(nested(self.settings or {}))))
+        found = resolve(overlay(values, given := canonical(nested(self.settings or {}))))
+        refuse_idle(found, given)
+        return found
 
 
 def learn_file(

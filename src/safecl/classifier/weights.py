@@ -54,13 +54,16 @@ def export_safetensors(model: Model, path: Path, *, force: bool = False) -> int:
     learners = {name: part for name, part in method.named_modules() if isinstance(part, Learner)}
     merged = {name: _timm_state(part) for name, part in learners.items() if _merges(part)}
     found = {f"{name}.{key}": value for name, state in merged.items() for key, value in state.items()}
-    if len(merged) < len(learners) or not learners:
+    read = [method.networks[name] for name in method.heads]
+    untuned = any(getattr(network, "network", network) is method.backbone for network in read)
+    if len(merged) < len(learners) or not learners or untuned:
         found |= {f"backbone.{key}": value for key, value in method.backbone.vit.state_dict().items()}
     left_out = tuple(f"{name}." for name in merged) + method.learning
     for name, value in method.state_dict().items():
         if not name.startswith(left_out) and not name.endswith("_extra_state"):
             found[name] = value
-    found |= {name: value for name, value in method.named_buffers() if name.endswith("projection")}  # drawn by a seed
+    buffers = method.named_buffers(remove_duplicate=False)  # heads share what is drawn by one seed
+    found |= {name: value for name, value in buffers if name.endswith("projection")}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in found.items() if value.numel()}
     data = save(tensors, _facts(model, method))
     write_output(path, data, "safetensors", force)

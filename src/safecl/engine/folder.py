@@ -92,15 +92,16 @@ class States(contextlib.AbstractContextManager["States"]):
         self.file, self.place = self.folder / "state" / f"session_{session:04d}.safetensors", Future[Path]()
         facts = {"session": session, "classes": [*method.classes], "identity": self.identity}
         self.copying = self.pool.submit(copied, method.state_dict())
-        self.written = self.pool.submit(self._write, facts)
+        self.written = self.pool.submit(self._write, self.copying, facts)
 
-    def _write(self, facts: dict[str, Any]) -> None:
-        write_bytes(self.file, *encode(self.copying.result(), facts), onto=self.place.result)
+    def _write(self, copying: Future[Copied], facts: dict[str, Any]) -> None:
+        write_bytes(self.file, *encode(copying.result(), facts), onto=self.place.result)
         tidy(self.folder, facts["session"])
 
     def end(self) -> None:
         """Let it appear once it is written, and what it replaces go; the method may change now."""
         self.copying.result()
+        self.copying = Future()  # nobody holds the copy once it is written
         self.place.set_result(self.file)
 
     def wait(self) -> None:

@@ -20,7 +20,7 @@ from safecl.lines import slug
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import MethodSettings
 from safecl.methods.settings.safe import SafeSettings
-from safecl.settings import Settings
+from safecl.settings import Settings, refuse_idle
 from safecl.streams.settings import KINDS, GlyphsSettings, StreamSettings, names, parse_stream
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a sweep resolves hundreds of runs
@@ -63,6 +63,7 @@ def load(source: str, words: Sequence[str] = (), values: Mapping[str, Any] | Non
     settings = validate({**together, "preset": name if method_name(together) == method_name(base) else ""}, source)
     if not settings.method.trains and "train" in top:
         raise SafeclError(f"{settings.method.title} does not train, so train.{next(iter(top['train']))} means nothing.")
+    refuse_idle(settings, canonical(nested(below)))
     return settings
 
 

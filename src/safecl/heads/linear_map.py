@@ -38,7 +38,8 @@ class LinearMap(protocol.Editable, nn.Module):
         check_finite(target)
         before, start = precise(self.matrix), precise(self.offset)
         x, y = (precise(each).reshape(-1, len(start)) for each in (source, target))
-        classes, moved = classes.repeat_interleave(len(x) // len(classes)), y - torch.addmm(start, x, before)
+        classes = classes.to(x.device).repeat_interleave(len(x) // len(classes))
+        moved = y - torch.addmm(start, x, before)
         few = (one_of_each(classes) < max(1, JUDGING_PICTURES // len(torch.unique(classes)))).nonzero()[:, 0]
         ridge, share = choose_ridge(x[few], moved[few], classes[few])
         mean, shift, identity = x.mean(dim=0), share * moved.mean(dim=0), torch.eye(x.shape[1]).to(x)

@@ -1,7 +1,7 @@
 """The choices of a ridge head."""
 
 from itertools import product, starmap
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -15,6 +15,7 @@ MORE_LAYERS = 3  # that "auto" tries beside one
 class RidgeSettings(Settings):
     """The random projection, and how β is chosen."""
 
+    acts_with: ClassVar = {"size": ("project", (True,))}
     layers: PositiveInt | Literal["auto"] = Field(
         "auto",
         description="read the CLS token of so many of the last blocks. auto, here and below: as leave-one-out errors "

@@ -117,6 +117,7 @@ def test_an_answer_is_asked_of_the_finished_run(finished: Any) -> None:
     job = make_job(read_target("table-gamma"), read_scale("small"), "safe", repeat=1)
     (line,) = fill(job, finished(job, lambda *_: 0.5), lambda cell, answer: answer["gamma"] / 1000)
     assert [cell.mean for cell in line.cells] == pytest.approx([0, 0.01, 0.1, 0.5, 1, 10])
+    assert {column.answer["aggregation"] for column in job.columns} == {"entropy"}  # without it γ means nothing
 
 
 LINES = [

@@ -110,6 +110,7 @@ def test_runs_that_differ_in_the_seed_alone_are_one_configuration(plan: Any) -> 
         ({"runs": {"seed": 1}}, "runs in .* must be a list of keys and values"),
         ({"base": {"seed": 1}}, "has no runs; give it a grid"),
         ({"base": {"ridge.size": 5}, "grid": {"preset": ["simplecil"]}}, "ridge.size means nothing to any run"),
+        ({"grid": {"method.answer.gamma": [0, 9]}}, "method.answer.gamma means nothing to any run"),
         ({"grid": {"preset": ["sfae"]}}, "preset=sfae: There is no preset 'sfae'; did you mean 'safe'"),
     ],
 )

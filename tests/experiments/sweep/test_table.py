@@ -89,14 +89,14 @@ def test_a_row_is_mean_and_sample_deviation_over_seeds(three_seeds: Table) -> No
 def test_rows_are_told_apart_by_what_differs() -> None:
     cells = [
         make_cell("safe", 0, pet="ssf"), make_cell("safe", 1, pet="ssf"), make_cell("safe", 0, pet="lora"),
-        make_cell("paper", 0, backbone="safecl_micro"), make_cell("safe", 0, pet="ssf", **{"method.answer.gamma": 2}),
-        make_cell("simplecil", 0, stream="cifar100"),
+        make_cell("paper", 0, backbone="safecl_micro"),
+        make_cell("safe", 0, pet="ssf", **{"method.guide.lambda_cos": 2}), make_cell("simplecil", 0, stream="cifar100"),
     ]  # fmt: skip
     found = as_table("t", cells, {})
-    assert heads(found) == ("Method", "Stream", "PET", "method.answer.gamma")
+    assert heads(found) == ("Method", "Stream", "PET", "method.guide.lambda_cos")
     assert labels(found) == [
-        ("SAFE (safe)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "lora", "1.0"),
-        ("SAFE (paper)", "glyphs", "ssf", "1.0"), ("SAFE (safe)", "glyphs", "ssf", "2.0"),
+        ("SAFE (safe)", "glyphs", "ssf", "25.0"), ("SAFE (safe)", "glyphs", "lora", "25.0"),
+        ("SAFE (paper)", "glyphs", "ssf", "50.0"), ("SAFE (safe)", "glyphs", "ssf", "2.0"),
         ("SimpleCIL", "cifar100", "none", "–"),
     ]  # fmt: skip
     assert [cell.text for cell in column(found, "Runs")] == ["0/2", "0/1", "0/1", "0/1", "0/1"]

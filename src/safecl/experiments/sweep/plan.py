@@ -14,6 +14,7 @@ from safecl.errors import SafeclError, unknown
 from safecl.experiments.config import RunSettings, load, presets, read_shipped, read_source, run_name
 from safecl.methods.catalog import method_settings
 from safecl.methods.settings.base import Kind
+from safecl.settings import flatten, idle
 
 PARTS: dict[str, type] = {"base": dict, "grid": dict, "runs": list}
 EVERY = "*"  # as a value of preset: every method that has a preset of its name
@@ -146,14 +147,15 @@ def resolve_cell(base: Values, variants: list[Any], varied: Values, used: set[st
         raise unknown("method", method, method_settings())
     has = set(keys(RunSettings, method))
     has -= set() if method_settings()[method].trains else {key for key in has if key.startswith("train")}
-    used |= has & {*base, *varied}
     own = has - {"preset"}
     low, high = (canonical(nested({key: part[key] for key in part if key in own})) for part in (base, varied))
     if variants:
         low = apply_variants({**low, VARIANTS: variants}, overlay(low, overlay({"method": {"name": method}}, high)))
     top = overlay(low, high)
     told = {key: value for key, value in varied.items() if key in has | METHOD}
-    return Cell(told, load(source, values=top))
+    settings = load(source, values=top)
+    used |= {key for key in has & {*base, *varied} if not idle(settings, flatten(canonical(nested({key: None}))))}
+    return Cell(told, settings)
 
 
 def spelt_settings(settings: RunSettings) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class TransferSettings(Settings):
     loss: Literal["correlation", "fa", "la", "ssa", "none"] = Field(
         "correlation", description="what keeps the slow learner near the PTM"
     )
+    acts_with: ClassVar = dict.fromkeys(("reduction", "lambda_diag", "lambda_rdn"), ("loss", ("correlation",)))
     reduction: Literal["mean", "sum"] = Field("sum", description="over the entries of the correlation")
     lambda_diag: NonNegativeFloat = Field(0.01, description="weight of L_diag, Eq. (2)")
     lambda_rdn: NonNegativeFloat = Field(1.0, description="weight of L_rdn, Eq. (3)")
@@ -32,6 +33,9 @@ class TransferSettings(Settings):
 class GuideSettings(Settings):
     """Later sessions: how the fast learner is guided."""
 
+    acts_with: ClassVar = dict.fromkeys(
+        ("lambda_cross", "cross_pooling", "lambda_cos", "cos_reduction"), ("teacher", ("ptm", "previous", "slow"))
+    )
     teacher: Literal["none", "ptm", "previous", "slow"] = Field("slow", description="who guides the fast learner")
     lambda_cross: NonNegativeFloat = Field(1.0, description="weight of L_s↔f, Eq. (7)")
     cross_pooling: Literal["two_means", "concat"] = Field("two_means", description="over batch and prototypes")
@@ -42,10 +46,11 @@ class GuideSettings(Settings):
 class AnswerSettings(Settings):
     """Inference."""
 
+    acts_with: ClassVar = {"gamma": ("aggregation", ("entropy",))}
     statistics: Literal["following", "stale", "shared"] = Field(
         "following",
-        description="of the fast learner's ridge head. following: the slow learner's, moved by means of class means "
-        "and one covariance; stale: sums of features of their own time; shared: as stale, one Gram matrix for both",
+        description="of the fast learner's ridge head. following: the slow learner's, moved by means of class means, "
+        "offsets and one covariance; stale: sums of features of their own time; shared: also one Gram matrix for both",
     )
     aggregation: Literal["errors", "entropy", "add", "max", "concat"] = Field(
         "errors",
@@ -62,7 +67,7 @@ class SafeSettings(MethodSettings):
     title = "SAFE"
     paper = "Zhao et al., SAFE: Slow and Fast Parameter-Efficient Tuning for Continual Learning, NeurIPS 2024"
     kind = "continual"
-    keeps = "two PETs, two cosine heads, ridge weights, Gram statistics, class means and one covariance of features"
+    keeps = "two PETs, cosine heads, ridge heads with their sums, class means, offsets and one covariance of features"
     quick: ClassVar = {"transfer": {"loss": "none"}}  # one pilot less
 
     name: Literal["safe"] = "safe"
@@ -94,5 +99,5 @@ class SafeSettings(MethodSettings):
 
     @property
     def kept_of_pictures(self) -> str:
-        moved = ", and of the features the mean of each class and one covariance"
+        moved = ", and of the features the mean and an offset of each class and one covariance"
         return "sums over all pictures" + (moved if self.answer.statistics == "following" else "")
