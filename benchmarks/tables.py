@@ -470,6 +470,9 @@ def trust() -> list[str]:
         add(f"order {order}", [run for run in found if run["order"] == order])
     add("glyphs, both orders", [run for run in found if run["data"] == "glyphs"])
     add("all", found)
+    again = lines("trust_cpu.jsonl")
+    add("eight of them", [run for run in found if run["cell"] in {one["cell"] for one in again}])
+    add("these eight, today", again)
     return table
 
 

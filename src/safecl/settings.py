@@ -1,7 +1,7 @@
 """The base of every typed group of settings, what is wrong with a value, and dotted names for nested values."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -54,16 +54,20 @@ def explain(error: ErrorDetails, key: str, where: str = "", *, numbers: bool = F
     return SafeclError(f"{key}={given}{where} is wrong: {reason}.")
 
 
-def idle(settings: Settings, keys: Iterable[str]) -> dict[str, str]:
-    """Of dotted ``keys`` those whose value means nothing beside the others, each with a sentence on it."""
+def idle(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
+    """A sentence on each dotted key whose ``given`` value means nothing beside the others, unless it is the default."""
     found = {}
-    for key in keys:
+    for key, value in given.items():
         *groups, name = key.split(".")
         group: Any = settings
         for part in groups:
             group = getattr(group, part, None)
         other, values = getattr(group, "acts_with", {}).get(name, (name, None))
-        if values is not None and getattr(group, other) not in values:
+        if (
+            values is not None
+            and getattr(group, other) not in values
+            and value != type(group).model_fields[name].default
+        ):
             now, needed = (".".join([*groups, f"{other}={one}".lower()]) for one in (getattr(group, other), values[-1]))
             found[key] = f"{key} means nothing with {now}; omit it, or set {needed}."
     return found
