@@ -62,12 +62,8 @@ def idle(settings: Settings, given: Mapping[str, Any]) -> dict[str, str]:
         group: Any = settings
         for part in groups:
             group = getattr(group, part, None)
-        other, values = getattr(group, "acts_with", {}).get(name, (name, None))
-        if (
-            values is not None
-            and getattr(group, other) not in values
-            and value != type(group).model_fields[name].default
-        ):
+        other, values = getattr(group, "acts_with", {}).get(name, ("", ("",)))
+        if getattr(group, other, "") not in values and value != type(group).model_fields[name].default:
             now, needed = (".".join([*groups, f"{other}={one}".lower()]) for one in (getattr(group, other), values[-1]))
             found[key] = f"{key} means nothing with {now}; omit it, or set {needed}."
     return found

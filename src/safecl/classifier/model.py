@@ -198,16 +198,10 @@ def _of_bytes(data: bytes) -> Model:
 def new_header(settings: ModelSettings, backbone: Backbone, transform: Transform) -> Header:
     """The header of a model that has learned nothing."""
     return {
-        "safecl": safecl.__version__,
-        "settings": settings.model_dump(mode="json"),
-        "backbone": describe(backbone, settings),
-        "transform": asdict(transform),
-        "classes": [],
-        "history": [],
-        "calibration": None,
-        "statistics": {},
-        "frozen": False,
-    }
+        "safecl": safecl.__version__, "settings": settings.model_dump(mode="json"),
+        "backbone": describe(backbone, settings), "transform": asdict(transform), "classes": [], "history": [],
+        "calibration": None, "statistics": {}, "frozen": False,
+    }  # fmt: skip
 
 
 def describe(backbone: Backbone, settings: ModelSettings) -> dict[str, Any]:

@@ -23,21 +23,15 @@ def describe(processes: Processes, method: Method, stream: Stream, seed: int) ->
     """What is known before the first session; the report draws its page from it."""
     sessions = [{"name": name, "classes": list(classes)} for name, classes in stream.sessions]
     return {
-        "version": safecl.__version__,
-        "method": method.name,
-        "title": method.settings.title,
-        "main": method.outputs[-1],
-        "outputs": list(method.outputs),
+        "version": safecl.__version__, "method": method.name, "title": method.settings.title,
+        "main": method.outputs[-1], "outputs": list(method.outputs),
         "stream": {"name": stream.name, "protocol": stream.protocol, "split": stream.split, "sessions": sessions},
         "backbone": {"name": method.backbone.name, "width": method.backbone.width, "size": method.backbone.size},
-        "seed": seed,
-        "device": str(processes.device),
-        "processes": processes.count,
+        "seed": seed, "device": str(processes.device), "processes": processes.count,
         "hardware": hardware(processes.device),
         "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        "git": revision(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+        "git": revision(), "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
 
 
 def sizes(method: Method) -> dict[str, int]:

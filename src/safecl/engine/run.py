@@ -83,8 +83,9 @@ def run(
             notes = learn(method, session := stream.open(number), fit)
             processes.once(partial(states.begin, method, number))
             line, answers = _tested(method, stream, session, notes, fit, history)
-            processes.once(partial(_keep, folder, line, fit.losses))
-            processes.once(states.end)  # last: see ``_keep``
+            processes.once(partial(append_lines, folder / "losses.jsonl", fit.losses))
+            processes.once(partial(append_lines, folder / "metrics.jsonl", [line]))
+            processes.once(states.end)  # last: a kill before it repeats the session, and nothing else
             chosen = flatten({kind: line[kind] for kind in LOGGED})
             logged = {key.replace(".", "/"): value for key, value in chosen.items() if value is not None}
             accelerator.log(logged, step=fit.steps)
@@ -152,9 +153,3 @@ def _prepare(folder: Path, facts: Mapping[str, Any], done: int, sessions: int) -
         return f"Resuming after session {done} of {sessions}, the last one."
     begun = done or any((folder / "state").glob("fit_*_*.safetensors"))
     return f"Resuming in session {done + 1} of {sessions}." if begun else ""
-
-
-def _keep(folder: Path, line: dict[str, Any], losses: list[dict[str, Any]]) -> None:
-    """Write what a session gave. The state follows: a kill before it repeats the session, and nothing else."""
-    append_lines(folder / "losses.jsonl", losses)
-    append_lines(folder / "metrics.jsonl", [line])

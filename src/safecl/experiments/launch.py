@@ -138,17 +138,9 @@ def launch(
         accelerator.init_trackers("safecl", {"folder": folder.name, **simple})
     try:
         return run_method(
-            method,
-            stream,
-            folder,
-            accelerator=accelerator,
-            train=settings.train,
-            seed=settings.seed,
-            progress=progress,
-            settings=resolved,
-            facts={"command": command, **named},
-            fresh=fresh,
-        )
+            method, stream, folder, accelerator=accelerator, train=settings.train, seed=settings.seed,
+            progress=progress, settings=resolved, facts={"command": command, **named}, fresh=fresh,
+        )  # fmt: skip
     finally:
         for each in accelerator.trackers:
             each.finish()

@@ -109,7 +109,7 @@ def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], l
     sentences: tuple[str, ...] = ()
     count = max(map(len, rows.values()))
     if {"Slow learner", "Fast learner"} <= ends.keys() and count > 1:
-        first = _first_late(count, late)
+        first = count - max(1, round(late * count))  # how many are early
         sentences = (
             _advantage("early", "slow", ends["Slow learner"], ends["Fast learner"], slice(0, first)),
             _advantage("late", "fast", ends["Fast learner"], ends["Slow learner"], slice(first, count)),
@@ -130,11 +130,6 @@ def _sessions(caption: str, entries: Sequence[Entry], runs: Mapping[str, Run], l
     return Drawing(figure, f"{caption} In percent, session by session: {'; '.join(told)}.", sentences)
 
 
-def _first_late(count: int, late: float) -> int:
-    """How many of ``count`` sessions are early; ``late``: the share of those that are not."""
-    return count - max(1, round(late * count))
-
-
 def _advantage(when: str, who: str, one: list[list[float]], other: list[list[float]], part: slice) -> str:
     """Whether a learner is better on some of the sessions, by how many points, and the spread over seeds."""
     gains = tuple(100 * (mean(a[part]) - mean(b[part])) for a, b in zip(one, other, strict=True))
@@ -146,7 +141,7 @@ def _weights(caption: str, entry: Entry, runs: Mapping[str, Run], late: float) -
     """The mean weight of the fast learner by class, in the order of learning, which differs with the seed."""
     found = zip(*(runs[cell.name].weights() for cell in entry.runs if cell.name in runs), strict=True)
     means = [Weight(str(i), ones[0].session, mean(one.fast for one in ones)) for i, ones in enumerate(found, start=1)]
-    first = _first_late(means[-1].session, late)
+    first = means[-1].session - max(1, round(late * means[-1].session))
     parts = {"early": [one.fast for one in means if one.session <= first]}
     parts["late"] = [one.fast for one in means if one.session > first]
     told = [f"mean weight of the fast learner on {when} classes: {mean(v):.3f}" for when, v in parts.items() if v]

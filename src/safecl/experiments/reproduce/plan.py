@@ -44,11 +44,6 @@ class Job:
         return list({cell.name: cell for entry in self.entries for cell in entry.runs}.values())
 
 
-def all_cells(jobs: Sequence[Job]) -> list[Cell]:
-    """The runs of all of them, each once."""
-    return list({cell.name: cell for job in jobs for cell in job.cells}.values())
-
-
 def make_job(target: Target, scale: Scale, preset: Preset, words: Sequence[str] = (), repeat: int | None = None) -> Job:
     """The runs of a target. ``words``: ``key=value`` settings over all others. ``repeat``: how many seeds."""
     repeat = scale.repeat if repeat is None else repeat

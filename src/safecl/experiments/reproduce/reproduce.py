@@ -14,7 +14,7 @@ from safecl.backbone.settings import EMBEDDED, BackboneSettings
 from safecl.errors import SafeclError
 from safecl.experiments.identity import find_done
 from safecl.experiments.reproduce.draw import Drawing, draw
-from safecl.experiments.reproduce.plan import Job, all_cells
+from safecl.experiments.reproduce.plan import Job
 from safecl.experiments.reproduce.probe import Probe
 from safecl.experiments.reproduce.results import Line, fill, judge, target_table
 from safecl.experiments.reproduce.targets import TARGETS, Preset, Scale
@@ -66,7 +66,7 @@ class Reproduction:
 
     def __post_init__(self) -> None:
         self.place, self.runs_folder = self.folder / f"{self.scale.name}-{self.preset}", self.folder / "runs"
-        self.cells = all_cells(self.jobs)
+        self.cells = list({cell.name: cell for job in self.jobs for cell in job.cells}.values())  # each once
         self.done = find_done(self.cells, self.runs_folder)  # their names
 
     def missing(self) -> dict[str, set[str]]:

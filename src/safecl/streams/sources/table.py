@@ -40,17 +40,12 @@ def read_manifest(path: str | Path, **rules: Unpack[Rules]) -> Collection:
     if not train:
         raise SafeclError(f"The table {table} has no row of the split train.")
     domains = "domain" in columns
+    train_domains, test_domains = ([r.domain for r in part] if domains else None for part in (train, test))
     return collect(
-        table.stem,
-        pictures(train, table),
-        pictures(test, table) if test else None,
-        place=str(table),
-        train_domains=[r.domain for r in train] if domains else None,
-        test_domains=[r.domain for r in test] if domains else None,
-        split=f"the split column of {table.name}",
-        home=table.parent,
-        **rules,
-    )
+        table.stem, pictures(train, table), pictures(test, table) if test else None, place=str(table),
+        train_domains=train_domains, test_domains=test_domains, split=f"the split column of {table.name}",
+        home=table.parent, **rules,
+    )  # fmt: skip
 
 
 def read_csv(table: Path) -> tuple[list[str], list[dict[str, Any]]]:
