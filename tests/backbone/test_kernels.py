@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from safecl.backbone import kernels
 from safecl.backbone.kernels import (
     gelu_gradient,
     layer_norm,
@@ -26,8 +27,12 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
     return torch.allclose(one, other, rtol=0, atol=tolerance * max(1.0, float(other.detach().abs().max())))
 
 
+@pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("dtype, tolerance", PRECISIONS)
-def test_the_gradient_of_gelu_is_that_of_autograd(dtype: torch.dtype, tolerance: float) -> None:
+def test_the_gradient_of_gelu_is_that_of_autograd(
+    dtype: torch.dtype, tolerance: float, vectors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "VECTORS", vectors)
     x, g = draw(dtype, 3, 9, 12), draw(dtype, 3, 9, 12, seed=1).detach()
     (expected,) = torch.autograd.grad(F.gelu(x), x, g)
     assert close(gelu_gradient(g, x.detach()), expected, tolerance)

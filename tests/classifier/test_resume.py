@@ -71,6 +71,20 @@ def test_a_stopped_lesson_does_not_resume_with_other_weights_of_the_backbone(
     assert np.array_equal(resumed.predict_proba(images), fresh.predict_proba(images))
 
 
+def test_a_lesson_resumes_whether_its_model_was_in_memory_or_is_read_from_its_file(
+    new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path
+) -> None:
+    """As in a service: the model of the job before is at hand, and after a restart it is loaded."""
+    model, asked, heard = new_model(epochs=2), iter([False, False]), Spoken()
+    model.learn(*lesson("ab", 6))
+    model.save(tmp_path / "m.safecl")
+    with pytest.raises(Stopped):
+        model.learn(*lesson("cd", 6), name="x", folder=tmp_path / "work", stop=lambda: next(asked, True))
+    again = type(model).load(tmp_path / "m.safecl", device="cpu")
+    again.learn(*lesson("cd", 6), name="x", folder=tmp_path / "work", progress=heard)
+    assert heard.said[0].startswith("Resuming")
+
+
 @pytest.mark.parametrize("name", ["thesis.txt", "job.json", "fit_1_slow.safetensors"])
 def test_a_folder_with_files_of_somebody_else_is_refused_and_left_alone(
     name: str, new_model: Callable[..., Any], lesson: Callable[..., Any], tmp_path: Path

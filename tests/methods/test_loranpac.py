@@ -83,6 +83,18 @@ def test_pictures_that_come_twice_do_no_harm(backbone: Backbone, make_stream: An
     assert method.logits(images).abs().max() < 10
 
 
+def test_a_vector_is_used_down_to_rounding_however_many_random_features_there_are(
+    backbone: Backbone, tools: Any
+) -> None:
+    method = tools.new_method(backbone, {"name": "loranpac", "size": 50_000}, "none")
+    random = torch.Generator().manual_seed(0)
+    method.vectors = torch.linalg.qr(torch.randn(50_000, 3, generator=random))[0]
+    method.values, method.sums = torch.tensor([100.0, 0.1, 1e-5]), torch.randn(50_000, 2, generator=random)
+    method.refresh()
+    along = method.vectors.T @ method.sums / method.values[:, None].square()
+    assert torch.allclose(method.vectors.T @ method.weight, along * torch.tensor([[1.0], [1.0], [0.0]]), atol=1e-2)
+
+
 def test_a_forgotten_class_takes_its_sums_along(
     backbone: Backbone, make_stream: Any, images: Tensor, tools: Any
 ) -> None:

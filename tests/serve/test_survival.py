@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -104,6 +105,19 @@ def test_jobs_go_on_after_a_restart_and_one_that_took_effect_is_not_done_again(s
         path.write_bytes(b"damaged")
         failed = last.job("rollback", {"step": made})
         assert failed["state"] == "failed" and "no model file of safecl" in failed["error"]
+
+
+def test_a_job_has_ended_on_the_disk_before_its_pictures_go(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a kill in between would do it once more, without them."""
+    states, remove = list[str](), shutil.rmtree
+
+    def watched(folder: Path, **options: Any) -> None:
+        states.append(json.loads(folder.with_suffix(".json").read_bytes())["state"])
+        remove(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", watched)
+    assert service.job("correct", service.taught("k", 1, seed=4))["state"] == "done"
+    assert set(states) == {"done"}
 
 
 def test_a_full_disk_is_a_sentence_and_answers_go_on(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         shown = progress or make_progress(self.show)
         model = model or self._new(fresh.pictures, shown.say)
         if folder is not None:  # what was saved of a session is used for nothing else
-            begun = known or model
-            past = begun.file.digest if begun.file is not None else begun.header["history"]
+            past = (known or model).header["history"]  # the same for a model in a file and one that was saved there
             identity = {"model": past, **{key: model.header[key] for key in ("settings", "backbone")}}
             moved = fresh.moved.fingerprint()  # corrected before it learns
             begin(folder, {**identity, "pictures": fresh.pictures.fingerprint(), "moved": moved}, shown.say)

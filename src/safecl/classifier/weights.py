@@ -54,9 +54,8 @@ def export_safetensors(model: Model, path: Path, *, force: bool = False) -> int:
     learners = {name: part for name, part in method.named_modules() if isinstance(part, Learner)}
     merged = {name: _timm_state(part) for name, part in learners.items() if _merges(part)}
     found = {f"{name}.{key}": value for name, state in merged.items() for key, value in state.items()}
-    read = [method.networks[name] for name in method.heads]
-    untuned = any(getattr(network, "network", network) is method.backbone for network in read)
-    if len(merged) < len(learners) or not learners or untuned:
+    read = (getattr(method.networks[name], "network", method.networks[name]) for name in method.heads)
+    if len(merged) < len(learners) or not learners or any(one is method.backbone for one in read):
         found |= {f"backbone.{key}": value for key, value in method.backbone.vit.state_dict().items()}
     left_out = tuple(f"{name}." for name in merged) + method.learning
     for name, value in method.state_dict().items():

@@ -94,7 +94,7 @@ def run(
                 raise Stopped
         if answers is None:  # an earlier process learned the last session
             fit.begin(len(stream))
-            answers = _test(method, stream, len(stream), fit)
+            answers = evaluate(method, [stream.test(i) for i in stream.tested(len(stream))], fit, "evaluation")
         summary = history.summary()
         processes.once(states.wait)
         processes.once(lambda: _finish(folder, answers, stream, summary))
@@ -113,7 +113,7 @@ def _tested(
 ) -> tuple[dict[str, Any], Answers]:
     """Test after a session, which took what ``notes`` say; gives its line of the metrics and the answers."""
     number, learned = session.number, time.monotonic()
-    answers, seen = _test(method, stream, number, fit), len(stream.brought(number))
+    answers = evaluate(method, [stream.test(i) for i in stream.tested(number)], fit, "evaluation")
     validation = [stream.validation(i) for i in stream.tested(number)]
     checked = evaluate(method, validation, fit, "validation") if any(map(len, validation)) else None
     seconds = {**notes.pop("seconds"), "evaluate": time.monotonic() - learned}
@@ -121,11 +121,7 @@ def _tested(
     about = {"name": session.name, "classes_seen": len(method.classes), "seconds": times, **notes}
     about |= {"peak_memory": fit.peak, "parameters": sizes(method), **method.facts()}
     scores = (checked.accuracy(), checked.counts) if checked else None
-    return history.add(answers.accuracy(), answers.counts, seen, scores, **about), answers
-
-
-def _test(method: Method, stream: Stream, number: int, fit: Trainer) -> Answers:
-    return evaluate(method, [stream.test(i) for i in stream.tested(number)], fit, "evaluation")
+    return history.add(answers.accuracy(), answers.counts, len(stream.brought(number)), scores, **about), answers
 
 
 def _scores(line: Mapping[str, Any], stream: Stream, method: Method) -> str:

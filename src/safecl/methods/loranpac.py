@@ -62,8 +62,8 @@ class LoRanPAC(TunedMethod):
         self.vectors = found * torch.where(found.sum(dim=0) < 0, -1.0, 1.0)  # signs are arbitrary: the same everywhere
 
     def refresh(self) -> None:
-        """The weights; a direction that is rounding alone says nothing."""
-        some = self.values > self.values[:1] * len(self.vectors) * torch.finfo(self.values.dtype).eps
+        """The weights; a direction that is rounding alone, of less than 10⁻⁶ whatever E is, says nothing."""
+        some = self.values > self.values[:1] * 100 * torch.finfo(self.values.dtype).eps
         inverse = torch.where(some, self.values.square().reciprocal(), 0)
         self.weight = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.sums))
 

@@ -132,9 +132,10 @@ class Jobs:
         """Who sees that it has ended sees that its pictures are gone."""
         progress, folder = 1.0 if state == "done" else job["progress"], self.folder(job["model"]) / job["id"]
         end = {**job, **facts, "state": state, "seconds_left": None, "labels": [], "progress": progress}
-        shutil.rmtree(folder, ignore_errors=True)  # which also makes room
-        with contextlib.suppress(OSError, SafeclError):
-            write_json(folder.with_suffix(".json"), end)
+        for _ in range(2):  # before the pictures go, so that a kill does not run it again; and with the room that makes
+            with contextlib.suppress(OSError, SafeclError):
+                write_json(folder.with_suffix(".json"), end)
+            shutil.rmtree(folder, ignore_errors=True)
         job.update(end)
         self._unwanted.discard(job["id"])
         ended = [one for one in self.all.values() if one["model"] == job["model"] and one["state"] in ENDED]

@@ -68,6 +68,8 @@ def collect(
     place = place or name
     if not 0 <= test_fraction < 1:
         raise SafeclError(f"stream.test_fraction must be at least 0 and below 1, not {test_fraction}.")
+    if test is not None and test_fraction not in (0, 0.2):
+        refuse(f"{place} has test pictures of its own, so stream.test_fraction={test_fraction} means nothing; omit it.")
     given = train.subset([]) if test is None else test
     for sentence in label_problems([*train.labels, *given.labels], place):
         refuse(sentence)

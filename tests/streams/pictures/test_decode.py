@@ -320,6 +320,12 @@ def test_pixels_that_are_not_finite_make_a_picture_unreadable(value: float) -> N
             as_image(item, "picture 7")
 
 
+def test_an_array_of_one_column_is_a_narrow_picture_and_no_grey_one() -> None:
+    column = np.arange(15, dtype=np.uint8).reshape(5, 1, 3)
+    found = as_image(column, "picture 7")
+    assert found.size == (1, 5) and (np.asarray(found.convert("RGB")) == column).all()
+
+
 def test_a_lack_of_ram_is_not_blamed_on_the_picture_and_an_error_without_words_is_named() -> None:
     with pytest.raises(MemoryError), decoding.explained("a.png"):
         raise MemoryError

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from safecl.errors import SafeclError
-from safecl.streams.sources.arrays import from_arrays, from_hugging_face, from_torch
+from safecl.streams.sources.arrays import from_arrays, from_hugging_face, from_torch, targets
 
 
 def images(n: int = 20, side: int = 8) -> np.ndarray:
@@ -90,6 +90,18 @@ def test_a_torch_dataset_is_read_lazily_and_keeps_its_class_names() -> None:
     for i, label in enumerate(session.train.labels):
         grey = session.train.decode(i).getpixel((0, 0))[0]
         assert ["owl", "ant", "bat"][grey % 3] == label
+
+
+def test_labels_of_a_torch_dataset_are_those_that_it_gives() -> None:
+    toy = Toy(names=["owl", "ant", "bat"])
+    toy.target_transform = lambda label: label // 2
+    assert from_torch(toy, test_fraction=0).labels == [0, 1]
+    assert targets(torch.utils.data.Subset(toy, [2, 1, 5])) == [1, 0, 1]
+
+
+def test_a_share_of_test_pictures_is_refused_beside_test_pictures() -> None:
+    with pytest.raises(SafeclError, match=r"test pictures of its own, so stream\.test_fraction=0\.5 means"):
+        from_arrays(images(4), [0, 0, 1, 1], test=(images(2), [0, 1]), test_fraction=0.5)
 
 
 def test_a_torch_dataset_without_targets_and_a_subset_are_read() -> None:

@@ -29,8 +29,9 @@ async function send() {
   if (sending || !waiting.length) return;
   if (isBusy()) return later();
   sending = true;
-  const [{ model }] = waiting[0], own = waiting.filter(([one]) => one.model === model);
-  waiting.splice(0, waiting.length, ...waiting.filter(([one]) => one.model !== model));
+  const [{ model, label: first }] = waiting[0]; // labels apart from what is taken out: that may be refused as a whole
+  const next = waiting.findIndex(([one]) => one.model !== model || (one.label === null) !== (first === null));
+  const own = waiting.splice(0, next < 0 ? waiting.length : next);
   const group = [...new Map(own.flat().map((one) => [one.picture, one])).values()]; // the last label counts
   try {
     const pictures = group.map(async ({ picture, label }) => ({ data: await data(picture.file), label }));
@@ -91,8 +92,9 @@ export async function rollBack(step) {
 
 // pictures: [{ file, label }]
 export async function learn(pictures, name) {
+  const model = state.name; // another may be chosen while the files are read
   const sent = await Promise.all(pictures.map(async ({ file, label }) => ({ data: await data(file), label })));
-  const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent });
+  const { job } = await ofModel("learn", { ...(name && { name }), pictures: sent }, model);
   const end = await follow(job);
   settled(end, [], end.said || say("change_learned", { n: pictures.length }));
 }

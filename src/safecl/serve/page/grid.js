@@ -9,6 +9,7 @@ import { percent, say, told } from "./words.js";
 export const pictures = [];
 const MOST = 4096; // pictures that the service orders at a time
 const NEXT = 20; // pictures that are put in front by "what to label next"
+const FEW = 32e6; // bytes of all pictures below which they are sent whole
 const LARGE = 300_000; // bytes from which a picture is made smaller to be ordered
 let current = 0, anchor = 0, asking = false, number = 0;
 
@@ -113,6 +114,7 @@ async function ask() {
       if (version !== state.info.version) await refresh();
       if (version !== state.info.version) tries++, await new Promise((done) => setTimeout(done, 500));
     } catch (error) {
+      if (model !== state.name) continue;
       if (error.status === 503 && ++tries < 5) await new Promise((done) => setTimeout(done, 1000));
       else for (const one of batch) Object.assign(one, { answer: { error: error.message }, version: state.info.version });
     }
@@ -193,7 +195,8 @@ function pressed(event) {
   event.preventDefault();
 }
 
-// Ordering needs no fine detail, and a folder of photographs would be hundreds of megabytes.
+// Ordering needs no fine detail, and a folder of photographs would be hundreds of megabytes; but a learned picture is
+// recognised by its bytes, so that few pictures are sent as they are.
 async function small(file) {
   if (file.size < LARGE) return data(file);
   try {
@@ -209,7 +212,9 @@ async function small(file) {
 async function order() {
   const open = pictures.filter((one) => !one.given && !one.answer?.error).slice(0, MOST);
   if (!open.length) return toast(say("next_none"));
-  const sent = { pictures: await Promise.all(open.map((one) => small(one.file))), count: Math.min(NEXT, open.length) };
+  const few = open.reduce((sum, one) => sum + one.file.size, 0) < FEW;
+  const read = open.map((one) => (few ? data : small)(one.file));
+  const sent = { pictures: await Promise.all(read), count: Math.min(NEXT, open.length) };
   const { result } = await follow((await ofModel("queue", sent)).job);
   const first = result.first.map(({ index }) => open[index]);
   if (!first.length) return toast(say("next_none"));

@@ -303,7 +303,8 @@ def as_image(item: Any, name: str) -> Image.Image:
         if item.ndim == 3 and item.shape[0] in (1, 3) and item.shape[2] not in (1, 3, 4):
             item = item.transpose(1, 2, 0)
         with explained(name):
-            item = Image.fromarray(as_bytes(item, name).squeeze())
+            pixels = as_bytes(item, name)
+            item = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
     if not isinstance(item, Image.Image):
         raise UnreadableError(name, f"a {type(item).__name__}", "give an image, a tensor or an array")
     check_shape(item.size, name)

@@ -106,7 +106,8 @@ class Images(Pictures):
 def torch_pictures(dataset: Any) -> Images:
     """The pictures of a map-style torch dataset."""
     labels = [plain_label(value, f"item {i}") for i, value in enumerate(targets(dataset))]
-    labels, classes = named(labels, getattr(dataset, "classes", None))
+    changed = getattr(dataset, "target_transform", None) is not None  # then they are no numbers of the names
+    labels, classes = named(labels, None if changed else getattr(dataset, "classes", None))
     return Images(dataset, labels, key=0, word="item", classes=classes)
 
 
@@ -118,7 +119,7 @@ def targets(dataset: Any) -> list[Any]:
     for name in ("targets", "labels", "y"):
         found = getattr(dataset, name, None)
         if found is not None and len(found) == len(dataset):
-            return list(found)
+            return list(map(getattr(dataset, "target_transform", None) or (lambda label: label), found))
     return [dataset[i][1] for i in range(len(dataset))]
 
 
