@@ -128,7 +128,7 @@ export async function follow(job) {
     });
     show(job);
   }
-  await refresh();
+  await refresh().catch((error) => toast(error.message)); // the job has ended all the same
   if (job.state === "done") return job;
   throw new Error(job.error || say("stopped"));
 }

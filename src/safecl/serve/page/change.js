@@ -38,7 +38,8 @@ async function send() {
     const { job } = await ofModel("correct", { pictures: await Promise.all(pictures) }, model);
     const end = await follow(job);
     for (const { picture, label } of group) {
-      if (picture.given?.state === "waiting") picture.given = { label, state: "learned", was: picture.answer, step: end.step };
+      const { given } = picture; // another label may have been given meanwhile
+      if (given?.state === "waiting" && given.label === label) picture.given = { label, state: "learned", was: picture.answer, step: end.step };
     }
     settled(end, group, sentence(group));
   } catch (error) {
