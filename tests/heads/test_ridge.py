@@ -259,10 +259,31 @@ def test_beta_is_the_best_of_the_grid_on_held_out_training_pictures(scale: Any, 
         for i, beta in enumerate(betas):
             w = np.linalg.solve(h[fit].T @ h[fit] + beta * unit * np.eye(60), h[fit].T @ one_hot[fit])
             total[i] += ((h[held] @ w - one_hot[held]) ** 2).sum()
+            total[i] += module.PRICE * len(held) * np.log10(betas[-1] / beta)
     assert np.allclose(head.errors, total, rtol=1e-3)
     everything = np.concatenate([project(head, x) for x, _ in sessions])
     unit = (everything**2).sum() / len(everything) if scale == "relative" else 1.0
     assert head.beta == pytest.approx(betas[int(total.argmin())] * unit, rel=1e-5)
+
+
+@pytest.mark.parametrize("each", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_sessions_of_one_or_two_classes_choose_about_the_beta_that_all_classes_need(each: int, seed: int) -> None:
+    """Each alone is told apart by any β; with the smallest one, all of them together are not."""
+    (x, y), (asked, wanted) = (draw(n, classes=20, seed=seed, width=40) for n in (400, 1000))
+    whole, parts = (head_with(500, width=40, seed=seed) for _ in range(2))
+    whole.add(x, y)
+    for c in range(0, 20, each):
+        own = (y >= c) & (y < c + each)
+        parts.add(x[own], y[own])
+    right = []
+    for head in (whole, parts):
+        head.solve()
+        right.append(float((head.logits(asked).argmax(dim=1) == wanted).float().mean()))
+    assert right[1] >= right[0] - 0.02
+    parts.errors.zero_()[0] = -1.0  # the smallest β
+    parts.solve()
+    assert float((parts.logits(asked).argmax(dim=1) == wanted).float().mean()) < right[0] - 0.05
 
 
 @pytest.mark.parametrize("size", [30, 100], ids=["primal", "dual"])
@@ -272,8 +293,8 @@ def test_no_more_than_the_evidence_pictures_take_part_in_the_choice(size: int, m
     few, chosen = head_with(size), head_with(size)
     few.add(x, y)
     order = torch.randperm(60, generator=generator(0, "beta"))[:25]
-    chosen.errors = chosen._held_out_errors(x[order], y[order]).to(chosen.errors)
-    assert torch.allclose(few.errors, chosen.errors, rtol=1e-5)
+    price = module.PRICE * 5 * torch.tensor(max(few.settings.betas) / np.array(few.settings.betas)).log10()
+    assert torch.allclose(few.errors.double(), chosen._held_out_errors(x[order], y[order]) + price, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", ["relative", "absolute"])
@@ -297,17 +318,16 @@ def test_the_dual_and_the_primal_form_choose_by_the_same_errors(
 def test_the_evidence_of_all_sessions_is_added_up_and_that_of_a_session_replaces_it(kind: str) -> None:
     shifts = {"class": (0, 4, 8), "domain": (0, 0, 0), "mixed": (0, 2, 1)}[kind]
     sessions = [(x, y + shift) for (x, y), shift in zip((draw(30, seed=i) for i in range(3)), shifts, strict=True)]
-    alone = []
-    for x, y in sessions:
-        head = head_with(20, 1e-2, 1e-1, 1.0)
-        head.add(x, y)
-        alone.append(head.errors)
-    both, last = head_with(20, 1e-2, 1e-1, 1.0), head_with(20, 1e-2, 1e-1, 1.0, evidence="session")
-    for x, y in sessions:
-        both.add(x, y)
-        last.add(x, y)
-    assert torch.allclose(both.errors, sum(alone), rtol=1e-6) and torch.equal(last.errors, alone[-1])
-    for head, errors in ((both, both.errors), (last, alone[-1])):
+    both, last = (head_with(20, 1e-2, 1e-1, 1.0, evidence=evidence) for evidence in ("all", "session"))
+    for head in (both, last):
+        alone = []
+        for x, y in sessions:
+            single = head_with(20, 1e-2, 1e-1, 1.0, evidence=head.settings.evidence)
+            for each in (head, single):
+                each.add(x, y)
+            alone.append(single.errors)
+        errors = sum(alone) if head is both else alone[-1]
+        assert torch.allclose(head.errors, errors, rtol=1e-6)
         assert head.beta == pytest.approx((1e-2, 1e-1, 1.0)[int(errors.argmin())] * head.statistics.unit)
 
 
