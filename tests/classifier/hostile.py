@@ -241,7 +241,7 @@ AT_THE_DOOR: dict[str, tuple[Mutation, str]] = {
         sets("settings.method.name", json.loads("[" * 50 + "]" * 50)),
         "There is no method",
     ),
-    "a key twice": (puts("text", b'{"format": 6, "format": 6}'), HEADER_DAMAGED.format("a key is there twice")),
+    "a key twice": (puts("text", b'{"format": 7, "format": 7}'), HEADER_DAMAGED.format("a key is there twice")),
     "a number of a million digits": (
         puts("text", b'{"format": ' + b"9" * 10**6 + b"}"),
         HEADER_DAMAGED.format("Exceeds the limit"),

@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_folder: Callable[..., 
     (top / "folder.safecl").mkdir()
     with zipfile.ZipFile(top / "other.safecl", "w") as file:
         file.writestr("something", "else")
-    for name, text in (("broken", "{"), ("bare", '{"format": 6}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
+    for name, text in (("broken", "{"), ("bare", '{"format": 7}'), ("newer", '{"format": 99, "safecl": "9.0"}')):
         with zipfile.ZipFile(top / f"{name}.safecl", "w") as file:
             file.writestr(HEADER, text)
     elsewhere = Draft.of(top / "m.safecl")

@@ -23,11 +23,11 @@ def cloud(signal: float) -> Tensor:
     return signal * centres[TARGETS] + noise
 
 
-def lambda_cos(policy: Policy, ridge: Any, ptm: Tensor, slow: Tensor) -> float:
-    """The answer to a session whose pictures have these features (64, 16)."""
+def lambda_cos(policy: Policy, ridge: Any, ptm: Tensor, slow: Tensor, fast: Tensor | None = None) -> float:
+    """The answer to a session whose pictures have these features (64, 16); ``fast``: as ``slow`` by default."""
     fit = SimpleNamespace(features=lambda rows, _: (TARGETS[rows], ptm[rows]), agree=bool)
     session: Any = SimpleNamespace(only=lambda rows: rows)
-    return policy.lambda_cos(ridge, None, [slow], TARGETS, session, fit)  # type: ignore[arg-type]
+    return policy.lambda_cos(ridge, None, [slow if fast is None else fast, slow], TARGETS, session, fit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("ptm", "slow", "released"), [(0.3, 3.0, True), (3.0, 3.0, False), (3.0, 0.3, False)])
@@ -35,7 +35,10 @@ def test_l_cos_is_dropped_where_tuning_tells_unseen_pictures_apart(ptm: float, s
     policy, ridge = Policy(SafeSettings()), RidgeHead(16, RidgeSettings(size=100))
     assert lambda_cos(policy, ridge, cloud(ptm), cloud(slow)) == (0 if released else 25)
     assert policy.notes == {"released": released}
-    other, known = Policy(SafeSettings()), [torch.cat([one, -one], dim=1) for one in (cloud(slow), cloud(ptm))]
+    other, known = (
+        Policy(SafeSettings()),
+        [torch.cat([one, -one], dim=1) for one in (cloud(slow), cloud(slow), cloud(ptm))],
+    )
     fit: Any = SimpleNamespace(
         agree=bool
     )  # what is known is not asked for again; of two views the picture's own counts
@@ -45,11 +48,19 @@ def test_l_cos_is_dropped_where_tuning_tells_unseen_pictures_apart(ptm: float, s
 
 @pytest.mark.parametrize("gains", [[0.0], [MIN_GAIN / 2], [2 * MIN_GAIN], [2 * MIN_GAIN, -MIN_GAIN], [-MIN_GAIN] * 2])
 def test_l_cos_is_dropped_while_all_sessions_together_show_a_gain(gains: list[float]) -> None:
-    errors: Iterator[float] = iter([error for gain in gains for error in (1.0, 1.0 - gain)])
+    errors: Iterator[float] = iter([error for gain in gains for error in (1.0, 1.0 - gain, 9.0)])
     ridge, policy = RidgeHead(16, RidgeSettings(size=10)), Policy(SafeSettings())
     ridge.leave_one_out = lambda f, y: torch.tensor([next(errors)])  # type: ignore[method-assign]
     found = [lambda_cos(policy, ridge, cloud(1.0), cloud(1.0)) for _ in gains]
     assert (found[-1] == 0) == (sum(gains) / len(gains) > MIN_GAIN)
+
+
+@pytest.mark.parametrize(("ptm", "fast", "helps"), [(0.3, 3.0, True), (1.0, 1.0, False), (3.0, 0.3, False)])
+def test_the_fast_learner_helps_where_it_tells_unseen_pictures_apart(ptm: float, fast: float, helps: bool) -> None:
+    policy, ridge = Policy(SafeSettings()), RidgeHead(16, RidgeSettings(size=100))
+    assert policy.fast_helps  # nothing has been judged
+    lambda_cos(policy, ridge, cloud(ptm), cloud(1.0), cloud(fast))
+    assert policy.fast_helps == helps
 
 
 def test_the_papers_policy_answers_constants() -> None:

@@ -62,7 +62,7 @@ def test_its_statistics_answers_likeness_and_errors_are_those_of_frozen_features
     torch.testing.assert_close(method.ridge_untuned.statistics.gram, exact.statistics.gram)
     torch.testing.assert_close(found["slow"], 10 * exact.logits(own), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(method.policy.judged[0], errors, rtol=2e-3, atol=1e-3)
-    weight = lead_weight(method.policy.judged).clamp(max=0.5)
+    weight = lead_weight(method.policy.judged).clamp(max=0.5) * method.policy.fast_helps
     torch.testing.assert_close(found["safe"], (1 - weight) * found["slow"] + weight * found["fast"])
     nearest = NearestMean(24)
     nearest.follow(method.following.untuned)
@@ -71,13 +71,22 @@ def test_its_statistics_answers_likeness_and_errors_are_those_of_frozen_features
     torch.testing.assert_close(method.following.untuned.means, torch.stack(means))
 
 
-@pytest.mark.parametrize(("errors", "weight"), [((2.0, 1.0), 0.5), ((1.0, 2.0), 0.0)])
-def test_the_fast_learner_counts_no_more_than_the_untuned_backbone(
-    errors: tuple[float, float], weight: float, new: Callable[..., SAFE], make_stream: Callable[..., Stream], tools: Any
+@pytest.mark.parametrize(
+    ("new_pictures", "judged", "weight"),
+    [((0, 0, 0), (2, 1), 0.5), ((0, 0, 0), (1, 2), 0), ((3, 4, 2), (2, 1), 0.5), ((3, 2, 4), (2, 1), 0)],
+    ids=["better", "worse", "better on new ones", "worse on new ones"],
+)
+def test_the_fast_learner_counts_no_more_than_the_untuned_backbone_and_not_where_it_harms(
+    new_pictures: tuple[float, ...],
+    judged: tuple[float, ...],
+    weight: float,
+    new: Callable[..., SAFE],
+    make_stream: Callable[..., Stream],
+    tools: Any,
 ) -> None:
     method = new()
     tools.teach(method, make_stream(SESSIONS["class"]), last=2)
-    method.policy.judged = torch.tensor(errors)
+    method.policy.errors, method.policy.judged = torch.tensor(new_pictures).float(), torch.tensor(judged).float()
     found = method.all_logits(IMAGES)
     torch.testing.assert_close(found["safe"], torch.lerp(found["slow"], found["fast"], weight))
     assert set(method.weights(found)["fast"].tolist()) == {weight}

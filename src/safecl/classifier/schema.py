@@ -15,7 +15,7 @@ from safecl.lines import shown
 from safecl.settings import flatten
 from safecl.streams.labels import MAX_CLASSES, Label, check_name, label_problems
 
-FORMAT = 6
+FORMAT = 7
 MAX_HEADER = 1 << 26  # bytes
 MAX_STEPS = 10_000  # of the history, and sessions that can be rolled back
 MAX_SETTING = 10_000_000  # the largest number in the settings, but for the seed
@@ -209,7 +209,7 @@ class Thumbnails(Part):
 class ModelHeader(Part):
     """``model.json``."""
 
-    format: Literal[6] = Field(description="version of the format")
+    format: Literal[7] = Field(description="version of the format")
     safecl: Version = Field(description="version that made the model")
     state: Hex = Field(description="id of what was written, another one in every file; folder of the members")
     frozen: bool = Field(description="it only predicts")

@@ -21,7 +21,7 @@ from safecl.methods.method import Batch, Fit
 from safecl.methods.settings.safe import SafeSettings
 from safecl.streams.stream import Session
 
-MIN_GAIN = 0.01  # share of the untuned backbone's error by which the slow learner's must be less
+MIN_GAIN = 0.01  # share of the untuned backbone's error by which that of a tuned learner must be less
 # Share of the untuned backbone's error by which pilots must be better for the slow learner to answer: pilots know half
 # of the first classes, and a tuning that gains less there often harms classes that come later.
 MIN_PILOT_GAIN = 0.2
@@ -33,9 +33,9 @@ SlowLoss: TypeAlias = Callable[[bool, Learner, CosineHead, Batch], dict[str, Ten
 class Policy(Editable, nn.Module):
     """Four answers; with ``method.pilot=0`` they are the constants of the paper.
 
-    ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (2,): sums of squared errors on the pictures
-    of later sessions before anything was learned from them, without the slow learner's tuning and with it. They have
-    decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of who
+    ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (3,): sums of squared errors on the pictures
+    of later sessions before anything was learned from them, of the untuned backbone, the slow and the fast learner.
+    They have decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of who
     answers beside the fast learner and of the fast learner, after the session, each picture left out.
     """
 
@@ -46,7 +46,7 @@ class Policy(Editable, nn.Module):
         self.settings = settings
         self.notes: dict[str, Any] = {}  # what was decided in this session
         self.share: Tensor = nn.Buffer(torch.ones(()))
-        self.errors: Tensor = nn.Buffer(torch.zeros(2))
+        self.errors: Tensor = nn.Buffer(torch.zeros(3))
         self.judged: Tensor = nn.Buffer(torch.zeros(2))
 
     def transfers(
@@ -109,7 +109,7 @@ class Policy(Editable, nn.Module):
     ) -> float:
         """λ_cos: as set, or 0 while unseen pictures show that the slow learner's tuning helps.
 
-        ``features``: the slow learner's (N, d′), and the untuned backbone's, if they are known.
+        ``features``: the fast learner's (N, d′), the slow one's, and the untuned backbone's, if they are known.
         """
         self.notes, s = {}, self.settings.guide
         if not self.settings.pilot or not s.lambda_cos or s.teacher != "slow":
@@ -117,13 +117,19 @@ class Policy(Editable, nn.Module):
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(rows):
             found = [f[rows, : ridge.width] for f in features]
-            if len(found) == 1:
+            if len(found) == 2:
                 found += fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))[1:]
             errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in reversed(found)]
             self.errors = self.errors + torch.stack(errors).to(self.errors)
-        untuned, tuned = map(float, self.errors)
+        untuned, tuned, _ = map(float, self.errors)
         self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)
         return 0.0 if self.notes["released"] else s.lambda_cos
+
+    @property
+    def fast_helps(self) -> bool:
+        """Whether pictures that were new have shown that the fast learner's tuning helps; true if none were judged."""
+        untuned, _, fast = map(float, self.errors)
+        return fast <= (1 - MIN_GAIN) * untuned
 
     def kept(self, pictures: int, so_far: int) -> float:
         """What share of a session's tuning the fast learner keeps: 1, or the pilots' times that of its pictures."""

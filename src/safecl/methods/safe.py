@@ -117,11 +117,13 @@ class SAFE(Method):
         """Phase 2: both heads get rows for the new classes; min L_fast over F-PET and W_fast, Eq. (8)."""
         known, tuned = self.w_slow.classes, nn.ModuleList([self.fast, self.w_fast])
         frozen = [name for name in self.heads if name not in self.moving]
-        targets, f_fast, f_slow, *found = fit.features(session, self.fast, *(self.networks[name] for name in frozen))
-        teacher = self.appoint_teacher(f_fast, targets)
+        once = Reader(self.fast, self.ridge_slow.reading.once)
+        targets, f_fast, f_slow, *found = fit.features(session, once, *(self.networks[name] for name in frozen))
+        teacher = self.appoint_teacher(self.last(f_fast), targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
-        self.expand(self.w_fast, f_fast, targets)
-        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, [f_slow, *found], targets, session, fit)
+        self.expand(self.w_fast, self.last(f_fast), targets)
+        features = [f_fast, f_slow, *found]
+        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, features, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
@@ -323,12 +325,15 @@ class SAFE(Method):
 
     @property
     def lead(self) -> Tensor:
-        """α_fast by the errors of both that answer: (). Beside the untuned backbone it is one half at most.
+        """α_fast by the errors of both that answer: ().
 
-        Errors are those on classes that the fast learner has just been tuned on; on the others it is worse by more.
+        They are errors on classes that the fast learner has just been tuned on; on the others it is worse by more. So
+        beside the untuned backbone it is one half at most, and none unless pictures that were new showed that it helps.
         """
         lead = lead_weight(self.policy.judged)
-        return lead.clamp(max=0.5) if self.beside(self.sessions) == "untuned" else lead
+        if self.beside(self.sessions) == "slow":
+            return lead
+        return lead.clamp(max=0.5) if self.policy.fast_helps else torch.zeros_like(lead)
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""
