@@ -53,6 +53,8 @@ WORKLOADS: dict[str, dict[str, Any]] = {
                   "later": 15, "size": 10_000, "batch": 48, "workers": 8},
     "small": {"backbone": "vit_small_patch16_224", "side": 256, "classes": 20, "train": 30, "test": 8, "epochs": 20,
               "later": 15, "size": 10_000, "batch": 48, "workers": 8},
+    "tiny": {"backbone": "vit_tiny_patch16_224", "side": 256, "classes": 10, "train": 24, "test": 8, "epochs": 20,
+             "later": 20, "size": 5_000, "batch": 48, "workers": 8},
     "embedded": {"backbone": "safecl_micro", "side": 64, "classes": 20, "train": 30, "test": 8, "epochs": 3,
                  "later": 3, "size": 10_000, "batch": 48, "workers": 2},
 }  # fmt: skip

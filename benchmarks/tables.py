@@ -290,21 +290,22 @@ def transfer() -> list[str]:
 
 
 def rivals() -> list[str]:
-    """Every method by its preset: how far it is from SAFE with SSF in the same cell, on the same seeds."""
-    found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
-    for run in grid():
-        if run["pet"] == "SSF":
-            for name, accuracy in (("SAFE", run["own"]["safe"]), ("RanPAC", run["ranpac"])):
-                found.setdefault(name, {}).setdefault((run["stream"], run["backbone"]), {})[run["seed"]] = accuracy
-    for line in lines("rivals_h200.jsonl"):
-        cell = STREAMS[line["folder"]], BACKBONES[line["backbone"]]
-        found.setdefault(METHODS[line["preset"]], {}).setdefault(cell, {})[line["seed"]] = line["final"]
-    cells, ours = list(found["LayUP"]), found.pop("SAFE")
+    """Every method by its preset: how far it is from SAFE with SSF in the same cell, on the same pictures and seeds.
+
+    A line of later than the others names the accuracy of SAFE beside it.
+    """
+    ours: dict[tuple[str, str], dict[int, float]] = {}
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for line in sorted(lines("rivals_h200.jsonl"), key=lambda line: line["preset"] != "safe"):
+        cell, seed = (STREAMS[line["folder"]], BACKBONES[line["backbone"]]), line["seed"]
+        if line["preset"] == "safe":
+            ours.setdefault(cell, {})[seed] = line["final"]
+        else:
+            by = found.setdefault(METHODS[line["preset"]], {})
+            by.setdefault(cell, []).append(line["final"] - line.get("safe", ours[cell][seed]))
     order = [*BACKBONES.values(), *STREAMS.values()]
-    cells.sort(key=lambda cell: [order.index(name) for name in reversed(cell)])
-    behind = {
-        name: [[by[cell][seed] - ours[cell][seed] for seed in by[cell]] for cell in cells] for name, by in found.items()
-    }
+    cells = sorted(ours, key=lambda cell: [order.index(name) for name in reversed(cell)])
+    behind = {name: [by[cell] for cell in cells] for name, by in found.items()}
     table = head("method", *(f"{stream}, {backbone}" for stream, backbone in cells), "mean")
     table.append(row("**SAFE**", *(own := [mean(ours[cell].values()) for cell in cells]), mean(own)))
     for name, by in sorted(behind.items(), key=lambda each: -mean(map(mean, each[1]))):
@@ -317,11 +318,10 @@ def rivals() -> list[str]:
 
 def float32() -> list[str]:
     """SAFE with SSF: bf16 with recorded steps and fused kernels, and float32 without."""
-    fast = {(run["stream"], run["backbone"], run["seed"]): run for run in grid() if run["pet"] == "SSF"}
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for line in lines("float32_h200.jsonl"):
         cell = STREAMS[line["given"]["folder"]], BACKBONES[Path(line["given"]["weights"]).stem]
-        found.setdefault(cell, []).append((fast[*cell, line["seed"]]["own"]["safe"], line["own"]["safe"]))
+        found.setdefault(cell, []).append((line["bf16"], line["own"]["safe"]))
     table = head("stream", "backbone", "bf16", "float32", "difference")
     for cell, pairs in found.items():
         both = [f"{mean(one):.1f} ± {stdev(one):.1f}" for one in zip(*pairs, strict=True)]
@@ -485,7 +485,7 @@ def trust() -> list[str]:
     add("all", found)
     again = lines("trust_cpu.jsonl")
     add("eight of them", [run for run in found if run["cell"] in {one["cell"] for one in again}])
-    add("these eight, today", again)
+    add("these eight, since", again)
     return table
 
 

@@ -259,7 +259,7 @@ def test_beta_is_the_best_of_the_grid_on_held_out_training_pictures(scale: Any, 
         for i, beta in enumerate(betas):
             w = np.linalg.solve(h[fit].T @ h[fit] + beta * unit * np.eye(60), h[fit].T @ one_hot[fit])
             total[i] += ((h[held] @ w - one_hot[held]) ** 2).sum()
-            total[i] += module.PRICE * len(held) * np.log10(betas[-1] / beta)
+            total[i] -= module.PRICE * len(held) * np.log10(beta)
     assert np.allclose(head.errors, total, rtol=1e-3)
     everything = np.concatenate([project(head, x) for x, _ in sessions])
     unit = (everything**2).sum() / len(everything) if scale == "relative" else 1.0
@@ -293,8 +293,8 @@ def test_no_more_than_the_evidence_pictures_take_part_in_the_choice(size: int, m
     few, chosen = head_with(size), head_with(size)
     few.add(x, y)
     order = torch.randperm(60, generator=generator(0, "beta"))[:25]
-    price = module.PRICE * 5 * torch.tensor(max(few.settings.betas) / np.array(few.settings.betas)).log10()
-    assert torch.allclose(few.errors.double(), chosen._held_out_errors(x[order], y[order]) + price, rtol=1e-5)
+    price = module.PRICE * 5 * torch.tensor(few.settings.betas).double().log10()
+    assert torch.allclose(few.errors.double(), chosen._held_out_errors(x[order], y[order]) - price, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", ["relative", "absolute"])

@@ -29,17 +29,13 @@ class ModelCommand(TyperCommand):
         if part is not None and "--" not in args:
             words = [each for word in args for each in (word.split("=", 1) if word.startswith("--model=") else [word])]
             after = next((i for i, word in enumerate(words[:-1]) if word in ("-m", "--model")), None)
-            named = (i for i, word in enumerate(words) if word.endswith((SUFFIX, ".onnx")) and not _option(words[:i]))
+            free = (i for i in range(len(words)) if not i or words[i - 1] == "-" or not words[i - 1].startswith("-"))
+            named = (i for i in free if words[i].endswith((SUFFIX, ".onnx")))  # no word that an option may take
             place = next(named, None) if after is None else after + 1
             if place is not None:
                 rest = words[: place if after is None else after] + words[place + 1 :]
                 args = [*(["--model"] if "--model" in part.opts else []), words[place], *rest]
         return super().parse_args(ctx, args)
-
-
-def _option(words: list[str]) -> bool:
-    """Whether the next word may be the value of an option."""
-    return bool(words) and words[-1].startswith("-") and words[-1] != "-"
 
 
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file, such as pets.safecl.")]

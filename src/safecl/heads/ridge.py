@@ -24,9 +24,7 @@ from safecl.heads.tensors import check_finite
 from safecl.randomness import derive, generator
 
 MAX_EVIDENCE_PICTURES = 2048  # of a session, where those of all sessions choose β
-# Squared error per held-out picture that a tenth of β must save, where all sessions choose: one or two classes are told
-# apart by any β, and a β that is too small for all classes costs most of the accuracy.
-PRICE = 0.002
+PRICE = 0.002  # squared error per held-out picture that a tenth of β must save: any β tells one or two classes apart
 MAX_DUAL_PICTURES = 4096  # up to which β is chosen in the dual form: time n³, memory n²
 # Some pictures are left out with at least this β, in units of a projected feature's squared norm: with less, float16
 # cannot tell how much of a picture's logit is due to itself, and where β is that small, more of it hardly matters.
@@ -152,8 +150,8 @@ class RidgeHead(PerClass):
         # By the first view alone: with two that are much alike, a few classes ask for less β than all do.
         errors = self._held_out_errors(features[order, : self.width], numbers)
         if self.settings.evidence == "all":
-            betas = torch.tensor(self.settings.betas, dtype=torch.float64)
-            errors = errors + PRICE * (len(order) - 4 * len(order) // 5) * (betas.max() / betas).log10().to(errors)
+            held_out = len(order) - 4 * len(order) // 5
+            errors = errors - PRICE * held_out * torch.tensor(self.settings.betas).log10().to(errors)
         return errors.to(self.errors)
 
     def correct_evidence(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], latest: bool) -> None:

@@ -122,8 +122,8 @@ class SAFE(Method):
         teacher = self.appoint_teacher(self.last(f_fast), targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, self.last(f_fast), targets)
-        features = [f_fast, f_slow, *found]
-        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, features, targets, session, fit)
+        known_features = [f_fast, f_slow, *found]
+        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, known_features, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
@@ -325,15 +325,13 @@ class SAFE(Method):
 
     @property
     def lead(self) -> Tensor:
-        """α_fast by the errors of both that answer: ().
+        """α_fast by the errors of both that answer: (), on classes that the fast learner has just been tuned on.
 
-        They are errors on classes that the fast learner has just been tuned on; on the others it is worse by more. So
-        beside the untuned backbone it is one half at most, and none unless pictures that were new showed that it helps.
+        As it is worse on others, α beside the untuned backbone is one half at most, or none: see ``fast_helps``.
         """
         lead = lead_weight(self.policy.judged)
-        if self.beside(self.sessions) == "slow":
-            return lead
-        return lead.clamp(max=0.5) if self.policy.fast_helps else torch.zeros_like(lead)
+        limit = 1.0 if self.beside(self.sessions) == "slow" else 0.5 if self.policy.fast_helps else 0.0
+        return lead.clamp(max=limit)
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""

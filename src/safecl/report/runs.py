@@ -12,14 +12,9 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, T
 
 from safecl.errors import SafeclError
 
-
-def _finite(value: object) -> object:
-    """Python's json writes NaN and infinities; to a reader they are missing numbers."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 Label = Annotated[str, BeforeValidator(str)]  # labels are the user's own: 7 and "7" are shown alike
-Number = Annotated[float | None, BeforeValidator(_finite)]
+# Python's json writes NaN and infinities; to a reader they are missing numbers.
+Number = Annotated[float | None, BeforeValidator(lambda x: None if x in (math.inf, -math.inf) or x != x else x)]
 T = TypeVar("T")
 
 

@@ -44,7 +44,9 @@ def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objecti
     The best of each stream by the ``objective``, or by its final accuracy, is marked where there are several.
     """
     groups = [[cells[i] for i in where] for where in positions(cell.configuration for cell in cells).values()]
-    firsts, measures = [group[0] for group in groups], _measures(objective)
+    kind, firsts = "final" if objective == "validation.final" else "average", [group[0] for group in groups]
+    asked = [] if objective is None else [Measure(objective, f"{kind}_validation", words.bare_percent)]
+    measures = (*asked, *MEASURES)
     labels = _labels(firsts, [key for cell in cells for key in cell.varied])
     rows: list[list[Text]] = []
     for place, group in enumerate(groups):
@@ -57,13 +59,6 @@ def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objecti
         for i in values if len(values) > 1 else ():
             rows[i][at] = replace(rows[i][at], best=values[i] == max(values.values()))
     return make_table(title, [*labels, "Runs", *(measure.head for measure in measures)], rows, words=labels)
-
-
-def _measures(objective: Objective | None) -> tuple[Measure, ...]:
-    if objective is None:
-        return MEASURES
-    kind = "final_validation" if objective == "validation.final" else "average_validation"
-    return (Measure(objective, kind, words.bare_percent), *MEASURES)
 
 
 def _numbers(runs: Sequence[Run], measures: Sequence[Measure]) -> list[Text]:
