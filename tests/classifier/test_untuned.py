@@ -108,8 +108,9 @@ def test_a_heat_map_is_of_the_networks_that_answer(weight: float, new_model: New
     torch.testing.assert_close(relevance(method, view, 1), heat / heat.max())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize(
+    "precision", ["fp32", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fp16", "int8"))]
+)
 def test_an_exported_file_answers_as_it_does(
     precision: Any, model: ContinualClassifier, lesson: Lesson, tmp_path: Path
 ) -> None:

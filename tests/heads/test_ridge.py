@@ -331,6 +331,18 @@ def test_the_evidence_of_all_sessions_is_added_up_and_that_of_a_session_replaces
         assert head.beta == pytest.approx((1e-2, 1e-1, 1.0)[int(errors.argmin())] * head.statistics.unit)
 
 
+@pytest.mark.parametrize(("evidence", "price"), [("all", 0.002), ("session", 0.0)])
+def test_a_tenth_of_beta_has_a_price_where_all_sessions_choose_it_and_none_as_published(
+    evidence: Any, price: float
+) -> None:
+    (x, y), betas = draw(30), (1e-46, 1e-2, 1.0, 1e39)  # also such as float32 has not
+    head = head_with(40, *betas, evidence=evidence, scale="absolute")
+    head.add(x, y)
+    order = torch.randperm(30, generator=generator(0, "beta"))
+    wanted = head._held_out_errors(x[order], y[order]) - price * 6 * torch.from_numpy(np.log10(betas))
+    assert head.errors.isfinite().all() and torch.allclose(head.errors.double(), wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("evidence", ["all", "session"])
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_too_few_pictures_to_hold_any_out_take_the_middle_of_the_grid(n: int, evidence: Any) -> None:

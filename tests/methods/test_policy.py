@@ -43,7 +43,8 @@ def test_l_cos_is_dropped_where_tuning_tells_unseen_pictures_apart(ptm: float, s
         agree=bool
     )  # what is known is not asked for again; of two views the picture's own counts
     other.lambda_cos(ridge, None, known, TARGETS, None, fit)  # type: ignore[arg-type]
-    assert torch.equal(other.errors, policy.errors) and other.notes == policy.notes
+    assert torch.equal(other.errors, policy.errors)
+    assert other.notes == policy.notes | {"helps": released}  # as the fast one is like the slow one here
 
 
 @pytest.mark.parametrize("gains", [[0.0], [MIN_GAIN / 2], [2 * MIN_GAIN], [2 * MIN_GAIN, -MIN_GAIN], [-MIN_GAIN] * 2])
@@ -60,7 +61,12 @@ def test_the_fast_learner_helps_where_it_tells_unseen_pictures_apart(ptm: float,
     policy, ridge = Policy(SafeSettings()), RidgeHead(16, RidgeSettings(size=100))
     assert policy.fast_helps  # nothing has been judged
     lambda_cos(policy, ridge, cloud(ptm), cloud(1.0), cloud(fast))
-    assert policy.fast_helps == helps
+    assert bool(policy.fast_helps) == helps
+    other = Policy(SafeSettings(guide=GuideSettings(lambda_cos=0)))
+    fit: Any = SimpleNamespace(agree=bool)
+    known = [cloud(signal) for signal in (fast, 1.0, ptm)]
+    assert other.lambda_cos(ridge, None, known, TARGETS, None, fit) == 0  # type: ignore[arg-type]
+    assert other.notes == {"helps": helps} and torch.equal(other.errors, policy.errors)
 
 
 def test_the_papers_policy_answers_constants() -> None:

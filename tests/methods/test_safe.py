@@ -16,6 +16,7 @@ from safecl.experiments import config
 from safecl.heads.aggregate import aggregate, concatenate
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, MIN_JUDGING_PICTURES, judges
 from safecl.heads.ridge import RidgeHead
+from safecl.learner import Learner
 from safecl.methods.catalog import make_method
 from safecl.methods.method import Batch
 from safecl.methods.safe import SAFE, Teacher
@@ -152,14 +153,19 @@ def test_without_l_cos_while_pictures_of_later_sessions_show_that_tuning_helps(
 
     monkeypatch.setattr(RidgeHead, "leave_one_out", answer)
     method, stream = new(teacher=teacher), make_stream(PAIRS, train=6)
-    kept = terms_of(method, stream, tools, last=4)
+    kept, before = dict[int, set[str]](), list[Learner]()
+    for number in (1, 2, 3, 4):
+        before.append(method.fast.copy())
+        kept |= terms_of(method, stream, tools, number, number)
     held = [True, True, True] if teacher == "ptm" else [True, False, True]
     assert [("cos" in kept[number]) for number in (2, 3, 4)] == held
     assert len(asked) == (0 if teacher == "ptm" else 9)
-    for number, (before, after) in enumerate(zip(asked[::3], asked[1::3], strict=True), start=2):
+    for number, (untuned, slow, fast) in enumerate(zip(*(asked[i::3] for i in range(3)), strict=True), start=2):
         x = plain(stream, number)[judges(targets(stream, number, method.classes), most)]
-        assert len(x) == (10 if most == 10 else 12) and torch.allclose(before, method.backbone.features(x), atol=1e-5)
-        assert torch.allclose(after, method.slow.features(x), atol=1e-5)
+        assert len(x) == (10 if most == 10 else 12) and torch.allclose(untuned, method.backbone.features(x), atol=1e-5)
+        assert torch.allclose(slow, method.slow.features(x), atol=1e-5)
+        assert torch.allclose(fast, before[number - 1].features(x), atol=1e-5)
+        assert number == 2 or not torch.allclose(fast, method.fast.features(x), atol=1e-5)  # it has been tuned since
     later = new(teacher=teacher)
     later.restore(method.state_dict(), method.classes)
     assert ("cos" in terms_of(later, stream, tools, first=5)[5]) == (teacher == "ptm")  # 8 + 3 against 7 + 3.5

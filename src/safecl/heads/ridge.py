@@ -151,7 +151,7 @@ class RidgeHead(PerClass):
         errors = self._held_out_errors(features[order, : self.width], numbers)
         if self.settings.evidence == "all":
             held_out = len(order) - 4 * len(order) // 5
-            errors = errors - PRICE * held_out * torch.tensor(self.settings.betas).log10().to(errors)
+            errors = errors - PRICE * held_out * torch.from_numpy(np.log10(self.settings.betas)).to(errors)
         return errors.to(self.errors)
 
     def correct_evidence(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], latest: bool) -> None:
@@ -182,7 +182,7 @@ class RidgeHead(PerClass):
 
     @property
     def beta(self) -> float:
-        """The value with the smallest held-out error; the middle of the grid without evidence."""
+        """The value with the least evidence against it; the middle of the grid without any."""
         best = int(self.errors.argmin()) if self.errors.any() else len(self.errors) // 2
         return self._grid(self.statistics.unit)[best]
 

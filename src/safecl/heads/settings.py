@@ -35,8 +35,8 @@ class RidgeSettings(Settings):
     )
     evidence: Literal["all", "session"] = Field(
         "all",
-        description="β has the least held-out error over all sessions, on at most 2048 pictures of each; or on all "
-        "pictures of the latest with five or more",
+        description="β has the least held-out error over all sessions, on at most 2048 pictures of each, a tenth of it "
+        "saving 0.002 per picture; or on all pictures of the latest with five or more",
     )
 
     def readings(self, depth: int, mirrors: bool) -> list[Reading]:

@@ -35,7 +35,7 @@ class Policy(Editable, nn.Module):
 
     ``share`` (): of a tuning, that is kept; 1 without pilots. ``errors`` (3,): sums of squared errors on the pictures
     of later sessions before anything was learned from them, of the untuned backbone, the slow and the fast learner.
-    They have decided how was tuned, so they stay when labels are corrected. ``judged`` (2,): likewise those of who
+    They decide how is tuned and who answers, and stay when labels are corrected. ``judged`` (2,): likewise those of who
     answers beside the fast learner and of the fast learner, after the session, each picture left out.
     """
 
@@ -112,7 +112,8 @@ class Policy(Editable, nn.Module):
         ``features``: the fast learner's (N, d′), the slow one's, and the untuned backbone's, if they are known.
         """
         self.notes, s = {}, self.settings.guide
-        if not self.settings.pilot or not s.lambda_cos or s.teacher != "slow":
+        decides = bool(s.lambda_cos) and s.teacher == "slow"
+        if not self.settings.pilot or not (decides or len(features) > 2):
             return s.lambda_cos
         rows = judges(targets, MAX_JUDGING_PICTURES)
         if len(rows):
@@ -121,15 +122,16 @@ class Policy(Editable, nn.Module):
                 found += fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))[1:]
             errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in reversed(found)]
             self.errors = self.errors + torch.stack(errors).to(self.errors)
-        untuned, tuned, _ = map(float, self.errors)
-        self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)
-        return 0.0 if self.notes["released"] else s.lambda_cos
+        self.notes = {"helps": bool(self.fast_helps)} if len(features) > 2 else {}
+        if decides:
+            untuned, tuned, _ = map(float, self.errors)
+            self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)
+        return 0.0 if self.notes.get("released") else s.lambda_cos
 
     @property
-    def fast_helps(self) -> bool:
-        """Whether pictures that were new have shown that the fast learner's tuning helps; true if none were judged."""
-        untuned, _, fast = map(float, self.errors)
-        return fast <= (1 - MIN_GAIN) * untuned
+    def fast_helps(self) -> Tensor:
+        """Whether pictures that were new showed that the fast learner's tuning helps: (); true if none were judged."""
+        return self.errors[2] <= (1 - MIN_GAIN) * self.errors[0]
 
     def kept(self, pictures: int, so_far: int) -> float:
         """What share of a session's tuning the fast learner keeps: 1, or the pilots' times that of its pictures."""

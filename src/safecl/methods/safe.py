@@ -122,8 +122,8 @@ class SAFE(Method):
         teacher = self.appoint_teacher(self.last(f_fast), targets)
         self.expand(self.w_slow, self.last(f_slow), targets)
         self.expand(self.w_fast, self.last(f_fast), targets)
-        known_features = [f_fast, f_slow, *found]
-        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, known_features, targets, session, fit)
+        before = [f_fast, f_slow, *found]
+        lambda_cos = self.policy.lambda_cos(self.ridge_slow, self.backbone, before, targets, session, fit)
         start = self.fast.tuning()
         fit("fast", tuned, session, partial(self.fast_loss, teacher, known, lambda_cos))
         share = self.policy.kept(len(targets), int(self.w_slow.counts.sum()))
@@ -330,8 +330,7 @@ class SAFE(Method):
         As it is worse on others, α beside the untuned backbone is one half at most, or none: see ``fast_helps``.
         """
         lead = lead_weight(self.policy.judged)
-        limit = 1.0 if self.beside(self.sessions) == "slow" else 0.5 if self.policy.fast_helps else 0.0
-        return lead.clamp(max=limit)
+        return lead if self.beside(self.sessions) == "slow" else lead.clamp(max=0.5) * self.policy.fast_helps
 
     def weights(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """α of Eq. (11), or by errors; after session 1 the two are one network."""

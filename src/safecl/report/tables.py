@@ -16,6 +16,7 @@ DECISIONS = {
     "transfer": ("Transfer loss", "used", "not used"),
     "kept": ("Tuning kept", "", ""),
     "untuned": ("Beside the fast learner", "untuned backbone", "slow learner"),
+    "helps": ("Fast learner on new pictures", "helps", "not counted"),
     "released": ("L_cos", "dropped", "used"),
     "average": ("Weight of the session", "", ""),
 }

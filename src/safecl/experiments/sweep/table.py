@@ -45,8 +45,7 @@ def as_table(title: str, cells: Sequence[Cell], runs: Mapping[str, Run], objecti
     """
     groups = [[cells[i] for i in where] for where in positions(cell.configuration for cell in cells).values()]
     kind, firsts = "final" if objective == "validation.final" else "average", [group[0] for group in groups]
-    asked = [] if objective is None else [Measure(objective, f"{kind}_validation", words.bare_percent)]
-    measures = (*asked, *MEASURES)
+    measures = (*([Measure(objective, f"{kind}_validation", words.bare_percent)] if objective else []), *MEASURES)
     labels = _labels(firsts, [key for cell in cells for key in cell.varied])
     rows: list[list[Text]] = []
     for place, group in enumerate(groups):
