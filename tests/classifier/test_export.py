@@ -25,7 +25,8 @@ from safecl.runtime.answer import Answer
 from safecl.runtime.model import ExportedModel
 from safecl.streams.pictures.files import FilePictures
 from safecl.streams.pictures.find import File
-from safecl.streams.pictures.images import ArrayPictures
+from safecl.streams.pictures.images import ArrayPictures, Transform
+from safecl.streams.sources.arrays import Images
 
 onnx = pytest.importorskip("onnx")
 New, Lesson = Callable[..., ContinualClassifier], Callable[..., Any]
@@ -52,6 +53,19 @@ def near(ours: Likeliest, theirs: Likeliest, within: float) -> None:
     assert [p for _, p in ours] == pytest.approx([p for _, p in theirs], abs=within)
     one, other = dict(ours), dict(theirs)
     assert {**other, **one} == pytest.approx({**one, **other}, abs=within)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "same"), [(0.501, 0.4999, True), (0.6, 0.4, False), (0.7, 0.6, True)])
+def test_two_classes_that_all_but_tie_are_the_same_answer(ours: float, theirs: float, same: bool) -> None:
+    transform = Transform(8)
+    answers = {"probabilities": np.array([[theirs, 1 - theirs]]), "unknown": np.array([False])}
+    file, pictures = SimpleNamespace(run=lambda *_: [answers]), Images([Image.new("RGB", (8, 8))], [""])
+
+    def network(_: Any) -> Any:
+        return torch.tensor([[ours, 1 - ours]]), torch.zeros(1), torch.tensor([False])
+
+    found = export._check(file, network, pictures, transform, 0)  # type: ignore[arg-type]
+    assert found.agreement == float(same) and found.difference == pytest.approx(abs(ours - theirs), abs=1e-6)
 
 
 def changed(path: Path, out: Path, change: Callable[[Any], Any]) -> ExportedModel:

@@ -44,7 +44,7 @@ OPSET, IR = 18, 10  # LayerNormalization is one node since opset 17, Resize has 
 UNKNOWN = 0.05  # the share of known pictures that ``unknown`` in the graph may say of
 MAX_BYTES = 2**31 - 2**26  # of weights: a protobuf file has less than 2**31, and names and metadata come on top
 MAX_DIFFERENCE = {"fp32": 1e-3, "fp16": 1e-2, "int8": 1.0}  # of probabilities, beyond which nothing is written
-MIN_AGREEMENT = 0.99  # of answers
+MIN_AGREEMENT, TIE = 0.99, 0.01  # of answers; of probabilities, within which two classes are the same answer
 INSTEAD = {"fp32": "", "fp16": ": take --precision fp32", "int8": ": take --precision fp16"}
 PREPARE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
@@ -319,7 +319,7 @@ def _check(file: ExportedModel, network: Network, pictures: Pictures, transform:
         found = list(file.run([pictures.reduced(i, transform.enough) for i in batch.indices], names))
         q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
         difference = max(difference, float((p - q).abs().nan_to_num(nan=torch.inf).max()))  # max(0.0, NaN) is 0.0
-        same = (p.argmax(dim=1) == q.argmax(dim=1)) & (strange == odd)
+        same = (p.max(dim=1).values - p.gather(1, q.argmax(dim=1)[:, None])[:, 0] <= TIE) & (strange == odd)
         otherwise += [pictures.where(batch.indices[i]) for i in (~same).nonzero()[:, 0].tolist()]
     return Check(len(pictures), difference, 1 - len(otherwise) / len(pictures), otherwise, size)
 
