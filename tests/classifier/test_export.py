@@ -55,8 +55,11 @@ def near(ours: Likeliest, theirs: Likeliest, within: float) -> None:
     assert {**other, **one} == pytest.approx({**one, **other}, abs=within)
 
 
-@pytest.mark.parametrize(("ours", "theirs", "same"), [(0.501, 0.4999, True), (0.6, 0.4, False), (0.7, 0.6, True)])
-def test_two_classes_that_all_but_tie_are_the_same_answer(ours: float, theirs: float, same: bool) -> None:
+@pytest.mark.parametrize("tie", [0.0, export.TIE], ids=["given", "drawn"])
+@pytest.mark.parametrize(("ours", "theirs", "same"), [(0.501, 0.4999, None), (0.6, 0.4, False), (0.7, 0.6, True)])
+def test_two_classes_that_all_but_tie_on_a_drawn_picture_are_the_same_answer(
+    ours: float, theirs: float, same: bool | None, tie: float
+) -> None:
     transform = Transform(8)
     answers = {"probabilities": np.array([[theirs, 1 - theirs]]), "unknown": np.array([False])}
     file, pictures = SimpleNamespace(run=lambda *_: [answers]), Images([Image.new("RGB", (8, 8))], [""])
@@ -64,8 +67,10 @@ def test_two_classes_that_all_but_tie_are_the_same_answer(ours: float, theirs: f
     def network(_: Any) -> Any:
         return torch.tensor([[ours, 1 - ours]]), torch.zeros(1), torch.tensor([False])
 
-    found = export._check(file, network, pictures, transform, 0)  # type: ignore[arg-type]
-    assert found.agreement == float(same) and found.difference == pytest.approx(abs(ours - theirs), abs=1e-6)
+    found = export._check(file, network, pictures, transform, tie)  # type: ignore[arg-type]
+    assert found.agreement == float(bool(tie) if same is None else same) and found.difference == pytest.approx(
+        abs(ours - theirs), abs=1e-6
+    )
 
 
 def changed(path: Path, out: Path, change: Callable[[Any], Any]) -> ExportedModel:

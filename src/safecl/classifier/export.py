@@ -44,7 +44,7 @@ OPSET, IR = 18, 10  # LayerNormalization is one node since opset 17, Resize has 
 UNKNOWN = 0.05  # the share of known pictures that ``unknown`` in the graph may say of
 MAX_BYTES = 2**31 - 2**26  # of weights: a protobuf file has less than 2**31, and names and metadata come on top
 MAX_DIFFERENCE = {"fp32": 1e-3, "fp16": 1e-2, "int8": 1.0}  # of probabilities, beyond which nothing is written
-MIN_AGREEMENT, TIE = 0.99, 0.01  # of answers; of probabilities, within which two classes are the same answer
+MIN_AGREEMENT, TIE = 0.99, 0.01  # of answers; of probabilities, within which two classes tie on a drawn picture
 INSTEAD = {"fp32": "", "fp16": ": take --precision fp32", "int8": ": take --precision fp16"}
 PREPARE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
@@ -81,7 +81,6 @@ class Check:
     difference: float
     agreement: float
     otherwise: list[str]
-    bytes: int
 
 
 def export_onnx(
@@ -112,8 +111,8 @@ def export_onnx(
         _describe(onnx, proto, model, network, precision)
         data = proto.SerializeToString()
         file.write_bytes(data)
-        judged = _drawn(model.transform) if pictures is None else pictures
-        found = _check(ExportedModel(file, device="cpu"), network, judged, model.transform, len(data))
+        judged, tie = (_drawn(model.transform), TIE) if pictures is None else (pictures, 0.0)
+        found = _check(ExportedModel(file, device="cpu"), network, judged, model.transform, tie)
     if found.difference > MAX_DIFFERENCE[precision] or found.agreement < MIN_AGREEMENT:
         raise SafeclError(
             f"The {precision} file answers otherwise than the model: {100 * found.agreement:.1f} % of the answers to "
@@ -311,7 +310,7 @@ def _quantised(onnx: Any, proto: Any, file: Path) -> Any:
 
 
 @torch.no_grad()
-def _check(file: ExportedModel, network: Network, pictures: Pictures, transform: Transform, size: int) -> Check:
+def _check(file: ExportedModel, network: Network, pictures: Pictures, transform: Transform, tie: float) -> Check:
     """What the file answers beside what the network does."""
     difference, otherwise, names = 0.0, list[str](), ["probabilities", "unknown"]
     for batch in batches(pictures, range(len(pictures)), BATCH, "plain", transform):
@@ -319,9 +318,9 @@ def _check(file: ExportedModel, network: Network, pictures: Pictures, transform:
         found = list(file.run([pictures.reduced(i, transform.enough) for i in batch.indices], names))
         q, odd = (torch.cat([torch.from_numpy(each[name]) for each in found]) for name in names)
         difference = max(difference, float((p - q).abs().nan_to_num(nan=torch.inf).max()))  # max(0.0, NaN) is 0.0
-        same = (p.max(dim=1).values - p.gather(1, q.argmax(dim=1)[:, None])[:, 0] <= TIE) & (strange == odd)
+        same = (p.max(dim=1).values - p.gather(1, q.argmax(dim=1)[:, None])[:, 0] <= tie) & (strange == odd)
         otherwise += [pictures.where(batch.indices[i]) for i in (~same).nonzero()[:, 0].tolist()]
-    return Check(len(pictures), difference, 1 - len(otherwise) / len(pictures), otherwise, size)
+    return Check(len(pictures), difference, 1 - len(otherwise) / len(pictures), otherwise)
 
 
 def _drawn(transform: Transform) -> Pictures:

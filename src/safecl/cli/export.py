@@ -53,7 +53,8 @@ def export(
         what = counted(check.pictures, "drawn picture" if pictures is None else "picture")
         other = f" (not: {naming(check.otherwise)})" * bool(check.otherwise)
         same = f"{100 * check.agreement:.1f} % of the answers to {what} are the model's{other}"
-        say(f"{out}: {check.bytes / 1e6:.1f} MB. {same}; probabilities differ by at most {check.difference:.1g}.")
+        size = f"{out.stat().st_size / 1e6:.1f} MB"
+        say(f"{out}: {size}. {same}; probabilities differ by at most {check.difference:.1g}.")
         return
     from safecl.classifier.weights import export_safetensors, export_timm
 
