@@ -47,14 +47,14 @@ SCALES = ("24", "200")  # training pictures per class
 Run = dict[str, Any]
 
 
-def runs() -> list[Run]:
-    """The lines of cells.py with names for stream, backbone and PET; "last" is after the last session."""
+def runs(name: str = "cells_h200.jsonl") -> list[Run]:
+    """Lines of cells.py with names for stream, backbone, PET and change; "last" is after the last session."""
     found = []
-    for line in lines("cells_h200.jsonl"):
+    for line in lines(name):
         given = line["given"]
         line["stream"] = STREAMS[given["folder"]]
         line["backbone"] = BACKBONES[Path(given["weights"] or given["backbone"]).stem]
-        line["pet"] = PETS[given["pet"]]
+        line["pet"], line["change"] = PETS[given["pet"]], " ".join(given["words"][1:]).removeprefix("method.")
         line["last"] = line["accuracy"][-1] | ({"ranpac": line["ranpac"]} if "ranpac" in line else {})
         found.append(line)
     return found
@@ -188,10 +188,10 @@ def statistics() -> list[str]:
 def sessions() -> list[str]:
     table = head("backbone", "sessions", "RanPAC", "untuned", "slow", "fast", "SAFE", "SAFE, stale", "SAFE, bound")
     columns = ("untuned", "slow", "fast gaussians", "safe gaussians", "safe stale", "safe bound")
-    for backbone in ("ViT-Tiny/16", "`reg4_b`"):
+    for backbone in BACKBONES.values():
         for place, number in ((0, 10), (1, 20), (4, 50)):
             found = [run | {"last": run["accuracy"][place]} for run in of_two(backbone)]
-            rival = mean(run["ranpac every"][place] for run in found)
+            rival = mean(run["ranpac every"][place] for run in found) if "ranpac" in found[0] else "–"
             table.append(row(backbone, number, rival, *average(found, *columns)))
     return table
 
@@ -227,20 +227,21 @@ def claims() -> list[str]:
         pairs = [zip(finals(scale, "preset=paper", output), finals(scale, run, other), strict=True) for scale in SCALES]
         return [spread([ours - theirs for ours, theirs in pair]) for pair in pairs]
 
-    ablated = {(" ".join(run["given"]["words"][2:]), run["seed"]): run for run in lines("claims_pacs_cpu.jsonl")}
-
-    def ours(output: str, other: str, change: str = "") -> str:
-        """An output of SAFE's defaults minus one with a change, seed by seed, on PACS alone."""
-        last = {key: run["accuracy"][-1] for key, run in ablated.items()}
-        return f"{spread([last['', seed][output] - last[change, seed][other] for seed in range(3)])}¹"
-
     def without(change: str) -> list[str]:
-        defaults = ours("fast gaussians", "fast gaussians", f"method.{change}")
-        return [*printed("fast", f"preset=paper method.{change}", "fast"), defaults]
+        """Of SAFE's defaults: on eight cells with SSF alone."""
+        key = ("stream", "backbone", "seed")
+        changed = {tuple(run[k] for k in key): run for run in runs("claims_h200.jsonl") if run["change"] == change}
+        base = [run for run in grid() if run["pet"] == "SSF" and tuple(run[k] for k in key) in changed]
+
+        def apart(run: Run) -> float:
+            other: float = changed[tuple(run[k] for k in key)]["last"]["fast gaussians"]
+            return run["last"]["fast gaussians"] - other
+
+        return [*printed("fast", f"preset=paper method.{change}", "fast"), f"{defaults(apart, base)[0]}¹"]
 
     def aggregated(rule: str) -> list[str]:
-        defaults = "–" if rule == "concat" else ours("safe entropy", f"safe {rule}")
-        return [*printed("safe", f"preset=paper method.answer.aggregation={rule}", "safe"), defaults]
+        ours = ["–"] if rule == "concat" else defaults(of("safe entropy", f"safe {rule}"))
+        return [*printed("safe", f"preset=paper method.answer.aggregation={rule}", "safe"), *ours]
 
     def late(scale: str) -> str:
         """The fast learner minus the slow one on the classes of the later half of the sessions."""
@@ -251,8 +252,8 @@ def claims() -> list[str]:
             differences.append(fast - slow)
         return spread(differences)
 
-    def defaults(value: Callable[[Run], float]) -> list[str]:
-        differences = [mean(map(value, cell)) for cell in by_cell(grid())]
+    def defaults(value: Callable[[Run], float], among: list[Run] | None = None) -> list[str]:
+        differences = [mean(map(value, cell)) for cell in by_cell(among or grid())]
         return [f"{signed(mean(differences))} ({sum(d > 0 for d in differences)})"]
 
     def later(run: Run) -> float:
@@ -276,7 +277,7 @@ def claims() -> list[str]:
         row("SAFE: entropy − sum", *aggregated("add")),
         row("SAFE: entropy − maximum", *aggregated("max")),
         row("SAFE: entropy − concatenation", *aggregated("concat")),
-        row("SAFE: by errors − by entropy", "–", "–", ours("safe gaussians", "safe entropy")),
+        row("SAFE: by errors − by entropy", "–", "–", *defaults(of("safe gaussians", "safe entropy"))),
     ]
 
 
@@ -385,7 +386,7 @@ def kernels() -> list[str]:
 
 def scale() -> list[str]:
     table = head("pictures", "session", "features", "training", "heads", "whole", "peak, GB")
-    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 50, 80))):
+    for name, pictures, shown in (("scale", "10,000", (1, 2, 3)), ("growth", "200", (2, 10, 50, 100))):
         for line in speed()[name]["sessions"]:
             if line["session"] in shown:
                 parts = (f"{line[part]:.2f}" for part in ("features", "training", "heads", "whole"))
