@@ -86,6 +86,22 @@ def test_what_stays_of_a_forgotten_class_is_said(
         model.forget("e")
 
 
+def test_a_forgotten_class_leaves_though_the_untuned_backbone_has_no_statistics(new_model: New, lesson: Lesson) -> None:
+    """Two classes are too few for pilots, so nobody has asked for it."""
+    model = new_model(settings={"method.pilot": 0.5})
+    model.learn(*lesson("ab"))
+    model.learn(*lesson("cd"))
+    assert "its 5 pictures have left the sums over all classes" in model.forget("c")
+
+
+def test_a_step_that_was_not_kept_is_no_reason_to_delete_the_file(new_model: New, lesson: Lesson) -> None:
+    model = new_model(keep=0)
+    model.learn(*lesson("abc"))
+    model.join("a", "b")
+    with pytest.raises(SafeclError, match="no earlier session is kept; take a copy"):
+        model.rollback()
+
+
 def test_a_head_without_projection_is_saved_and_goes_on(new_model: New, lesson: Lesson, tmp_path: Path) -> None:
     model = new_model("ranpac", settings={"method.ridge": {"project": False}})
     model.learn(*lesson("ab"))

@@ -280,6 +280,16 @@ def test_a_state_of_a_newer_version_is_refused_and_the_one_before_used(
     assert any("newer safecl" in text for text in notes.said)
 
 
+def test_a_state_whose_numbers_say_something_else_today_is_refused_though_it_fits(
+    go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("safecl.engine.folder.MEANING", 1)
+        go(tmp_path)
+    with pytest.raises(SafeclError, match=r"is of another version of safecl, which can continue it\. .*--fresh\.$"):
+        go(tmp_path)
+
+
 def test_finished_phases_of_a_session_are_not_trained_again(
     go: Callable[..., tuple[Any, Method]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

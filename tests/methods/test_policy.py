@@ -11,7 +11,7 @@ from torch import Tensor
 from safecl.heads.ridge import RidgeHead
 from safecl.heads.settings import RidgeSettings
 from safecl.methods.policy import MIN_GAIN, Policy
-from safecl.methods.settings.safe import GuideSettings, SafeSettings, TransferSettings
+from safecl.methods.settings.safe import AnswerSettings, GuideSettings, SafeSettings, TransferSettings
 
 TARGETS = torch.arange(8).repeat(8)
 
@@ -67,6 +67,15 @@ def test_the_fast_learner_helps_where_it_tells_unseen_pictures_apart(ptm: float,
     known = [cloud(signal) for signal in (fast, 1.0, ptm)]
     assert other.lambda_cos(ridge, None, known, TARGETS, None, fit) == 0  # type: ignore[arg-type]
     assert other.notes == {"helps": helps} and torch.equal(other.errors, policy.errors)
+
+
+@pytest.mark.parametrize("aggregation", ["errors", "entropy", "add", "max"])
+def test_whether_the_fast_learner_helps_is_noted_where_its_weight_follows(aggregation: Any) -> None:
+    policy = Policy(SafeSettings(answer=AnswerSettings(aggregation=aggregation)))
+    fit: Any = SimpleNamespace(agree=bool)
+    ridge, known = RidgeHead(16, RidgeSettings(size=100)), [cloud(signal) for signal in (0.3, 1.0, 3.0)]
+    policy.lambda_cos(ridge, None, known, TARGETS, None, fit)  # type: ignore[arg-type]
+    assert policy.notes == {"released": False} | ({"helps": False} if aggregation == "errors" else {})
 
 
 def test_the_papers_policy_answers_constants() -> None:

@@ -53,8 +53,7 @@ class ConvStem(PatchEmbed):
     """Pictures (N, 3, S, S) → tokens (N, (S / stride)², d).
 
     One stage for each halving but the last: a 3×3 convolution of stride 2, then ``residual`` blocks; the channels
-    double from ``width``. The last halving is the projection. The BatchNorm it is trained with is folded into the
-    convolutions.
+    double from ``width``. The last halving is the projection. BatchNorm is folded into the convolutions.
     """
 
     def __init__(

@@ -95,8 +95,7 @@ def recalibrate(method: Method, kept: Mapping[str, Tensor], seen: Mapping[str, T
 def calibrate(targets: Tensor, logits: Tensor, halved: Tensor, likeness: Tensor | None = None) -> dict[str, Any] | None:
     """What calibrates a model, and how good it is, fit for JSON; None without pictures.
 
-    From classes (n,) of pictures, and what ``left_out_answers`` gives of them; a likeness that is not known of all of
-    them is not used.
+    From classes (n,) of pictures, and what ``left_out_answers`` gives of them; a likeness that some lack is not used.
     """
     if not len(targets):
         return None
@@ -152,8 +151,7 @@ def probabilities(logits: Tensor, calibration: Mapping[str, Any] | None) -> Tens
 def fit_trust(sure: Tensor, correct: Tensor) -> tuple[float, float]:
     """(a, b) of the logistic regression correct ~ sigmoid(a · logit(sure) + b), drawn to (1, 0) as by a few pictures.
 
-    One temperature leaves large probabilities too large where a few pictures are confused with something quite
-    different.
+    One temperature leaves large probabilities too large where few pictures are taken for something quite different.
     """
     from scipy.optimize import minimize  # slow to import, and answers do without it
 
@@ -185,8 +183,7 @@ def unknown_score(logits: Tensor, likeness: Tensor | None, calibration: Mapping[
 def fit_temperature(logits: Tensor, targets: Tensor) -> float:
     """The T in [0.01, 100] with the least cross entropy of softmax(z / T).
 
-    As if one more picture than there are had been classified wrongly: none of n pictures wrong is no proof of
-    certainty.
+    As if one more picture than there are had been classified wrongly: none of n pictures wrong proves nothing.
     """
     from scipy.optimize import minimize_scalar  # slow to import, and answers do without it
 

@@ -446,8 +446,7 @@ def learn_file(
 ) -> "tuple[Lesson, ContinualClassifier]":
     """Teach the model at ``path`` what ``data`` holds, or make one with ``params``; gives the lesson and the model.
 
-    Steps of the training are kept in a folder beside the file until it is written, so the same call after a stop or a
-    kill resumes there.
+    Until the file is written, a folder beside it keeps steps of the training: the same call after a kill resumes there.
     """
     from safecl.classifier.teach import clear
 

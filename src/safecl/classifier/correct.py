@@ -137,7 +137,8 @@ def forget(model: Model, label: Label, backbone: Backbone) -> tuple[Model, str]:
             removed[one.head] += len(places)
             if session not in model.state.chain:  # part of the Gram matrix for good, which it leaves by subtraction
                 change.taken.append(replace(own, targets=torch.full_like(own.targets, -1)))
-    sums = {name: head.statistics for name, head in ridge_heads(method).items() if head.statistics.kept}
+    every = {name: head.statistics for name, head in ridge_heads(method).items()}
+    sums = {name: own_sums for name, own_sums in every.items() if own_sums.kept and own_sums.count}
     for name, own_sums in sums.items():
         own_sums.count -= removed[name]
     made = change.done(step("forget", str(label)))

@@ -1,8 +1,7 @@
 """A model as one ONNX file: from pictures of any size to probabilities, the nearest class and unknown.
 
 The graph prepares pictures as they are prepared for learning, has the PETs merged into the weights, both learners with
-what they share once, their heads, the aggregation and the calibration. What it answers is compared with the model
-before the file appears.
+what they share once, their heads, aggregation and calibration. First its answers are compared with the model's.
 """
 
 import contextlib

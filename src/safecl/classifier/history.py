@@ -61,7 +61,7 @@ def check_rollback(header: Header) -> dict[str, Any]:
     if kept := steps_back(header):
         return kept[-1]
     why = "no earlier session is kept; take a copy of its file, or teach a new model"
-    if sum(entry["what"] == "learn" for entry in header["history"]) == 1:
+    if [entry["what"] for entry in header["history"]] == ["learn"]:
         why = "it has learned one session only; delete its file to start over"
     raise SafeclError(f"The model cannot be rolled back: {why}.")
 

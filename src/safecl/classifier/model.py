@@ -137,8 +137,7 @@ class Model:
     ) -> tuple[Path, str | None]:
         """Put it at ``path`` in one step; gives the real file and its digest. ``frozen``: only what predictions need.
 
-        ``force``: over any file. ``known``: the files that are this model as it was, by their digests; such a file is
-        replaced, but not if it has changed since.
+        ``force``: over any file. ``known``: digests of files that are this model as it was, which it replaces.
         """
         with locked(path) as file:
             key, frozen = file.resolve(), frozen or self.header["frozen"]

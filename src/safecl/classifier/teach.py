@@ -212,8 +212,7 @@ def look_back(
 ) -> tuple[State, dict[str, Any] | None, dict[str, Any]]:
     """(the state with some features kept, the calibration, what a lesson says), from pictures that are left out.
 
-    ``state``: with the pictures of the session among those seen. ``given``: by ridge head, the features (N, d) of the
-    session's pictures that its learning has computed.
+    ``state``: with the session's pictures among those seen. ``given``: by ridge head, their features (N, d).
     """
     if not method.leaves_out:
         return state, None, {"accuracy": None, "interval": None, "confused": [], "suspects": []}

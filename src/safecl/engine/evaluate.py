@@ -21,8 +21,7 @@ class Answers:
     """The answers to several collections of pictures, one after the other, n pictures in all.
 
     ``targets`` and ``predicted`` (by output), (n,): positions in ``classes``; a target of −1 is a class that the method
-    does not know; the last output is the method's own answer. ``weights`` (by output), (n,): how much a learner counts
-    in that; empty where nothing is weighed.
+    does not know; the last output is the method's own answer. ``weights`` (by output), (n,): how each counts in it.
     """
 
     collections: Sequence[Pictures]

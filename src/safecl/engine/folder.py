@@ -19,6 +19,7 @@ from safecl.methods.method import Method
 WRITTEN = ("state", "metrics.jsonl", "losses.jsonl", "summary.json", "facts.json", "predictions.jsonl", "examples.json",
            "examples", "report.html", "failed.json", "trackers", FILE, "resolved.yaml")  # fmt: skip
 
+MEANING = 2  # of the numbers in a state: to be raised when they say something else, of the same shapes or not
 Lines = list[dict[str, Any]]
 
 
@@ -90,7 +91,7 @@ class States(contextlib.AbstractContextManager["States"]):
         """Write the state after a session aside, when the one before is in place; it must not change until ``end``."""
         self.wait()
         self.file, self.place = self.folder / "state" / f"session_{session:04d}.safetensors", Future[Path]()
-        facts = {"session": session, "classes": [*method.classes], "identity": self.identity}
+        facts = {"session": session, "classes": [*method.classes], "identity": self.identity, "meaning": MEANING}
         self.copying = self.pool.submit(copied, method.state_dict())
         self.written = self.pool.submit(self._write, self.copying, facts)
 
@@ -134,6 +135,8 @@ def restore_newest(
             tensors, facts = load_state(file)
             if facts.get("identity") != digest(identity):
                 raise SafeclError(f"The state file {file} belongs to another run.")
+            if facts.get("meaning") != MEANING:
+                raise SafeclError(f"The state file {file} is of another version of safecl, which can continue it.")
             lines = read_lines(folder / "metrics.jsonl", facts["session"])
             if len(lines) < facts["session"]:
                 raise SafeclError(f"{folder / 'metrics.jsonl'} lacks sessions that {file.name} has learned.")

@@ -1,8 +1,7 @@
 """The training-free head: ridge regression on random ReLU features, from statistics that are plain sums.
 
 Projected features and statistics are float32, or float64 in a head converted with ``.double()``; matrix products must
-not use TF32, as is torch's default. A session that has more than ``MAX_DUAL_PICTURES`` or M pictures to choose β from
-needs a second G meanwhile.
+not use TF32, as is torch's default. To choose β from more than ``MAX_DUAL_PICTURES`` or M pictures takes a second G.
 """
 
 from collections.abc import Callable

@@ -160,8 +160,7 @@ def _times(gram: Tensor, weight: Tensor, beta: float) -> Tensor:
 def left_out_dual(x: Tensor, h: Tensor, y: Tensor, groups: Tensor, beta: float) -> Tensor:
     """Logits (N, C) of x (N, M) by ridge regression on h (N · v, M) and y (N · v, C), without those of the same group.
 
-    Rows v · i and those behind it are of picture i; ``groups``: (N · v,). In float64 by the kernel of the rows, so that
-    it is precise for any β.
+    Rows v · i and those behind it are of picture i; ``groups``: (N · v,). In float64, by the kernel: precise for any β.
     """
     rows, groups, views = h.double().cpu(), groups.cpu(), len(h) // len(x)
     inverse = torch.linalg.inv(rows @ rows.T + beta * torch.eye(len(rows), dtype=torch.float64))

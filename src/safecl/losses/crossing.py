@@ -18,8 +18,7 @@ def crossing(
 
     ``classify``: the other learner's cosine head, (n, d) → logits (n, C). ``features`` (N, d) with ``targets`` (N,).
     ``prototypes`` (K, d): this learner's weight vectors of the classes of earlier sessions, whose labels are 0…K−1.
-    ``two_means`` adds a mean over the batch and a mean over the prototypes, as printed; ``concat`` takes one mean
-    over all N + K items.
+    ``two_means`` adds the means over the batch and over the prototypes, as printed; ``concat`` is the mean over both.
     """
     labels = torch.arange(len(prototypes), device=targets.device)
     if pooling == "concat":

@@ -122,7 +122,8 @@ class Policy(Editable, nn.Module):
                 found += fit.features(session.only(rows.tolist()), Reader(ptm, ridge.reading.once))[1:]
             errors = [ridge.leave_one_out(f, targets[rows]).sum() for f in reversed(found)]
             self.errors = self.errors + torch.stack(errors).to(self.errors)
-        self.notes = {"helps": bool(self.fast_helps)} if len(features) > 2 else {}
+        counts = len(features) > 2 and self.settings.answer.aggregation == "errors"
+        self.notes = {"helps": bool(self.fast_helps)} if counts else {}
         if decides:
             untuned, tuned, _ = map(float, self.errors)
             self.notes["released"] = fit.agree(tuned < (1 - MIN_GAIN) * untuned)

@@ -348,9 +348,9 @@ class SAFE(Method):
             super().refresh()
         else:
             self.settle(self.sessions)
-        self.w_ptm.imprint()
-        if self._imprints(self.w_slow):
-            self.w_slow.imprint()
+        for head in (self.w_ptm, self.w_slow):
+            if self._imprints(head):
+                head.imprint()
 
     def appoint_teacher(self, f_fast: Tensor, targets: Tensor) -> Teacher | None:
         """Who guides the fast learner in this session, while its features are still those of the session before."""

@@ -141,10 +141,29 @@ def the_features_are_those_of_the_networks_of_a_finished_run(folder: Path) -> No
     )
     views = torch.cat([test.plain(range(len(test)), fit.transform) for test in tests]).float() / 255
     with torch.no_grad():
-        wanted = {"backbone": fit.method.backbone.features(views), **fit.method.embed(views)}
+        wanted = {name: fit.method.networks[name].features(views) for name in ("backbone", "slow", "fast")}
     assert [*map(str, tests[0].labels), *map(str, tests[1].labels)] == labels[0] and len(labels[0]) == 18
     for features, name in zip(found, ("backbone", "slow", "fast"), strict=True):
         assert np.allclose(features, wanted[name], atol=1e-4)
+
+
+def test_a_run_in_which_the_untuned_backbone_answers_is_drawn_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "run_cells", in_this_process)
+    monkeypatch.setattr("safecl.methods.policy.MIN_PILOT_GAIN", 2.0)
+    words = [*FAST, "stream.classes=8", "stream.train=4", "ridge.mirror=true"]
+    jobs = make_jobs(["fig-tsne", "table-ablation"], read_scale("small"), "safe", words)
+    figure, table = run(Reproduction(jobs, read_scale("small"), "safe", tmp_path))
+    assert "fig-tsne.svg" in figure.files and not figure.left_out
+    assert table.sentences == ["In 1 of 1 run the output slow is the untuned backbone's from session 2 on"]
+    cell = next(entry.runs[0] for entry in jobs[0].entries if entry.row.network == "slow")
+    probe = Probe(tmp_path / "runs")
+    method = probe._restored(cell)[0].method
+    _, slow = probe.features(cell, "slow")
+    _, plain = probe.features(cell, "backbone")
+    assert method.untuned and slow.shape == plain.shape == (len(slow), method.backbone.width)  # type: ignore[attr-defined]
+    assert not np.allclose(slow, plain, atol=1e-3)
 
 
 def nothing_is_trained_twice(folder: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:

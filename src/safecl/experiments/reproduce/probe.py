@@ -62,8 +62,8 @@ class Probe:
             raise SafeclError("there is no test picture")
         found = []
         for images in DeviceLoader(every, fit.transform, method.backbone.device).plain(chosen):
-            made = method.backbone.features(images) if network == "backbone" else method.embed(images)[network]
-            found.append(made.float().cpu())
+            asked = method.backbone if network == "backbone" else method.networks[network]
+            found.append(asked.features(images)[:, : method.backbone.width].float().cpu())
         return [str(every.labels[i]) for i in chosen], torch.cat(found).numpy()
 
     def _restored(self, cell: Cell) -> tuple[Trainer, Sequence[Pictures]]:

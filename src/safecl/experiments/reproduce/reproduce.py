@@ -1,6 +1,6 @@
 """Run what targets need and make their tables and figures; what is done already is only read."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -106,6 +106,7 @@ class Reproduction:
         table, claims = target_table(columns, lines), judge(target, lines)
         drawing, reason = self._draw(job, lines, runs, probe)
         sentences, alt = (drawing.sentences, drawing.alt) if drawing else ((), "")
+        sentences = (*sentences, *_replaced(job, runs))
         left_out = [*job.left_out, *self._not_run(job, runs), *([f"the figure: {reason}"] if reason else [])]
         if lines:
             caption = f"{target.title} ({target.source}); scale {self.scale.name}, preset {self.preset}"
@@ -146,6 +147,13 @@ class Reproduction:
             if cell.name not in runs and (cell in job.cells or cell.name in self.lacking):
                 reasons.setdefault(self.lacking.get(cell.name, failed), []).append(cell.title)
         return [f"{named(titles)}: {reason}" for reason, titles in reasons.items()]
+
+
+def _replaced(job: Job, runs: Mapping[str, Run]) -> Iterator[str]:
+    """A sentence where the slow learner of some run does not answer."""
+    asked = {cell.name for entry in job.entries if entry.row.output == "slow" for cell in entry.runs} & runs.keys()
+    if count := sum(any(line.notes.get("untuned") for line in runs[name].metrics) for name in asked):
+        yield f"in {count} of {counted(len(asked), 'run')} the output slow is the untuned backbone's from session 2 on"
 
 
 def write_index(folder: Path, title: str, about: str) -> Path:

@@ -53,7 +53,7 @@ class Row(Change):
 
     run: str = Field(description="safe and baseline: by the preset; else a preset")
     output: str | None = Field(None, description="which output of the method; its own answer if not given")
-    network: str | None = Field(None, description="which features: backbone, or a key of the method's features")
+    network: str | None = Field(None, description="which features: backbone, or a key of the method's networks")
     paper: tuple[float | None, ...] = Field((), description="the paper's numbers")
 
 

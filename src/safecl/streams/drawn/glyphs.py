@@ -76,8 +76,7 @@ def glyphs(
 
     ``class``: each session brings new characters (default 50 in 5 sessions), with ``styles`` in one style each.
     ``domain``: the same characters (default 30) in another style each session (default all of ``DOMAINS``). ``mixed``:
-    like ``class``, and each session also brings a few new pictures of every character known before. ``train``,
-    ``test``: pictures per class.
+    like ``class``, and each session brings a few pictures of every known character. ``train``, ``test``: per class.
     """
     classes = classes if classes is not None else (30 if protocol == "domain" else 50)
     if styles is not None:

@@ -49,8 +49,7 @@ def from_hugging_face(
 ) -> Stream:
     """A stream of a Hugging Face ``dataset``: its name on the hub, a folder of it, or the loaded object.
 
-    ``image`` and ``label``: the columns; found by their types if not given. ``name``, ``options``: as in
-    ``from_arrays``.
+    ``image``, ``label``: the columns, or found by their types. ``name``, ``options``: as in ``from_arrays``.
     """
     return make_stream(hugging_face(dataset, image, label, name, **_drawn(options)), **options)
 
