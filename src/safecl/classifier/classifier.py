@@ -182,8 +182,7 @@ class ContinualClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # 
         """The class of each picture; None where it looks unknown, if ``unknown`` is given.
 
         ``unknown``: the share of known pictures that may be called unknown. The command ``safecl predict`` answers as
-        with 0.05 if nothing else is given; with ``--unknown 0`` as here without it. ``careful``: by the mean answer to
-        a picture and its mirror image, in twice the time.
+        with 0.05 if nothing else is given; with ``--unknown 0`` as here without it. ``careful``: mirror images as well.
         """
         return self._snapshot().carefully(careful).predict(pictures, unknown=unknown)
 

@@ -17,8 +17,7 @@ class NearestMean(PerClass):
     """min_c (x − μ_c)ᵀ Σ⁻¹ (x − μ_c), from Gaussians of the classes with one covariance.
 
     The covariance is drawn to a multiple of the identity as far as few pictures ask for (oracle approximating
-    shrinkage: Chen, Wiesel, Eldar and Hero, 2010). Kept are the whitened means, so that Σ is not needed. Where labels
-    change, the Gaussians do, and it follows them.
+    shrinkage: Chen, Wiesel, Eldar and Hero, 2010). Kept are the whitened means, so that Σ is not needed.
     """
 
     rows = ("means", "counts")

@@ -1,7 +1,6 @@
 """(G + βI)⁻¹ W̃ to float64 residuals, with half a matrix and a few thin ones beside G.
 
-A Cholesky factor in the precision of G preconditions conjugate gradients, or, where G is of few pictures, some of its
-columns do; no float64 copy of G is made.
+A Cholesky factor in the precision of G, or where it is of few pictures some columns, precondition conjugate gradients.
 """
 
 import math

@@ -52,8 +52,7 @@ def make_stream(
     ``protocol``: what the data suggests unless given. ``first`` and ``step``: classes of the first and of every later
     session of a class-incremental stream (a tenth of the classes unless given). ``order``: the classes in the order
     wanted; otherwise the natural order permuted by ``order_seed``, or as it is with ``None``. ``domains``: the order
-    of the sessions of a domain-incremental or mixed stream. ``held_out``: part of each session's training pictures
-    kept for validation, drawn with ``seed``.
+    of sessions of a domain-incremental or mixed stream. ``held_out``: part of training kept to validate, by ``seed``.
     """
     if protocol is not None and protocol not in get_args(Protocol):
         raise unknown("stream.protocol =", protocol, get_args(Protocol))

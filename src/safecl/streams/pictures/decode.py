@@ -57,9 +57,8 @@ def decode(
     """The picture in ``data`` as RGB; whatever is not a picture is an UnreadableError that names ``name``.
 
     ``upright``: as the camera meant it, turned by the EXIF orientation and its colours in sRGB; otherwise as it is
-    stored. ``forgiving``: fill up a JPEG that breaks off with grey.
-    ``least``: pixels of the shorter side that are enough; a large JPEG is decoded at a half, a quarter or an eighth
-    where that is a whole number of pixels.
+    stored. ``forgiving``: fill up a JPEG that breaks off with grey. ``least``: pixels of the shorter side that are
+    enough; a large JPEG is decoded at a half, a quarter or an eighth where that is a whole number of pixels.
     """
     if not data:
         raise UnreadableError(name, "an empty file")

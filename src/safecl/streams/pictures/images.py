@@ -138,8 +138,7 @@ class Pictures(ABC):
         """Whole pictures in the top left corners of squares, and their shapes.
 
         Squares: uint8 (n, 3, side, side). Shapes: float (n, 3), aspect (width / height of the picture), and width and
-        height of the corner as fractions of ``side``. A picture is never enlarged; what is wider or higher than the
-        square is reduced to it in that direction.
+        height of the corner as fractions of ``side``. No picture is enlarged; what is wider or higher is reduced there.
         """
         side = self.side(transform)
         pairs = [canvas_view(self.reduced(i, transform.enough), side) for i in indices]

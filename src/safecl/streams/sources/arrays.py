@@ -69,8 +69,7 @@ def _drawn(options: dict[str, Any]) -> Rules:
 class Images(Pictures):
     """Images, arrays or tensors, each of its own size: each of ``items``, or what it has at ``key``.
 
-    ``word``: what an item is called in messages. ``classes``: in their natural order, where there is one. ``known``: a
-    fingerprint of all items, where there is one.
+    ``word``: for an item in messages. Where there is one, ``classes``: in natural order, ``known``: a fingerprint.
     """
 
     items: Any
