@@ -14,6 +14,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         print(f"safecl: {not_installed(error)}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # while it is imported
+        print("safecl: stopped.", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from safecl.__main__ import main as start
 from safecl.cli import main as cli
 
 Command = Callable[..., tuple[int, str, str]]
@@ -14,6 +15,7 @@ Command = Callable[..., tuple[int, str, str]]
     ("words", "sentence"),
     [
         (["rum", "safe"], "rum"),
+        (["lern", "x"], "Did you mean 'learn'? See safecl --help."),
         (["run"], "Missing argument 'config'. See safecl run --help."),
         (["run", "folder:photos"], "write safecl run safe stream=folder:photos."),
         (["run", "cifar100"], "write safecl run safe stream=cifar100."),
@@ -86,3 +88,26 @@ def test_report_writes_the_page_and_on_demand_figures_and_tables(
     written = {path.suffix for path in files.iterdir()}
     assert written == {".svg", ".png", ".csv", ".tex"}
     assert f"{len(list(files.iterdir()))} files in {files}" in said
+
+
+def test_an_interrupt_of_a_command_is_said(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typer makes an exit code of it."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("safecl.cli.info.print_methods", interrupted)
+    code, out, err = command("methods")
+    assert (code, out) == (130, "") and err.strip() == "safecl: stopped; what was saved before is intact."
+
+
+def test_an_interrupt_of_the_imports_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        start()
+    assert stopped.value.code == 130 and capsys.readouterr().err == "safecl: stopped.\n"

@@ -202,7 +202,8 @@ def main() -> None:
     try:
         _check_words(sys.argv[1:])
         terminal.explain_help(every := typer.main.get_command(app), wide=HELP is not None)
-        code = every(standalone_mode=False, prog_name="safecl")
+        if (code := every(standalone_mode=False, prog_name="safecl")) == 130:
+            raise KeyboardInterrupt  # which typer turns into this code, and says nothing
     except SafeclError as error:
         names = [Path(word).name for word in sys.argv[1:] if "\n" in word]  # a sentence of ours may have lines, too
         say(f"safecl: {reduce(lambda text, name: text.replace(name, shown(name)), names, str(error))}", err=True)
@@ -211,7 +212,7 @@ def main() -> None:
         code = 0 if type(error).__name__ == "NoArgsIsHelpError" else 2  # then the help has been printed
         if code:
             command = error.ctx.command_path if getattr(error, "ctx", None) else "safecl"
-            say(f"safecl: {error.format_message().rstrip('.')}. See {command} --help.", err=True)
+            say(f"safecl: {error.format_message().rstrip('.')}. See {command} --help.".replace("?. ", "? "), err=True)
     except OSError as error:
         # A disk that is full or gone can show itself anywhere; other kinds of OSError are ours to explain.
         if error.errno is None or os.environ.get("SAFECL_DEBUG"):
@@ -224,7 +225,7 @@ def main() -> None:
             say("safecl: stopped; everything is saved, and the same command resumes from here.", err=True)
         code = 130
     except (KeyboardInterrupt, typer.Abort):
-        say("safecl: stopped.", err=True)
+        say("safecl: stopped; what was saved before is intact.", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -182,7 +182,7 @@ def evaluate(
             say(f"Calibration error {found['error']:.3f}: how far 'how sure' and 'how often right' are apart.")
         if found["false_alarms"] is not None:
             false, most = 100 * found["false_alarms"], 100 * unknown
-            say(f"{false:.1f} % of them are called unknown (at most {most:g} % promised).")
+            say(f"{false:.1f} % of them are called unknown (at most {most:g} % promised); their best class counts.")
     if found["found"] is not None:
         strange = counted(found["unknown_pictures"], "picture")
         say(f"{strange} of classes that the model does not know: {100 * found['found']:.1f} % are called unknown.")

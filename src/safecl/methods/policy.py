@@ -73,8 +73,7 @@ class Policy(Editable, nn.Module):
         Tuned on a few classes, a network can get worse at all others; which PET and loss do so depends on the backbone.
         So two pilots, with the transfer loss and without, are tuned on one half of the classes, and the other half
         judges them by the leave-one-out errors of a ridge head. The least error wins; half of the classes make a pilot
-        worse than the session will be, so all of a tuning that is taken back must pay by ``MIN_ERROR_CHANGE``. A pilot
-        has no guard: what collapses is judged as it is.
+        worse than the session will be, so all of a tuning that is taken back must pay by ``MIN_ERROR_CHANGE``.
         """
         if not slow.tuning():  # without a PET nothing is tuned
             return None
@@ -86,7 +85,7 @@ class Policy(Editable, nn.Module):
         if len(judging.classes) < 2 or len(tuned.train) + len(judging.train) < MIN_JUDGING_PICTURES:
             return None
         s, recipe = self.settings, fit.recipe()
-        recipe = replace(recipe, epochs=max(1, round(s.pilot * recipe.epochs)), guard=False)
+        recipe = replace(recipe, epochs=max(1, round(s.pilot * recipe.epochs)), guard=False)  # a collapse is judged
         pilots = []  # both before the first question, so that the pictures of a half are read once
         for number, transfer in enumerate([False] if s.transfer.loss == "none" else [False, True], start=1):
             learner, own = slow.copy(), copy.deepcopy(head)

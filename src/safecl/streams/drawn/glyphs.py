@@ -90,7 +90,7 @@ def glyphs(
         raise SafeclError(f"stream.classes of glyphs must be between 1 and {len(POOL)}, not {classes}.")
     step = -(-classes // sessions)
     if sessions > (most := len(DOMAINS) if protocol == "domain" else -(-classes // step)):
-        raise SafeclError(f"stream.sessions of glyphs can be {most} here, not {sessions}.")
+        raise SafeclError(f"stream.sessions={sessions} of glyphs does not fit here; {most} does.")
     order = class_order(POOL, seed)[:classes]
 
     def drawn(mine: Sequence[Label], number: int = 0, style: str = "scene") -> tuple[GlyphPictures, GlyphPictures]:

@@ -30,8 +30,7 @@ def cut_out(canvas: Tensor, crops: Tensor, size: int, dtype: torch.dtype = torch
     """The crops (n, 2, 2) of canvases, uint8 (n, 3, side, side), on their device: float (n, 3, size, size) in [0, 1].
 
     The antialiased bilinear resizing of torchvision and Pillow, one axis after the other. ``dtype``: of the products on
-    a GPU; float16 is exact to half a level of uint8. Nothing waits for the device and every shape depends on
-    other shapes alone, so a CUDA graph can record it.
+    a GPU; float16 is exact to half a level of uint8. A CUDA graph can record it: nothing waits for the device.
     """
     if canvas.device.type != "cpu":
         return cut_out_dense(canvas, crops, size, dtype)
@@ -79,8 +78,7 @@ def resize_sparse(lines: Tensor, crops: Tensor, size: int) -> Tensor:
 def triangle(crops: Tensor, size: int, side: int, inputs: Tensor) -> Tensor:
     """Weights of pixels ``inputs``, (k,) or (n, size, k), of lines of ``side`` for those of crops (n, 2): (n, size, k).
 
-    A triangle around the middle of each output pixel, as wide as two of them but no narrower than two input pixels;
-    cut off at the edge of the crop, and summing to 1.
+    A triangle around the middle of each output pixel, two of them wide but two input pixels at least; summing to 1.
     """
     extent, centre = (value[:, :, None] for value in in_pixels(crops, side))
     half, positions = extent.abs(), inputs + 0.5

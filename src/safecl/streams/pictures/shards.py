@@ -1,7 +1,6 @@
 """What is in a tar shard, by its headers: pictures are read in place, and nothing is unpacked.
 
-Members are ``CLASS/PICTURE`` or, in webdataset's layout, ``NAME.jpg`` beside ``NAME.cls`` or ``NAME.json``: the text of
-the one, or ``label`` in the other, is the class.
+Members: ``CLASS/PICTURE`` or, as in webdataset, ``NAME.jpg`` beside ``NAME.cls`` or ``NAME.json`` with a ``label``.
 """
 
 import io
