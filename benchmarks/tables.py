@@ -70,8 +70,9 @@ def grid() -> list[Run]:
 
 
 def of_two(backbone: str) -> list[Run]:
-    """The runs with two classes in a session."""
-    return [run for run in runs() if run["given"]["step"] == 2 and run["backbone"] == backbone]
+    """The runs with two classes in every session."""
+    both = [run for run in runs() if run["given"]["step"] == 2 and not run["given"]["first"]]
+    return [run for run in both if run["backbone"] == backbone]
 
 
 def by_cell(found: Iterable[Run]) -> list[list[Run]]:
