@@ -84,10 +84,10 @@ class SafeSettings(MethodSettings):
         le=1,
         description="all that we add to tuning. Pilots on half of the first classes choose whether to transfer, and "
         "the share of a tuning to keep, by the other half; where they gain under 20 %, the untuned backbone answers "
-        "in the slow learner's place, and with aggregation=errors the fast one where it helps with unseen pictures; "
-        "the transfer gradient is limited; with method.guide.teacher=slow L_cos is dropped while unseen pictures show "
-        "that the slow one's tuning helps, and the fast one's is a mean over sessions. A pilot's share of the epochs; "
-        "0: paper",
+        "in the slow learner's place, and, with method.answer.aggregation=errors, the fast one where it helps with "
+        "unseen pictures; the transfer gradient is limited; with method.guide.teacher=slow L_cos is dropped while "
+        "unseen pictures show that the slow one's tuning helps, and the fast one's is a mean over sessions. A pilot's "
+        "share of the epochs; 0: paper",
     )
 
     @model_validator(mode="after")
