@@ -21,29 +21,6 @@ IMAGES = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(7))
 SESSIONS = {"class": [["a", "b"], ["c", "d", "e", "f"], ["g"]], "domain": [["a", "b", "c", "d"]] * 3}
 
 
-@pytest.mark.parametrize("train", [6, 140])
-def test_what_chose_the_reading_is_not_asked_of_the_untuned_backbone_again(
-    train: int, new: Callable[..., SAFE], make_stream: Callable[..., Stream], tools: Any, backbone: Backbone
-) -> None:
-    """Of two classes with 140 pictures each, 128 judge: all are asked then."""
-    method, stream = new(ridge=RidgeSettings(size=40)), make_stream([["a", "b"], ["c"]], train=train)
-    fit, asked = tools.new_fit(method, stream), list[int]()
-    features = fit.features
-
-    def counted(session: Any, *networks: Any) -> Any:
-        asked.extend(len(session.train) for one in networks if getattr(one, "network", one) is method.backbone)
-        return features(session, *networks)
-
-    fit.features = counted
-    tools.teach(method, stream, 1, 1, fit)
-    assert method.untuned and asked == ([12] if train == 6 else [256, 280])
-    pictures = stream._parts[0].train.plain(range(2 * train), stream.transform).float() / 255
-    wanted = RidgeHead(24, RidgeSettings(size=40))
-    wanted.read(method.ridge_slow.reading)
-    wanted.add(backbone.read(pictures, method.ridge_slow.reading), torch.arange(2).repeat_interleave(train))
-    torch.testing.assert_close(method.ridge_untuned.statistics.gram, wanted.statistics.gram, atol=1e-3, rtol=1e-4)  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(("protocol", "pet"), [("class", "adapter"), ("domain", "lora"), ("class", "vpt_shallow")])
 def test_its_statistics_answers_likeness_and_errors_are_those_of_frozen_features_of_all_sessions(
     protocol: str,

@@ -4,7 +4,6 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from torch import Tensor
 
 from safecl.backbone.backbone import Backbone
 from safecl.heads.leave_one_out import MAX_JUDGING_PICTURES, judges
@@ -15,14 +14,13 @@ from safecl.methods.method import Fit
 from safecl.streams.stream import Session
 
 
-def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fit) -> Tensor | None:
+def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fit) -> None:
     """Let ``head`` read what its settings say, or what leave-one-out errors on the session's pictures ask for.
 
-    The untuned ``network`` is asked: what is tuned on these pictures knows them already. Gives what is read of it,
-    (N, d′), where it was asked about all pictures.
+    The untuned ``network`` is asked: what is tuned on these pictures knows them already.
     """
     options = head.settings.readings(len(network.vit.blocks), fit.transform.flip > 0)
-    best, least, known = options[0], math.inf, None
+    best, least = options[0], math.inf
     if len(options) > 1:
         numbers = {label: i for i, label in enumerate(session.classes)}
         rows = judges(torch.tensor([numbers[label] for label in session.train.labels]), MAX_JUDGING_PICTURES)
@@ -38,6 +36,4 @@ def choose_reading(head: RidgeHead, network: Backbone, session: Session, fit: Fi
                 error = float(head.leave_one_out(option.of(features, widest), targets).mean())
                 if fit.agree(error < least):
                     best, least = option, error
-            known = best.of(features, widest) if len(rows) == len(session.train.labels) else None
     head.read(best)
-    return known

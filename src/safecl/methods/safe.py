@@ -90,9 +90,8 @@ class SAFE(Method):
         """Phase 1: min L_slow over S-PET and W_slow, Eq. (5); W_slow becomes centroids; the fast learner is a copy."""
         s, tuned = self.settings.cosine, nn.ModuleList([self.slow, self.w_slow])
         self.w_slow.grow_random(len(self.classes), generator(self.seed, "head"))
-        known = None  # of the untuned backbone
         if self.joint is None:
-            known = choose_reading(self.ridge_slow, self.backbone, session, fit)
+            choose_reading(self.ridge_slow, self.backbone, session, fit)
             for other in (self.ridge_fast, self.ridge_untuned):
                 if other is not None:
                     other.read(self.ridge_slow.reading)
@@ -103,9 +102,7 @@ class SAFE(Method):
         fit("slow", tuned, session, partial(self.slow_loss, transfers, self.slow, self.w_slow))
         self.slow.interpolate(start, self.slow.tuning(), share)
         frozen = ["slow", "untuned"] if untuned else ["slow"]
-        asked = frozen if known is None else frozen[:1]
-        targets, f_slow, *found = fit.features(session, *(self.networks[name] for name in asked))
-        found = [known] if untuned and known is not None else found
+        targets, f_slow, *found = fit.features(session, *(self.networks[name] for name in frozen))
         self.w_slow.observe(self.last(f_slow), targets)
         if s.slow_rows == "imprint":
             self.w_slow.imprint()
